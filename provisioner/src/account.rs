@@ -1,4 +1,4 @@
-//! Whose rights requests are made with: the provisioner's own, or those of a ServiceAccount that an instance names.
+//! Clients with the permissions of the provisioner, or of a ServiceAccount that an instance specifies.
 
 use std::{
     num::NonZeroUsize,
@@ -12,10 +12,10 @@ use manifests::api::instance::ServiceAccountRef;
 
 use crate::{client, process::Fence};
 
-/// How many accounts have a client that waits for them, with its connections.
-const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+/// Maximum number of cached clients. Each of them holds connections.
+const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-/// Returns the account that a reference of the API names.
+/// Returns the ServiceAccount of an API reference.
 pub fn from_reference(reference: &ServiceAccountRef) -> Account {
     Account {
         name: reference.name.clone(),
@@ -23,33 +23,33 @@ pub fn from_reference(reference: &ServiceAccountRef) -> Account {
     }
 }
 
-/// Clients, one for each account.
+/// Clients by ServiceAccount.
 pub struct Accounts {
     config: Config,
     fence: Fence,
     own: Client,
     hasty: Client,
-    others: Mutex<LruCache<Account, Client>>,
+    by_account: Mutex<LruCache<Account, Client>>,
 }
 
 impl Accounts {
-    /// `config` is what the provisioner's own client was made from.
+    /// Returns clients for a configuration of the provisioner's client.
     ///
     /// # Errors
-    /// When no client can be made of it.
+    /// Returns an error if no client can be created.
     pub fn new(config: Config) -> Result<Self, kube::Error> {
-        Self::behind(config, Fence::default())
+        Self::with_fence(config, Fence::default())
     }
 
-    /// The same clients, which change nothing once the fence is closed.
+    /// Returns the same clients behind a fence, which stops their writes once it is closed.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// Returns an error if no client can be created.
     pub fn fenced(&self, fence: Fence) -> Result<Self, kube::Error> {
-        Self::behind(self.config.clone(), fence)
+        Self::with_fence(self.config.clone(), fence)
     }
 
-    fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
+    fn with_fence(config: Config, fence: Fence) -> Result<Self, kube::Error> {
         let mut hasty = config.clone();
         hasty.default_retry = false;
         Ok(Self {
@@ -57,25 +57,25 @@ impl Accounts {
             hasty: client::new(hasty, &fence)?,
             config,
             fence,
-            others: Mutex::new(LruCache::new(MOST)),
+            by_account: Mutex::new(LruCache::new(MAX_CLIENTS)),
         })
     }
 
-    /// The provisioner's own client.
+    /// Returns the provisioner's own client.
     pub fn own(&self) -> &Client {
         &self.own
     }
 
-    /// The same for who waits and tries again by itself. The other one is silent for minutes while an API server says that
-    /// it has no time.
+    /// Returns the provisioner's own client without retries, for callers with their own back-off. The other client retries
+    /// for minutes without a result while an API server is overloaded.
     pub fn hasty(&self) -> &Client {
         &self.hasty
     }
 
-    /// A client with the rights of an account, by impersonation; the provisioner's own when none is named.
+    /// Returns a client that impersonates a ServiceAccount, or the provisioner's own client without one.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// Returns an error if no client can be created.
     pub fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error> {
         match account {
             Some(account) => self.client_of(from_reference(account)),
@@ -84,14 +84,17 @@ impl Accounts {
     }
 
     fn client_of(&self, account: Account) -> Result<Client, kube::Error> {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = others.get(&account) {
+        let mut by_account = self
+            .by_account
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = by_account.get(&account) {
             return Ok(client.clone());
         }
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(account.user());
         let client = client::new(config, &self.fence)?;
-        others.put(account, client.clone());
+        by_account.put(account, client.clone());
         Ok(client)
     }
 }

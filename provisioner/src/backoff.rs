@@ -1,4 +1,4 @@
-//! How long to wait before what failed is tried again. No I/O.
+//! Back-off between attempts of failing objects. Pure; no I/O.
 
 use std::{
     collections::HashMap,
@@ -6,27 +6,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-const FIRST: Duration = Duration::from_secs(1);
-/// For what fails again unless somebody corrects it, perhaps where nobody tells us: a tag that is pushed later.
-const FIRST_TERMINAL: Duration = Duration::from_secs(15);
-const LONGEST: Duration = Duration::from_secs(300);
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// Initial delay for failures that last until a person acts, perhaps without an event: a tag that is pushed later.
+const INITIAL_DELAY_TERMINAL: Duration = Duration::from_secs(15);
+const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The failures of each object in a row.
+/// Consecutive failures of each object.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(Mutex<HashMap<String, Failures>>);
 
 #[derive(Debug, Default)]
 struct Failures {
-    /// Of which generation of the object: somebody may have corrected it since.
+    /// Generation of the object. A new generation may have fixed the failure.
     generation: Option<i64>,
     count: u32,
-    /// When it is tried again.
+    /// Time of the next attempt.
     until: Option<Instant>,
 }
 
 impl Backoff {
-    /// An object has failed once more: when to try again. Who was woken before that, by something else that changed, and
-    /// has failed again, has the rest of the pause; else a burst of changes would be taken for a long failure.
+    /// Records a failure of an object, and returns the delay before the next attempt. If another change triggered the
+    /// failed attempt before its time, returns the remaining delay. Otherwise a burst of changes would count as a long
+    /// failure.
     pub(crate) fn next(
         &self,
         uid: &str,
@@ -34,42 +35,47 @@ impl Backoff {
         is_terminal: bool,
         now: Instant,
     ) -> Duration {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = all.entry(uid.to_owned()).or_default();
+        let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = objects.entry(uid.to_owned()).or_default();
         if failures.generation != generation {
             *failures = Failures {
                 generation,
                 ..Failures::default()
             };
         }
-        if let Some(until) = failures.until.filter(|it| now < *it) {
+        if let Some(until) = failures.until.filter(|until| now < *until) {
             return until.duration_since(now);
         }
         failures.count = failures.count.saturating_add(1);
-        let pause = pause(failures.count, is_terminal, fastrand::f64());
-        failures.until = Some(now + pause);
-        pause
+        let delay = pause(failures.count, is_terminal, fastrand::f64());
+        failures.until = Some(now + delay);
+        delay
     }
 
-    /// It has not failed, or is gone.
+    /// Removes an object that has succeeded or was deleted.
     pub(crate) fn forget(&self, uid: &str) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.remove(uid);
     }
 
-    /// Forgets objects that do not exist.
+    /// Removes objects that do not exist.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.retain(|uid, _| exists(uid));
     }
 }
 
-/// Twice as long each time, and up to a quarter more or less, so that what failed together is not tried together.
-pub(crate) fn pause(failures: u32, is_terminal: bool, chance: f64) -> Duration {
-    let first = if is_terminal { FIRST_TERMINAL } else { FIRST };
-    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    let pause = doubled.min(LONGEST);
-    pause.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
+/// Returns the delay after a number of failures. It doubles with each failure, with a jitter of up to a quarter, so that
+/// objects that failed together do not retry together.
+pub(crate) fn pause(failures: u32, is_terminal: bool, jitter: f64) -> Duration {
+    let initial = if is_terminal {
+        INITIAL_DELAY_TERMINAL
+    } else {
+        INITIAL_DELAY
+    };
+    let doubled = initial.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let delay = doubled.min(MAX_DELAY);
+    delay.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 #[cfg(test)]
@@ -124,8 +130,11 @@ mod tests {
             let rest = backoff.next("a", None, true, begun + tenth * woken);
             assert_eq!(rest + tenth * woken, first);
         }
-        // Only what fails when its time has come has failed once more.
+        // Only a failure at or after the time of the next attempt counts.
         let second = backoff.next("a", None, true, begun + first);
-        assert!(second >= FIRST_TERMINAL.mul_f64(1.5) && second <= FIRST_TERMINAL.mul_f64(2.5));
+        assert!(
+            second >= INITIAL_DELAY_TERMINAL.mul_f64(1.5)
+                && second <= INITIAL_DELAY_TERMINAL.mul_f64(2.5)
+        );
     }
 }

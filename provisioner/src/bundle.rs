@@ -1,14 +1,15 @@
-//! The Bundle controller: content is resolved, fetched, checked and stored, once.
+//! Controller of Bundles: resolves, fetches, validates and stores the content of a Bundle once.
 //!
 //! ```text
-//!  Bundle ── source ──> what to fetch ─┐
-//!            access ──> with what ─────┴─ fetch ──> store ── check (convert) ──> facts, or why not ── status ──> Bundle
+//!  Bundle ── source ──> SourceRequest ─┐
+//!            access ──> credentials ───┴─ fetch ──> store ── check (convert) ──> bundle info/error ── status ──> Bundle
 //!                                          ▲                                                              │ pin
 //!            load (the store lost it) ─────┴────────── the pinned source, and the same digest ◄───────────┘
 //! ```
 //!
-//! While a status and the store agree, nothing is fetched: a moved tag does not change a Bundle. What the store has lost
-//! is fetched from the pinned source, and has to be the same. Content that no Bundle names any more is removed.
+//! While the status and the store agree, no content is fetched: a moved tag does not change a Bundle. Content that the
+//! store has lost is fetched from the pinned source and must have the same digest. Content that no Bundle references is
+//! removed.
 
 mod access;
 mod cache;
@@ -38,16 +39,16 @@ pub use check::refusal;
 pub use contents::Contents;
 pub use controller::run;
 pub use conversions::Conversions;
-pub use job::Tries;
+pub use job::JobBackoff;
 pub use load::{LoadError, convert, fetch_again, is_available};
 pub use status::is_unpacked;
 
-/// The class of a Bundle; `None` is a class of somebody else.
+/// Returns the provisioner class of a Bundle, or `None` if another provisioner handles the class.
 pub fn class_of(bundle: &Bundle) -> Option<Class> {
     Class::parse(&bundle.spec.provisioner_class_name)
 }
 
-/// Tells a Bundle from a later one of the same name.
+/// Returns the uid, which distinguishes a Bundle from a later one of the same name.
 fn uid(bundle: &Bundle) -> &str {
     bundle.meta().uid.as_deref().unwrap_or_default()
 }

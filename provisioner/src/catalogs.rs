@@ -1,20 +1,22 @@
-//! Catalogs: what CatalogSources stand for, read and kept up to date.
+//! Catalogs of CatalogSources: loaded and kept up to date.
 //!
 //! ```text
-//!  CatalogSource ── plan ──┬── served: gRPC ── the packages that are wanted ──┐
-//!  (watch, in namespaces   └── image: unpack ── load ── all packages ─────────┴──► Known ──► offers, maxima
-//!   that the admin names)
+//!  CatalogSource ── plan ──┬── served: gRPC ── the requested packages ────────┐
+//!  (watch, in namespaces   └── image: unpack ── load ── all packages ─────────┴──► CatalogCache ──► offers, maxima
+//!   that the admin sets)
 //! ```
 //!
-//! Where OLM serves a catalog, its server is asked; elsewhere the catalog's image is pulled with the CatalogSource's own
-//! secrets, and read. What was read last stays while a catalog is away. A server does not tell of changes; but when the
-//! catalog changes, OLM starts another one, and the connection to the old one breaks: that is what is waited for.
+//! If OLM serves a catalog, its registry server is queried. Otherwise the catalog's image is pulled with the secrets of the
+//! CatalogSource, and read. Loaded content remains available while its catalog is unavailable. A registry server does not
+//! report changes. When the catalog changes, however, OLM starts another server, and the connection to the old one breaks.
+//! The worker waits for that.
 //!
-//! An image may be a template, whose values come from the cluster ([`around`]). Where OLM does not run, the status of a
-//! CatalogSource is ours ([`status`], written by [`report`] alone); where it does, nothing of it is but what our own annotation
-//! comes to.
+//! An image may be a template, whose values come from the cluster ([`around`]). Where OLM does not run, rukpak owns the
+//! status of a CatalogSource ([`status`], written only by [`report`]). Where OLM runs, rukpak owns nothing but the
+//! conditions of its own template annotation.
 //!
-//! Catalogs of other namespaces count for nothing: what they name would be installed with the provisioner's rights.
+//! Catalogs of other namespaces are not selectable, because their content would be installed with the permissions of the
+//! provisioner.
 
 mod access;
 mod around;
@@ -51,16 +53,16 @@ use tokio::sync::watch;
 pub use self::known::{Offers, State};
 pub use self::sources::run;
 use self::{
-    known::Known,
+    known::CatalogCache,
     maxima::{Maxima, Said},
 };
 
-/// A CatalogSource. Ordered as the texts `namespace/name` are: whoever chooses compares these.
+/// Name of a CatalogSource. The order is that of the texts `namespace/name`, which the resolver compares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Its namespace.
+    /// Namespace of the CatalogSource.
     pub namespace: String,
-    /// Its name.
+    /// Name of the CatalogSource.
     pub name: String,
 }
 
@@ -73,7 +75,7 @@ impl fmt::Display for Key {
 // === impl Key ===
 
 impl Key {
-    /// The text, byte by byte.
+    /// Returns the bytes of `namespace/name`.
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let (namespace, name) = (self.namespace.bytes(), self.name.bytes());
         namespace.chain(*b"/").chain(name)
@@ -92,86 +94,87 @@ impl PartialOrd for Key {
     }
 }
 
-/// The latest that is known of all catalogs.
+/// Current state of all catalogs.
 #[derive(Debug, Default)]
 pub struct Catalogs {
-    known: Mutex<Known>,
-    /// What they have said last of what is installed; nothing before that was looked up.
+    known: Mutex<CatalogCache>,
+    /// Max OpenShift versions recorded for installed bundles; `None` before the first lookup.
     kept: Mutex<Option<Arc<Maxima>>>,
     changes: watch::Sender<u64>,
-    wants: Mutex<Wants>,
+    wants: Mutex<PackageInterest>,
     wanted: watch::Sender<BTreeSet<String>>,
 }
 
-/// Which packages somebody wants to know about, and what for.
+/// Packages that are read from catalogs on other servers, by the reason for the interest.
 #[derive(Debug, Default)]
-struct Wants {
-    /// Somebody chooses from them.
+struct PackageInterest {
+    /// Packages from which PlatformOperators choose.
     chosen: BTreeSet<String>,
-    /// They are installed.
+    /// Packages that are installed.
     installed: BTreeSet<String>,
-    /// They were refused for what they say of themselves, and when that was last.
+    /// Packages whose bundle was rejected because of its constraints, with the time of the last rejection.
     refused: BTreeMap<String, Instant>,
 }
 
-/// How many packages that were refused are asked for.
-const MOST_REFUSED: usize = 256;
-/// When such a one may make room for another: whoever still wants it has tried again long before that.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// Maximum number of tracked rejected packages.
+const MAX_REJECTED: usize = 256;
+/// Time after which a rejected package may be replaced by another one. A package that is still needed is retried much
+/// earlier.
+const REJECTED_TTL: Duration = Duration::from_secs(3600);
 
 // === impl Catalogs ===
 
 impl Catalogs {
-    /// Says which packages somebody wants to choose from: of catalogs that others serve, no more is read.
+    /// Sets the packages to choose from. From catalogs on other servers, only tracked packages are read.
     pub fn want(&self, packages: BTreeSet<String>) {
         self.wants(|wants| wants.chosen = packages);
     }
 
-    /// Says which packages are installed, whoever has chosen them.
+    /// Sets the installed packages, regardless of how they were chosen.
     pub(crate) fn want_installed(&self, packages: BTreeSet<String>) {
         self.wants(|wants| wants.installed = packages);
     }
 
-    /// Says that a package was refused for the cluster's version, which a catalog may see otherwise.
+    /// Tracks a package that was rejected for the cluster's version. A catalog may declare another limit for it.
     pub(crate) fn want_refused(&self, package: &str) {
         self.wants(|wants| wants.refuse(package, Instant::now()));
     }
 
-    fn wants(&self, change: impl FnOnce(&mut Wants)) {
+    fn wants(&self, change: impl FnOnce(&mut PackageInterest)) {
         let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut wants);
         let packages = wants.all();
-        // Under the lock, so that the last change is the one that is sent last.
-        self.wanted.send_if_modified(|wanted| {
-            let differs = *wanted != packages;
+        // Send under the lock, so that the last change is also the last one sent.
+        self.wanted.send_if_modified(|requested| {
+            let differs = *requested != packages;
             if differs {
-                *wanted = packages;
+                *requested = packages;
             }
             differs
         });
     }
 
-    /// Counts the changes of what is known.
+    /// Subscribes to the number of changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// What the catalogs have of a package: all of them, or the one that is named.
+    /// Returns the offers of all catalogs for a package, or of the named catalog only.
     pub fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
         self.known().offers(package, only)
     }
 
-    /// How each catalog is.
+    /// Returns the state of each catalog.
     pub fn states(&self) -> Vec<State> {
         self.known().states()
     }
 
-    /// Reports whether it is known which CatalogSources there are. Before that, a catalog that is missing may be there.
+    /// Reports whether all CatalogSources are listed. Until then, a missing catalog may exist.
     pub fn are_listed(&self) -> bool {
         self.known().are_listed()
     }
 
-    /// What catalogs say now of the newest OpenShift that a bundle of a package, in an image with this digest, runs on.
+    /// Returns the max OpenShift version that catalogs currently declare for a bundle of a package with this image digest.
     pub fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
         self.known().said(package, bundle, digest)
     }
@@ -193,16 +196,16 @@ impl Catalogs {
         self.known().lowest(package, bundle, version)
     }
 
-    /// Returns the max OpenShift version that counts, as text: the one that catalogs declare, or have declared last.
+    /// Returns the effective max OpenShift version as text: the one that catalogs declare, or have declared last.
     pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
         let key = maxima::key(package, bundle, digest);
-        let kept = self.kept();
-        let last = kept.as_ref().and_then(|kept| kept.get(&key));
+        let recorded = self.kept();
+        let last = recorded.as_ref().and_then(|recorded| recorded.get(&key));
         self.said(package, bundle, digest).counts(last)
     }
 
-    /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image; `None` also while no catalog
-    /// that has it can be read.
+    /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image. Returns `None` also while
+    /// no catalog that has it can be read.
     pub fn min_kube(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
         self.known()
             .bundle(package, bundle, digest)?
@@ -210,27 +213,28 @@ impl Catalogs {
             .clone()
     }
 
-    /// What catalogs have said last of what is installed; nothing before it was told.
+    /// Returns the max OpenShift versions recorded for installed bundles, or `None` before the first lookup.
     pub(crate) fn kept(&self) -> Option<Arc<Maxima>> {
-        let kept = self.kept.lock();
-        kept.unwrap_or_else(PoisonError::into_inner).clone()
+        let recorded = self.kept.lock();
+        recorded.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells what catalogs have said last of what is installed. What was written down before counts from then on.
+    /// Replaces the recorded max OpenShift versions. Versions persisted by an earlier process take effect with the first
+    /// call.
     pub(crate) fn keep(&self, maxima: Maxima) {
-        let is_news = {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            // What comes later was said by catalogs that everybody has heard.
-            let is_news = kept.is_none() && !maxima.is_empty();
-            if kept.as_deref() != Some(&maxima) {
-                *kept = Some(Arc::new(maxima));
+        let is_first = {
+            let mut recorded = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            // Later values come from catalogs whose changes have already been published.
+            let is_first = recorded.is_none() && !maxima.is_empty();
+            if recorded.as_deref() != Some(&maxima) {
+                *recorded = Some(Arc::new(maxima));
             }
-            is_news
+            is_first
         };
-        self.change(|_| is_news);
+        self.change(|_| is_first);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known) -> bool) {
+    fn change(&self, change: impl FnOnce(&mut CatalogCache) -> bool) {
         let changed = change(&mut self.known());
         if changed {
             self.changes
@@ -238,25 +242,25 @@ impl Catalogs {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CatalogCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Wants ===
+// === impl PackageInterest ===
 
-impl Wants {
+impl PackageInterest {
     fn all(&self) -> BTreeSet<String> {
         let all = self.chosen.iter().chain(&self.installed);
         all.chain(self.refused.keys()).cloned().collect()
     }
 
     fn refuse(&mut self, package: &str, now: Instant) {
-        if self.refused.len() >= MOST_REFUSED {
-            let is_fresh = |at: Instant| now.saturating_duration_since(at) < FORGOTTEN;
+        if self.refused.len() >= MAX_REJECTED {
+            let is_fresh = |at: Instant| now.saturating_duration_since(at) < REJECTED_TTL;
             self.refused.retain(|_, at| is_fresh(*at));
         }
-        let has_room = self.refused.len() < MOST_REFUSED || self.refused.contains_key(package);
+        let has_room = self.refused.len() < MAX_REJECTED || self.refused.contains_key(package);
         if has_room && !package.is_empty() {
             self.refused.insert(package.to_owned(), now);
         }
@@ -283,23 +287,23 @@ mod tests {
     #[test]
     fn packages_that_nobody_tries_any_more_make_room_for_others() {
         let begin = Instant::now();
-        let mut wants = Wants::default();
-        for at in 0..MOST_REFUSED {
+        let mut wants = PackageInterest::default();
+        for at in 0..MAX_REJECTED {
             wants.refuse(&format!("p{at}"), begin);
         }
         wants.refuse("", begin);
         wants.refuse("one-too-many", begin);
-        assert_eq!(wants.all().len(), MOST_REFUSED);
+        assert_eq!(wants.all().len(), MAX_REJECTED);
         assert!(!wants.all().contains("one-too-many"));
-        // Two of them are tried again and again; of the others nobody has heard for long.
-        let later = begin + FORGOTTEN / 2;
+        // Two of them are rejected again; the others have expired.
+        let later = begin + REJECTED_TTL / 2;
         for package in ["p1", "p2"] {
             wants.refuse(package, later);
         }
-        assert_eq!(wants.all().len(), MOST_REFUSED);
-        wants.refuse("new", begin + FORGOTTEN);
+        assert_eq!(wants.all().len(), MAX_REJECTED);
+        wants.refuse("new", begin + REJECTED_TTL);
         assert_rows!(wants.all().into_iter().collect::<Vec<String>>() => ["new", "p1", "p2"]);
-        // Who wants it for another reason still does.
+        // Another reason for the interest remains.
         wants.installed.insert("p3".to_owned());
         assert!(wants.all().contains("p3"));
     }

@@ -1,8 +1,8 @@
-//! Clients of the API server that keep little.
+//! Clients of the API server with a small memory footprint.
 //!
-//! kube's own ones keep every connection for as long as the server does, each with buffers as large as the largest object
-//! that went through it. Here a connection that is not used is closed soon, and buffers are bounded. Everything else is
-//! as in kube: certificates, credentials, impersonation, retries, timeouts.
+//! The clients of kube keep every connection for as long as the server does, each with buffers as large as its largest
+//! object. These clients close idle connections early and limit the buffers. Certificates, credentials, impersonation,
+//! retries and timeouts are the same as in kube.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use tower::{BoxError, ServiceBuilder, ServiceExt as _, layer::layer_fn, retry::R
 
 use crate::process::{Fence, Fenced};
 
-/// How long a connection that nobody uses stays open.
-const IDLE: Duration = Duration::from_secs(10);
-/// How much a connection buffers in each direction.
-const BUFFER: usize = 64 << 10;
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of the buffer of a connection in each direction, in bytes.
+const MAX_BUFFER_SIZE: usize = 64 << 10;
 
-/// Makes a client that changes nothing once the fence is closed.
+/// Returns a client whose writes stop once the fence is closed.
 ///
 /// # Errors
-/// When certificates or credentials are no good.
+/// Returns an error if the certificates or credentials are invalid.
 pub(crate) fn new(config: Config, fence: &Fence) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         let fence = layer_fn(|service| Fenced::new(service, fence.clone()));
@@ -44,7 +44,7 @@ pub(crate) fn new(config: Config, fence: &Fence) -> Result<Client, kube::Error> 
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        // Below those who try again: each try looks at the clock.
+        // Below the retry layer, so that each attempt checks the fence.
         .layer(layer_fn(|service| Fenced::new(service, fence.clone())))
         .map_err(BoxError::from)
         .service(connections(&config)?)
@@ -67,9 +67,9 @@ fn connections(config: &Config) -> Result<HyperClient<Connector, Body>, kube::Er
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     Ok(Builder::new(TokioExecutor::new())
-        .pool_idle_timeout(IDLE)
-        // Without it they are closed only when somebody looks for one.
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        // Without the timer, idle connections are closed only when a connection is requested.
         .pool_timer(TokioTimer::new())
-        .http1_max_buf_size(BUFFER)
+        .http1_max_buf_size(MAX_BUFFER_SIZE)
         .build(connector))
 }

@@ -1,18 +1,18 @@
-//! The content service: hands out `/bundles/<name>.tgz` to those who may read, and takes `/uploads/<name>.tgz` from those
-//! who may upload.
+//! Content service: serves `/bundles/<name>.tgz` to clients that may read content, and accepts `/uploads/<name>.tgz` from
+//! clients that may upload content.
 //!
 //! ```text
-//!  TLS (own authority, or a Secret) ─> who (TokenReview) ─> may they (SubjectAccessReview)
-//!     ├─ GET, HEAD /bundles/<name>.tgz   plain content; ?content=original as it came
-//!     ├─ GET, HEAD /uploads/<name>.tgz   what was uploaded
+//!  TLS (own CA, or a Secret) ─> authentication (TokenReview) ─> authorization (SubjectAccessReview)
+//!     ├─ GET, HEAD /bundles/<name>.tgz   plain content; ?content=original for the fetched content
+//!     ├─ GET, HEAD /uploads/<name>.tgz   uploaded content
 //!     ├─ PUT       /uploads/<name>.tgz ─> wire::receive ─> store ─> ConfigMaps ─> status: pending
 //!     └─ PUT       /unpack/<name>.tgz, with the token of the pod of the Bundle's Job ─> the same ─> the Job's annotation
 //! ```
 //!
-//! Content is taken by the replica that leads alone: it is what works with it.
+//! Only the leader accepts content, because its controllers use the content.
 //!
-//! Nothing is read of a request whose sender may not make it. Connections, requests to the API server, uploads and
-//! downloads at the same time are bounded, and so is every wait.
+//! The body of an unauthorized request is not processed. Concurrent connections, API server requests, uploads and downloads
+//! are limited, and every wait has a timeout.
 
 mod access;
 mod answer;
@@ -35,33 +35,33 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use unpacker::Store;
 
-use self::routes::Shared;
+use self::routes::ServiceState;
 use crate::{
     bundle::Conversions,
     context::Context,
     https::{
         self,
-        tls::{Keeper, Kept},
+        tls::{CertificateConfig, CertificateManager},
     },
     leading::Leading,
     settings::Settings,
     versions::Versions,
 };
 
-/// The Secret with the service's own authority, and the ConfigMap with what clients have to believe, key `ca.crt`.
+/// Name of the Secret with the CA of the service, and of the ConfigMap with the CA bundle for clients (key `ca.crt`).
 pub const AUTHORITY: &str = "rukpak-ca";
 
-/// How to serve.
+/// Options of the content service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen.
+    /// Address to listen on.
     pub bind: SocketAddr,
-    /// A Secret of the system namespace, type `kubernetes.io/tls`, that somebody else keeps (cert-manager does). Without
-    /// one, the service makes and keeps an authority of its own.
+    /// Secret of the system namespace of type `kubernetes.io/tls` that another tool, such as cert-manager, manages. `None`:
+    /// the service creates and rotates its own CA.
     pub tls_secret: Option<String>,
-    /// How many uploads are taken at once.
+    /// Maximum number of concurrent uploads.
     pub uploads: usize,
-    /// How many archives are handed out at once.
+    /// Maximum number of concurrent downloads.
     pub downloads: usize,
 }
 
@@ -76,24 +76,24 @@ impl Default for Options {
     }
 }
 
-/// What the service needs of the [`Context`].
+/// Parts of the [`Context`] that the content service uses.
 #[derive(Clone)]
 pub struct Parts {
-    /// With the provisioner's own rights.
+    /// Client with the permissions of the provisioner.
     pub client: Client,
-    /// What was decided by flags.
+    /// Settings of the flags.
     pub settings: Arc<Settings>,
-    /// Bundles' content.
+    /// Store of the fetched content.
     pub store: Arc<Store>,
-    /// Content is converted for the version of the API server.
+    /// Versions of the cluster: content is converted for the Kubernetes version.
     pub versions: Arc<Versions>,
-    /// Converts content, within a shared amount of memory.
+    /// Runner of conversions within a shared memory budget.
     pub conversions: Arc<Conversions>,
-    /// Fetches what the store has lost, or never had as another replica fetched it; without it, nothing does.
+    /// Context for fetching content that the store has lost, or that another replica has fetched. `None` disables fetching.
     pub mender: Option<Context>,
-    /// Only who leads takes content.
+    /// Leader flag: only the leader accepts content.
     pub leading: Leading,
-    /// The clock.
+    /// Clock; tests replace it.
     pub now: fn() -> Timestamp,
 }
 
@@ -112,15 +112,15 @@ impl From<&Context> for Parts {
     }
 }
 
-/// Why there is no content service.
+/// Reason why the content service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It has no address.
-    #[error("there is no content service; choose another --content-bind-address")]
+    /// The address cannot be bound.
+    #[error("failed to bind the content service; choose another --content-bind-address")]
     Bind(#[from] https::Error),
 }
 
-/// A content service that has its address, and does not answer yet.
+/// A content service with a bound address that does not serve yet.
 pub struct Service {
     https: https::Service,
     router: Router,
@@ -129,54 +129,54 @@ pub struct Service {
 // === impl Service ===
 
 impl Service {
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
-    /// When it cannot be listened on.
+    /// Returns an error if the address cannot be bound.
     pub async fn bind(parts: Parts, options: &Options) -> Result<Self, Error> {
         let settings = &parts.settings;
-        let kept = Kept {
+        let config = CertificateConfig {
             service: "content service",
             namespace: settings.system_namespace.clone(),
-            authority: AUTHORITY,
-            given: options.tls_secret.clone(),
+            ca_name: AUTHORITY,
+            external_secret: options.tls_secret.clone(),
             flag: "--content-tls-secret",
             names: names(&settings.system_namespace, &settings.external_address),
             now: parts.now,
         };
-        let keeper = Keeper::new(&parts.client, kept);
+        let certificates = CertificateManager::new(&parts.client, config);
         Ok(Self {
-            https: https::Service::bind(options.bind, keeper).await?,
-            router: routes::router(Arc::new(Shared::new(parts, options))),
+            https: https::Service::bind(options.bind, certificates).await?,
+            router: routes::router(Arc::new(ServiceState::new(parts, options))),
         })
     }
 
-    /// Where it listens: of interest where the port was left to the system.
+    /// Returns the bound address: the system may have chosen the port.
     pub fn address(&self) -> SocketAddr {
         self.https.address()
     }
 
-    /// Becomes true as soon as requests are answered: there is a certificate.
+    /// Returns a watch that becomes true as soon as the service has a certificate and responds to requests.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.https.ready()
     }
 
-    /// Serves until `stop`, and then until what is under way has ended, within a bound.
+    /// Serves until `stop` is cancelled, and then until running requests have finished or a timeout has passed.
     pub async fn run(self, stop: CancellationToken) {
         self.https.run(self.router, stop).await;
     }
 }
 
-/// Serves until `stop`, and then until what is under way has ended, within a bound.
+/// Serves until `stop` is cancelled, and then until running requests have finished or a timeout has passed.
 ///
 /// # Errors
-/// When the address cannot be listened on. Whatever goes wrong later is logged and tried again.
+/// Returns an error if the address cannot be bound. Later failures are logged and retried.
 pub async fn serve(ctx: Context, options: Options, stop: CancellationToken) -> Result<(), Error> {
     let service = Service::bind((&ctx).into(), &options).await?;
-    let task = ctx.ready.task("have a certificate for the content service");
+    let task = ctx.ready.task("certificate of the content service");
     let mut ready = service.ready();
     let waiting = async move {
-        // Whichever way it ends: a service that has gone is no reason to wait.
+        // An error means that the service has ended, and then readiness need not wait for it.
         let _ = ready.wait_for(|ready| *ready).await;
         task.done();
     };
@@ -184,19 +184,19 @@ pub async fn serve(ctx: Context, options: Options, stop: CancellationToken) -> R
     Ok(())
 }
 
-/// All names that the service is asked by.
+/// Returns the host names and addresses of the service.
 fn names(namespace: &str, external: &str) -> Vec<String> {
     let mut names = vec![
         format!("core.{namespace}.svc"),
         format!("core.{namespace}.svc.cluster.local"),
         format!("core.{namespace}"),
-        // Through a port that is forwarded.
+        // For port forwarding.
         "localhost".to_owned(),
         "127.0.0.1".to_owned(),
     ];
     let external = url::Url::parse(external).ok();
     let host = external.and_then(|url| Some(url.host()?.to_string()));
-    // An address of version 6 stands in brackets there.
+    // URLs have brackets around IPv6 addresses.
     let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
     names.extend(host.filter(|host| !host.is_empty()));
     names.sort_by_key(|name| names_order(name));

@@ -1,4 +1,4 @@
-//! What the reconcilers share.
+//! Context that the controllers share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     account::Accounts,
     bundle::{
         Contents, Conversions,
-        job::{Tries, Turns},
+        job::{JobBackoff, JobQueue},
     },
     catalogs::Catalogs,
     events::Events,
@@ -25,60 +25,60 @@ use crate::{
 };
 use apply::{discovery::Kinds, informers::Watches, preflight::Mighty};
 
-/// Handles to everything outside, the clock included. Cheap to clone.
+/// Handles to all external dependencies, including the clock. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The provisioner's own client, with its own rights.
+    /// The provisioner's own client, with its own permissions.
     pub client: Client,
-    /// Clients with the rights of others.
+    /// Clients with the permissions of ServiceAccounts.
     pub accounts: Arc<Accounts>,
-    /// What was decided by flags.
+    /// Settings of the flags.
     pub settings: Arc<Settings>,
-    /// Bundles' content.
+    /// Store of the fetched content.
     pub store: Arc<Store>,
-    /// Converts it, within a shared amount of memory.
+    /// Runner of conversions within a shared memory budget.
     pub conversions: Arc<Conversions>,
-    /// Which APIs are served.
+    /// Cached API discovery.
     pub kinds: Arc<Kinds>,
-    /// What is going on with applied objects.
+    /// Informers of the applied objects.
     pub watches: Arc<Watches>,
-    /// Of the cluster and of OpenShift.
+    /// Kubernetes and OpenShift versions of the cluster.
     pub versions: Arc<Versions>,
-    /// Whether the provisioner itself may do everything.
+    /// Caches whether the provisioner has cluster-admin permissions.
     pub mighty: Arc<Mighty>,
-    /// How the cluster wants images pulled.
+    /// Pull configuration of the cluster.
     pub pulling: Arc<Pulling>,
-    /// What catalogs offer.
+    /// Contents of the catalogs.
     pub catalogs: Arc<Catalogs>,
-    /// The calls to removed APIs that the cluster counted.
+    /// Usage of removed APIs, as counted by the cluster.
     pub uses: Arc<Uses>,
-    /// Counters.
+    /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    /// Events for people.
+    /// Publisher of Events.
     pub events: Arc<Events>,
-    /// Whether this process works, or another one does.
+    /// Flag that is true while this process is the leader.
     pub leading: Leading,
-    /// The Bundles whose content this process has had in the content store.
+    /// Index of the Bundles whose content this process has stored.
     pub contents: Arc<Contents>,
-    /// When Jobs of Bundles may follow each other.
-    pub tries: Arc<Tries>,
-    /// How many of these Jobs work at once.
-    pub turns: Arc<Turns>,
-    /// What has to be done before the process is ready: take a task when a watch starts, drop it at its first sync.
+    /// Back-off between the unpack Jobs of a Bundle.
+    pub job_backoff: Arc<JobBackoff>,
+    /// Queue that limits the number of concurrent unpack Jobs.
+    pub job_queue: Arc<JobQueue>,
+    /// Readiness tasks: add one when a watch starts, and drop it at its first sync.
     pub ready: Ready,
     /// Permits to apply or delete an object.
     pub permits: Arc<Semaphore>,
-    /// Permits to repair an object or to delete it with its instance, which rollouts do not take.
+    /// Permits to repair an object, or to delete it with its instance. Rollouts do not use them.
     pub repair_permits: Arc<Semaphore>,
-    /// The clock.
+    /// Clock; tests replace it.
     pub now: fn() -> Timestamp,
 }
 
 impl Context {
-    /// The same for those who change the cluster, and have to stop once the fence is closed.
+    /// Returns the context for controllers, whose clients stop writing once the fence is closed.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// Returns an error if no client can be created.
     pub(crate) fn fenced(&self, fence: Fence) -> Result<Self, process::Error> {
         let accounts = self.accounts.fenced(fence);
         let accounts = accounts.map_err(|error| process::Error::Client(Box::new(error)))?;

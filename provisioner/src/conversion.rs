@@ -1,14 +1,14 @@
-//! The conversion webhook: CatalogSources of the version `v1`, where the admin has put it into their definition.
+//! Conversion webhook: converts CatalogSources if the admin has added the version `v1` to their CRD.
 //!
 //! ```text
-//!  API server ─ ConversionReview ─> /convert ─ review ─> manifests::api::catalog_source::convert      two replicas, no state
-//!  Keeper: authority ─> definition: decide ─> spec.conversion.webhook.clientConfig.caBundle
+//!  API server ─ ConversionReview ─> /convert ─ review ─> manifests::api::catalog_source::convert  two replicas, no state
+//!  CertificateManager: CA ─> definition: decide ─> spec.conversion.webhook.clientConfig.caBundle
 //! ```
 //!
-//! While nobody answers here, whoever asks for a version that is not the stored one gets an error; and the garbage collector
-//! and namespaces that go ask for the preferred one. So it runs by itself, twice, with an authority of its own, reads nothing
-//! but what it is sent, and answers in a moment or not at all. Anybody in the cluster can send something; so a request takes
-//! nobody's turn before all of it is there.
+//! Without the webhook, requests for a version that is not stored fail. The garbage collector and the namespace controller
+//! request the preferred version. So the webhook runs in two separate replicas with its own CA, reads only the request, and
+//! responds quickly or not at all. Every client in the cluster can send requests, so a request acquires a slot only after
+//! it was received completely.
 
 mod body;
 mod definition;
@@ -38,30 +38,30 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::body::Room;
+use self::body::MemoryBudget;
 use crate::https::{
     self,
-    tls::{Keeper, Kept},
+    tls::{CertificateConfig, CertificateManager},
 };
 
 pub use crate::https::Error;
 
-/// The name of the Service, and of the Secret and the ConfigMap with its authority.
+/// Name of the Service, and of the Secret and the ConfigMap with its CA.
 pub const NAME: &str = catalog_source::CONVERSION;
-/// How many requests are answered at once; others wait, for what is made of each may take twenty times as much memory.
-const AT_ONCE: usize = 2;
-/// How long a request may take to come and to get its turn. The API server gives up after thirty seconds.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// Maximum number of concurrent conversions, because a conversion may need twenty times the memory of its request.
+const MAX_CONCURRENT: usize = 2;
+/// Timeout for receiving a request and acquiring a slot. The API server gives up after thirty seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How to serve.
+/// Options of the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen.
+    /// Address to listen on.
     pub bind: SocketAddr,
-    /// The namespace of the Service.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// A Secret of that namespace, type `kubernetes.io/tls`, that somebody else keeps (cert-manager does). Without one, an
-    /// authority of its own is made and kept.
+    /// Secret of that namespace of type `kubernetes.io/tls` that another tool, such as cert-manager, manages. `None`: the
+    /// webhook creates and rotates its own CA.
     pub tls_secret: Option<String>,
 }
 
@@ -75,10 +75,10 @@ impl Default for Options {
     }
 }
 
-/// A webhook that has its address, and does not answer yet.
+/// A webhook with a bound address that does not serve yet.
 pub struct Webhook {
     https: https::Service,
-    believed: watch::Receiver<Option<String>>,
+    ca_bundle: watch::Receiver<Option<String>>,
     client: Client,
     namespace: String,
 }
@@ -86,44 +86,44 @@ pub struct Webhook {
 // === impl Webhook ===
 
 impl Webhook {
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
-    /// When it cannot be listened on.
+    /// Returns an error if the address cannot be bound.
     pub async fn bind(client: &Client, options: Options) -> Result<Self, Error> {
         let namespace = options.namespace.clone();
-        let kept = Kept {
+        let config = CertificateConfig {
             service: "conversion webhook",
-            authority: NAME,
-            given: options.tls_secret,
+            ca_name: NAME,
+            external_secret: options.tls_secret,
             flag: "--tls-secret",
             names: names(&options.namespace),
             namespace: options.namespace,
             now: Timestamp::now,
         };
-        let keeper = Keeper::new(client, kept);
+        let certificates = CertificateManager::new(client, config);
         Ok(Self {
-            believed: keeper.believed(),
-            https: https::Service::bind(options.bind, keeper).await?,
+            ca_bundle: certificates.ca_bundle(),
+            https: https::Service::bind(options.bind, certificates).await?,
             client: client.clone(),
             namespace,
         })
     }
 
-    /// Where it listens: of interest where the port was left to the system.
+    /// Returns the bound address: the system may have chosen the port.
     pub fn address(&self) -> SocketAddr {
         self.https.address()
     }
 
-    /// Answers until `stop`, and keeps what the API server has to believe in the definition.
+    /// Serves until `stop` is cancelled, and keeps the CA bundle in the CRD up to date.
     pub async fn run(self, stop: CancellationToken) {
-        let keeping = definition::keep(&self.client, &self.namespace, self.believed);
-        let keeping = stop.run_until_cancelled(keeping);
-        tokio::join!(self.https.run(router(), stop.clone()), keeping);
+        let crd_reconciler = definition::reconcile(&self.client, &self.namespace, self.ca_bundle);
+        let crd_reconciler = stop.run_until_cancelled(crd_reconciler);
+        tokio::join!(self.https.run(router(), stop.clone()), crd_reconciler);
     }
 }
 
-/// All names that the webhook is asked by.
+/// Returns the host names and addresses of the webhook.
 fn names(namespace: &str) -> Vec<String> {
     vec![
         format!("{NAME}.{namespace}.svc"),
@@ -133,32 +133,32 @@ fn names(namespace: &str) -> Vec<String> {
     ]
 }
 
-/// What requests have to share.
+/// Limits that all requests share.
 #[derive(Debug, Clone)]
 struct Shared {
-    room: Room,
-    turns: Arc<Semaphore>,
+    memory: MemoryBudget,
+    slots: Arc<Semaphore>,
 }
 
-/// Why a request has no answer.
+/// Reason why a request is not answered.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum WebhookError {
     #[error(transparent)]
     Body(#[from] body::Error),
     #[error(transparent)]
     Review(#[from] review::Error),
-    #[error("its turn did not come within {} seconds", PATIENCE.as_secs())]
-    Late(#[from] Elapsed),
+    #[error("the request was queued for more than {} seconds", REQUEST_TIMEOUT.as_secs())]
+    Timeout(#[from] Elapsed),
 }
 
 fn router() -> Router {
     let shared = Shared {
-        room: Room::new(),
-        turns: Arc::new(Semaphore::new(AT_ONCE)),
+        memory: MemoryBudget::new(),
+        slots: Arc::new(Semaphore::new(MAX_CONCURRENT)),
     };
     Router::new()
         .route(catalog_source::CONVERSION_PATH, routing::post(convert))
-        // Whoever gets this far has seen a certificate, and more is not needed to be ready.
+        // A TLS connection implies a certificate, which is all that readiness requires.
         .route("/readyz", routing::get(|| async { "ok" }))
         .with_state(shared)
 }
@@ -166,34 +166,34 @@ fn router() -> Router {
 async fn convert(State(shared): State<Shared>, request: Request) -> Response {
     match answer(&shared, request.into_body()).await {
         Ok(answer) => {
-            let kind = [(header::CONTENT_TYPE, "application/json")];
-            (kind, Body::from(answer)).into_response()
+            let headers = [(header::CONTENT_TYPE, "application/json")];
+            (headers, Body::from(answer)).into_response()
         }
-        Err(refused) => {
-            let problem = unpacker::job::chain(&refused);
-            warn!(problem, "a request cannot be answered");
-            (refused.status(), problem).into_response()
+        Err(error) => {
+            let problem = unpacker::job::chain(&error);
+            warn!(problem, "failed to answer a request");
+            (error.status(), problem).into_response()
         }
     }
 }
 
-async fn answer(shared: &Shared, body: Body) -> Result<Vec<u8>, Refused> {
-    let answered = timeout(PATIENCE, async {
-        let body = shared.room.read(body).await?;
-        let _turn = shared.turns.acquire().await;
-        // One object as a rule, and a small one: no matter for another thread.
+async fn answer(shared: &Shared, body: Body) -> Result<Vec<u8>, WebhookError> {
+    let response = timeout(REQUEST_TIMEOUT, async {
+        let body = shared.memory.read(body).await?;
+        let _slot = shared.slots.acquire().await;
+        // Usually a single small object, so the conversion needs no blocking thread.
         Ok(review::answer(&body.bytes)?)
     });
-    answered.await?
+    response.await?
 }
 
-// === impl Refused ===
+// === impl WebhookError ===
 
-impl Refused {
+impl WebhookError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Body(body::Error::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(body::Error::Slow) | Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(body::Error::Slow) | Self::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(body::Error::Broken(_)) | Self::Review(_) => StatusCode::BAD_REQUEST,
         }
     }

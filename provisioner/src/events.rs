@@ -1,7 +1,7 @@
-//! Events for people, best effort: a cluster that refuses them is no reason to fail.
+//! Publishes Events. Best effort: failures are only logged.
 //!
-//! Equal events in a row are one with a count. kube's own recorder takes events for equal whose notes differ, and would
-//! go on showing the first note; so what is equal is decided here.
+//! Equal events in a row become one Event with a count. The recorder of kube also treats events with different notes as
+//! equal, and keeps showing the first note. So this module decides which events are equal.
 
 use std::{
     num::NonZeroUsize,
@@ -27,74 +27,74 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-/// Who is said to report.
+/// Value of `reportingController`.
 const CONTROLLER: &str = "core.rukpak.io/provisioner";
-/// What the API server takes.
+/// Limits of the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 const MAX_NAME: usize = 128;
-/// Of how many events it is remembered that they were published.
-const REMEMBERED: NonZeroUsize = match NonZeroUsize::new(1024) {
+/// Maximum number of cached series.
+const CACHE_CAPACITY: NonZeroUsize = match NonZeroUsize::new(1024) {
     Some(number) => number,
     None => NonZeroUsize::MIN,
 };
-/// Until when an equal event is one more of a row, and not a new row.
-const ROW: Duration = Duration::from_secs(360);
-/// How often a row tells the API server how long it has become.
-const PAUSE: Duration = Duration::from_secs(5);
-/// How long publishing may hold a reconcile up.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Maximum time since the last event of a series. Later events start a new series.
+const SERIES_TTL: Duration = Duration::from_secs(360);
+/// Minimum interval between updates of the count of a series.
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum time that publishing may delay a reconcile.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Publishes events.
+/// Publisher of Events.
 pub struct Events {
     client: Client,
     reporter: String,
-    rows: Mutex<LruCache<Key, Row>>,
+    series: Mutex<LruCache<SeriesKey, SeriesState>>,
 }
 
-/// What makes events equal.
+/// Identity of an event: events with equal keys form a series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    /// The uid, or whatever names the object instead.
+struct SeriesKey {
+    /// Uid, kind and name of the object.
     about: String,
     reason: String,
     note: String,
 }
 
-/// Equal events.
+/// A series of equal events.
 #[derive(Debug, Clone)]
-struct Row {
+struct SeriesState {
     name: String,
     count: i32,
     last: Instant,
-    /// When the API server was told.
-    told: Instant,
+    /// Time of the last request to the API server.
+    reported_at: Instant,
 }
 
-/// What to tell the API server.
+/// Request to the API server for an event.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// Something new.
+enum EventAction {
+    /// Create a new Event.
     Create,
-    /// One more: the name of the row, and its length.
+    /// Update the series of the Event with this name to this count.
     Count(String, i32),
-    /// Nothing for now.
-    Nothing,
+    /// Send no request for now.
+    Skip,
 }
 
 impl Events {
-    /// `reporter` is the pod's name.
+    /// Returns a publisher. `reporter` is the name of the pod.
     pub fn new(client: Client, reporter: Option<String>) -> Self {
         let reporter = reporter.filter(|name| !name.is_empty());
         let reporter = reporter.unwrap_or_else(|| "provisioner".to_owned());
         Self {
             client,
             reporter: cut(&reporter, MAX_NAME).to_owned(),
-            rows: Mutex::new(LruCache::new(REMEMBERED)),
+            series: Mutex::new(LruCache::new(CACHE_CAPACITY)),
         }
     }
 
-    /// Publishes an event about an object; equal ones in a row are counted, not repeated. Never fails, never blocks for
-    /// long.
+    /// Publishes an event about an object. Equal events are counted instead of repeated. Never fails, and returns after a
+    /// timeout at the latest.
     pub async fn publish(
         &self,
         about: &ObjectReference,
@@ -104,7 +104,7 @@ impl Events {
         note: &str,
     ) {
         let note = cut(note, MAX_NOTE);
-        let key = Key {
+        let key = SeriesKey {
             about: [&about.uid, &about.kind, &about.name]
                 .into_iter()
                 .flatten()
@@ -116,31 +116,31 @@ impl Events {
         };
         let publish = async {
             match self.next(&key, Instant::now()) {
-                Next::Nothing => Ok(()),
-                Next::Count(name, count) => self.count(about, &name, count).await,
-                Next::Create => {
+                EventAction::Skip => Ok(()),
+                EventAction::Count(name, count) => self.count(about, &name, count).await,
+                EventAction::Create => {
                     let event = self.event(about, type_, reason, action, note);
                     let event = self
                         .api(about)
                         .create(&PostParams::default(), &event)
                         .await?;
-                    self.remember(key.clone(), event.name_any(), Instant::now());
+                    self.insert(key.clone(), event.name_any(), Instant::now());
                     Ok(())
                 }
             }
         };
-        match timeout(PATIENCE, publish).await {
+        match timeout(PUBLISH_TIMEOUT, publish).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 debug!(reason, %error, "failed to publish an event");
-                // It may have been removed: the next one is a new row.
+                // The Event may have been deleted: the next one starts a new series.
                 self.forget(&key);
             }
             Err(_) => debug!(reason, "failed to publish an event in time"),
         }
     }
 
-    /// Events of cluster-scoped objects are in `default`.
+    /// Returns the API for the events of an object. Events of cluster-scoped objects are in `default`.
     fn api(&self, about: &ObjectReference) -> Api<Event> {
         let namespace = about.namespace.as_deref().unwrap_or("default");
         Api::namespaced(self.client.clone(), namespace)
@@ -198,48 +198,49 @@ impl Events {
         }
     }
 
-    fn next(&self, key: &Key, now: Instant) -> Next {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(row) = rows.get_mut(key) else {
-            return Next::Create;
+    fn next(&self, key: &SeriesKey, now: Instant) -> EventAction {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(state) = series.get_mut(key) else {
+            return EventAction::Create;
         };
-        if now.saturating_duration_since(row.last) > ROW {
-            rows.pop(key);
-            return Next::Create;
+        if now.saturating_duration_since(state.last) > SERIES_TTL {
+            series.pop(key);
+            return EventAction::Create;
         }
-        row.last = now;
-        row.count = row.count.saturating_add(1);
-        if now.saturating_duration_since(row.told) < PAUSE && row.count > 2 {
-            return Next::Nothing;
+        state.last = now;
+        state.count = state.count.saturating_add(1);
+        if now.saturating_duration_since(state.reported_at) < MIN_UPDATE_INTERVAL && state.count > 2
+        {
+            return EventAction::Skip;
         }
-        row.told = now;
-        Next::Count(row.name.clone(), row.count)
+        state.reported_at = now;
+        EventAction::Count(state.name.clone(), state.count)
     }
 
-    fn remember(&self, key: Key, name: String, now: Instant) {
-        let row = Row {
+    fn insert(&self, key: SeriesKey, name: String, now: Instant) {
+        let state = SeriesState {
             name,
             count: 1,
             last: now,
-            told: now,
+            reported_at: now,
         };
-        self.rows
+        self.series
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .put(key, row);
+            .put(key, state);
     }
 
-    fn forget(&self, key: &Key) {
-        self.rows
+    fn forget(&self, key: &SeriesKey) {
+        self.series
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop(key);
     }
 }
 
-/// The beginning of a text, as many whole characters as fit into so many bytes.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len()))
+/// Returns the longest prefix of a text that has at most `max` bytes and ends between characters.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len()))
         .rev()
         .find(|&end| text.is_char_boundary(end));
     text.get(..end.unwrap_or_default()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! Fixtures for the tests of several modules.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use crate::catalogs::Key;
 
-/// Returns an object with these fields. A Bundle or BundleInstance is of the class for plain manifests, and of an image, unless
-/// the fields say otherwise.
+/// Returns an object with these fields. A Bundle or BundleInstance has the class for plain manifests and an image source,
+/// unless the fields set others.
 pub(crate) fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(mut fields: Value) -> K {
     let kind = K::kind(&());
     let source = json!({"type": "image", "image": {"ref": "a"}});

@@ -1,4 +1,4 @@
-//! Services over TLS: a certificate that is kept, and connections from their first byte to their last.
+//! HTTPS services: TLS with a managed certificate, and limits for each connection.
 
 mod patient;
 pub(crate) mod tls;
@@ -20,110 +20,108 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
-use patient::Patient;
-use tls::Keeper;
+use patient::WriteTimeout;
+use tls::CertificateManager;
 
-/// How many connections there are at once; more wait.
-const CONNECTIONS: usize = 256;
-/// How long the first bytes may take: the handshake, and each head of a request.
-const HEAD: Duration = Duration::from_secs(10);
-/// How large a head may be, in bytes and in lines.
-const HEAD_SIZE: usize = 64 << 10;
-const HEADERS: usize = 64;
-/// How long a client may not read what it is sent.
-const STALLED: Duration = Duration::from_secs(30);
-/// How long a connection is kept for further requests, and how long the last one may take then.
-const AGE: Duration = Duration::from_secs(1200);
-const LAST: Duration = Duration::from_secs(900);
-/// How long requests may take to end once the service ends.
-const DRAIN: Duration = Duration::from_secs(15);
+/// Maximum number of concurrent connections. Further connections wait.
+const MAX_CONNECTIONS: usize = 256;
+/// Timeout of the TLS handshake, and of each request head.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a request head in bytes, and maximum number of its headers.
+const MAX_HEADER_SIZE: usize = 64 << 10;
+const MAX_HEADERS: usize = 64;
+/// Maximum time that a client may not read its response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lifetime of a connection, after which it accepts no further request, and maximum time of the last request.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(1200);
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(900);
+/// Maximum time for running requests at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why a service has no address.
+/// Reason why a service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("failed to listen on {0}")]
     Bind(SocketAddr, #[source] std::io::Error),
-    /// The TLS library refuses its own defaults.
-    #[error("failed to set TLS up")]
+    /// The TLS configuration is invalid.
+    #[error("failed to set up TLS")]
     Tls(#[from] rustls::Error),
 }
 
-/// A service that has its address, and does not answer yet.
+/// A service with a bound address that does not serve yet.
 pub(crate) struct Service {
     listener: TcpListener,
     address: SocketAddr,
     acceptor: TlsAcceptor,
-    keeper: Keeper,
+    certificates: CertificateManager,
 }
 
 impl Service {
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
-    /// When it cannot be listened on.
-    pub(crate) async fn bind(address: SocketAddr, keeper: Keeper) -> Result<Self, Error> {
+    /// Returns an error if the address cannot be bound.
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        certificates: CertificateManager,
+    ) -> Result<Self, Error> {
         let bound = |source| Error::Bind(address, source);
         let listener = TcpListener::bind(address).await.map_err(bound)?;
         Ok(Self {
             address: listener.local_addr().map_err(bound)?,
             listener,
-            acceptor: TlsAcceptor::from(Arc::new(keeper.certificate().server()?)),
-            keeper,
+            acceptor: TlsAcceptor::from(Arc::new(certificates.certificate().server()?)),
+            certificates,
         })
     }
 
-    /// Where it listens: of interest where the port was left to the system.
+    /// Returns the bound address: the system may have chosen the port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Becomes true as soon as requests are answered: there is a certificate.
+    /// Returns a watch that becomes true as soon as the service has a certificate and responds to requests.
     pub(crate) fn ready(&self) -> watch::Receiver<bool> {
-        self.keeper.certificate().ready()
+        self.certificates.certificate().ready()
     }
 
-    /// Serves until `stop`, and then until what is under way has ended, within a bound.
+    /// Serves until `stop` is cancelled, and then until running requests have finished or a timeout has passed.
     pub(crate) async fn run(self, router: Router, stop: CancellationToken) {
         let mut ready = self.ready();
         let Self {
             listener,
             address,
             acceptor,
-            keeper,
+            certificates,
         } = self;
-        let service = keeper.service();
-        let keeping = stop.child_token();
-        let keeping = tokio::spawn(keeper.run(keeping));
+        let service = certificates.service();
+        let manager_stop = stop.child_token();
+        let manager = tokio::spawn(certificates.run(manager_stop));
         tokio::select! {
             _ = ready.wait_for(|ready| *ready) => info!(%address, service, "serving"),
             () = stop.cancelled() => {}
         }
         let connections = TaskTracker::new();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let next = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (listener.accept().await, place)
+                let slot = Arc::clone(&slots).acquire_owned().await;
+                (listener.accept().await, slot)
             };
-            let (accepted, place) = tokio::select! {
+            let (accepted, slot) = tokio::select! {
                 next = next => next,
                 () = stop.cancelled() => break,
             };
-            match (accepted, place) {
-                (Ok((stream, _)), Ok(place)) => {
-                    let serving = serve(
-                        stream,
-                        acceptor.clone(),
-                        router.clone(),
-                        stop.clone(),
-                        place,
-                    );
+            match (accepted, slot) {
+                (Ok((stream, _)), Ok(slot)) => {
+                    let serving =
+                        serve(stream, acceptor.clone(), router.clone(), stop.clone(), slot);
                     connections.spawn(serving);
                 }
                 (Err(error), _) => {
-                    // Of those that last (too many open files), the next try is not to come at once.
-                    warn!(%error, "a connection was not accepted");
+                    // Some errors last, such as too many open files, so the next attempt is delayed.
+                    warn!(%error, "failed to accept a connection");
                     time::sleep(Duration::from_millis(100)).await;
                 }
                 (_, Err(_)) => break, // the semaphore is never closed
@@ -131,10 +129,13 @@ impl Service {
         }
         drop(listener);
         connections.close();
-        if time::timeout(DRAIN, connections.wait()).await.is_err() {
-            warn!("requests were cut off, since they took too long to end");
+        if time::timeout(DRAIN_TIMEOUT, connections.wait())
+            .await
+            .is_err()
+        {
+            warn!("aborted requests that did not finish in time");
         }
-        keeping.abort();
+        manager.abort();
     }
 }
 
@@ -143,38 +144,38 @@ async fn serve(
     acceptor: TlsAcceptor,
     router: Router,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream, STALLED);
-    let stream = match time::timeout(HEAD, acceptor.accept(stream)).await {
+    let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let stream = match time::timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return debug!(%error, "no TLS connection"),
-        Err(_) => return debug!("no TLS connection in time"),
+        Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
+        Err(_) => return debug!("TLS handshake timed out"),
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_header_size(HEAD_SIZE)
-        .max_buf_size(2 * HEAD_SIZE)
-        .max_headers(HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_header_size(MAX_HEADER_SIZE)
+        .max_buf_size(2 * MAX_HEADER_SIZE)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => Some(ended),
-        () = time::sleep(AGE) => None,
+        () = time::sleep(MAX_CONNECTION_AGE) => None,
         () = stop.cancelled() => None,
     };
     let ended = if let Some(ended) = ended {
         ended
     } else {
         connection.as_mut().graceful_shutdown();
-        let Ok(ended) = time::timeout(LAST, connection).await else {
-            return debug!("a request was cut off, since it took too long");
+        let Ok(ended) = time::timeout(LAST_REQUEST_TIMEOUT, connection).await else {
+            return debug!("aborted a request that did not finish in time");
         };
         ended
     };
     if let Err(error) = ended {
-        debug!(%error, "a connection broke");
+        debug!(%error, "connection failed");
     }
 }

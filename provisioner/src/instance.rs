@@ -1,17 +1,17 @@
-//! The BundleInstance controller: what an instance declares is installed, kept, replaced and removed.
+//! The BundleInstance controller: installs, repairs, upgrades and uninstalls the bundles that BundleInstances declare.
 //!
 //! ```text
-//!  reconcile ─┬─ uninstall          being deleted: custom resources, definitions, the rest, by policy
-//!             └─ settle
-//!                 ├─ template       which Bundle it should be; it is made when there is none
-//!                 ├─ install        something new: convert ─ plan ─ preflight ─ note ─ apply ─ prune
-//!                 ├─ maintain       nothing new: compare what the watches saw with the inventory, repair
-//!                 └─ outcome ─ status::of ─ one write, when it differs
+//!  reconcile ─┬─ uninstall          being deleted: custom resources, CRDs, all other objects, by policy
+//!             └─ run_steps
+//!                 ├─ template       finds or creates the desired Bundle
+//!                 ├─ install        new revision: convert ─ plan ─ preflight ─ record ─ apply ─ prune
+//!                 ├─ maintain       no new revision: compare the observed objects with the inventory, repair
+//!                 └─ outcome ─ status::build ─ one write if the status changes
 //! ```
 //!
-//! At rest nothing is asked of the API server: the inventory knows which fields are ours, the watches tell when they
-//! change. The inventory is written before anything is applied, so that whatever happens in between, every object
-//! that may exist is known.
+//! An instance without changes causes no requests to the API server. The inventory has the fingerprints of the applied
+//! fields, and the watches report their changes. The inventory is written before objects are applied, so that after a crash
+//! it lists every object that may exist.
 
 mod bundles;
 mod choice;
@@ -58,7 +58,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::memory::Shared;
+use self::memory::InstanceContext;
 use crate::{
     bundle::{BundleCache, Change},
     context::Context,
@@ -66,10 +66,10 @@ use crate::{
 };
 use apply::backoff::{NoPause, Pauses};
 
-/// How many instances are worked on at once.
+/// Maximum number of instances that are reconciled at the same time.
 const CONCURRENCY: u16 = 16;
 
-/// Runs the controller until `stop`. `woken` names the instances whose objects have changed.
+/// Runs the controller until `stop` is canceled. `woken` yields the names of the instances whose objects have changed.
 pub async fn run(
     ctx: Context,
     bundles: Arc<BundleCache>,
@@ -77,22 +77,22 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let ready = ctx.ready.task("list BundleInstances");
-    let (wake, called) = mpsc::unbounded_channel();
+    let (wake, wake_requests) = mpsc::unbounded_channel();
     let (listed, mut are_listed) = watch::channel(false);
-    // They end with this.
-    let mut beside = JoinSet::new();
-    beside.spawn(wake_owners(bundles.subscribe(), listed, wake.clone()));
-    let shared = Arc::new(Shared::new(ctx, bundles, wake));
+    // Dropped with this function, which ends the tasks.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(wake_owners(bundles.subscribe(), listed, wake.clone()));
+    let shared = Arc::new(InstanceContext::new(ctx, bundles, wake));
     let (answer, mut is_answered) = watch::channel(false);
-    beside.spawn(find_conditions(Arc::clone(&shared), answer));
-    // Without the first list every instance would look as if it had no Bundle, and without the answer as if its operator
-    // were to have no OperatorCondition.
-    let known = async {
+    tasks.spawn(watch_operator_conditions(Arc::clone(&shared), answer));
+    // Before the first list of Bundles, every instance would appear to have no Bundle. Before the first answer about the
+    // API of OperatorConditions, no operator would get one.
+    let synced = async {
         let _ = are_listed.wait_for(|listed| *listed).await;
         let _ = is_answered.wait_for(|answered| *answered).await;
     };
     tokio::select! {
-        () = known => {}
+        () = synced => {}
         () = stop.cancelled() => return,
     }
     let ctx = &shared.ctx;
@@ -105,7 +105,7 @@ pub async fn run(
     .backoff(Pauses::default())
     .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(writer)
-    // Not by the store: of several who wait for it only one is woken, and its controller waits already.
+    // The store cannot signal this: it wakes only one of its waiters, and the controller is waiting already.
     .inspect({
         let (shared, listed) = (Arc::clone(&shared), store.clone());
         move |event| match event {
@@ -128,7 +128,7 @@ pub async fn run(
         let metrics = Arc::clone(&ctx.metrics);
         move |instance| {
             if let Ok(instance) = instance {
-                shared.sees(instance);
+                shared.observe(instance);
                 metrics.queue(Of::Instance).triggered(&instance.name_any());
             }
         }
@@ -143,7 +143,7 @@ pub async fn run(
     };
     let controller = Controller::for_stream(instances, store)
         .reconcile_on(references(woken).inspect(triggered.clone()))
-        .reconcile_on(received(called).inspect(triggered))
+        .reconcile_on(into_stream(wake_requests).inspect(triggered))
         .with_config(
             controller::Config::default()
                 .concurrency(CONCURRENCY)
@@ -151,20 +151,20 @@ pub async fn run(
         )
         .trigger_backoff(NoPause)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
-    beside.spawn(retry_when_apis_change(Arc::clone(&shared)));
-    beside.spawn(retry_when_versions_change(Arc::clone(&shared)));
+    tasks.spawn(retry_when_apis_change(Arc::clone(&shared)));
+    tasks.spawn(retry_when_versions_change(Arc::clone(&shared)));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
         .for_each(|result| {
             match result {
-                Ok((instance, _)) => debug!(instance = %instance.name, "looked at"),
-                Err(controller::Error::ObjectNotFound(gone)) => {
-                    metrics.queue(Of::Instance).begun(&gone.name);
-                    rollouts.forget(&gone.name);
+                Ok((instance, _)) => debug!(instance = %instance.name, "reconciled"),
+                Err(controller::Error::ObjectNotFound(deleted)) => {
+                    metrics.queue(Of::Instance).begun(&deleted.name);
+                    rollouts.forget(&deleted.name);
                 }
                 // A reconcile's own errors were logged where they happened.
                 Err(controller::Error::ReconcilerFailed(..)) => {}
-                Err(error) => warn!(%error, "the watch of instances failed; it is taken up again"),
+                Err(error) => warn!(%error, "watch of BundleInstances failed; reconnecting"),
             }
             future::ready(())
         })
@@ -195,7 +195,7 @@ async fn wake_owners(
         .await;
 }
 
-/// The instance that a Bundle was made for.
+/// Returns the instance that controls a Bundle.
 fn owner(bundle: &Bundle) -> Option<ObjectRef<BundleInstance>> {
     let mut owners = bundle.owner_references().iter();
     let owner = owners.find(|owner| owner.controller == Some(true))?;
@@ -206,26 +206,28 @@ fn owner(bundle: &Bundle) -> Option<ObjectRef<BundleInstance>> {
 fn references(
     names: mpsc::UnboundedReceiver<String>,
 ) -> impl Stream<Item = ObjectRef<BundleInstance>> + Send {
-    received(names).map(|name| ObjectRef::new(&name))
+    into_stream(names).map(|name| ObjectRef::new(&name))
 }
 
-fn received<T: Send + 'static>(from: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> + Send {
+fn into_stream<T: Send + 'static>(
+    from: mpsc::UnboundedReceiver<T>,
+) -> impl Stream<Item = T> + Send {
     futures::stream::unfold(from, |mut from| async {
         from.recv().await.map(|item| (item, from))
     })
 }
 
-/// Wakes the instances that miss an API whenever APIs come.
-async fn retry_when_apis_change(shared: Arc<Shared>) {
+/// Wakes the instances that wait for an API whenever the served APIs change.
+async fn retry_when_apis_change(shared: Arc<InstanceContext>) {
     let mut changes = shared.ctx.kinds.changes();
     while changes.changed().await.is_ok() {
-        shared.wake_those_missing_apis().await;
+        shared.wake_missing_apis().await;
     }
 }
 
-/// Wakes the instances that were refused whenever the cluster may be another one, or catalogs say something new of how long
-/// bundles run.
-async fn retry_when_versions_change(shared: Arc<Shared>) {
+/// Wakes the instances that the version of the cluster blocks, whenever that version or the constraints that catalogs
+/// declare change.
+async fn retry_when_versions_change(shared: Arc<InstanceContext>) {
     let mut catalogs = shared.ctx.catalogs.changes();
     let mut versions = shared.ctx.versions.changes();
     loop {
@@ -236,14 +238,14 @@ async fn retry_when_versions_change(shared: Arc<Shared>) {
         if changed.is_err() {
             return;
         }
-        shared.wake_those_refused();
+        shared.wake_blocked();
     }
 }
 
-/// Follows whether the cluster has OperatorConditions, and tells once that is known.
-async fn find_conditions(shared: Arc<Shared>, answered: watch::Sender<bool>) {
-    let wanted = GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition");
-    let served = shared.ctx.kinds.served(&wanted);
+/// Follows whether the cluster serves OperatorConditions, and reports when the first answer is recorded.
+async fn watch_operator_conditions(shared: Arc<InstanceContext>, answered: watch::Sender<bool>) {
+    let condition_kind = GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition");
+    let served = shared.ctx.kinds.served(&condition_kind);
     let mut served = std::pin::pin!(served);
     while let Some(kind) = served.next().await {
         shared.find_conditions(kind.is_some());

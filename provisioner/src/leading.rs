@@ -1,27 +1,27 @@
-//! Whether this process is the one that works.
+//! Flag that is true while this process is the leader.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// Whether this process is the one that works. Clones say the same.
+/// Flag that is true while this process is the leader. Clones share the flag.
 #[derive(Debug, Clone)]
 pub struct Leading(Arc<AtomicBool>);
 
 impl Leading {
-    /// Says so from now on, or not.
-    pub fn set(&self, leads: bool) {
-        self.0.store(leads, Ordering::Release);
+    /// Sets whether this process is the leader.
+    pub fn set(&self, is_leader: bool) {
+        self.0.store(is_leader, Ordering::Release);
     }
 
-    /// Reports whether it is.
+    /// Reports whether this process is the leader.
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Who has nobody beside it leads.
+/// A process without leader election is the leader.
 impl Default for Leading {
     fn default() -> Self {
         Self(Arc::new(AtomicBool::new(true)))

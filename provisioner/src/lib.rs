@@ -1,26 +1,26 @@
-//! The controllers: what a `BundleInstance` declares becomes, and stays, what is in the cluster.
+//! Controllers that reconcile the cluster with the declared Bundles, BundleInstances, CatalogSources and PlatformOperators.
 //!
 //! ```text
-//!  Bundle ──────── bundle: resolve, fetch, store, check ───────────┐ status: digest, facts, refusals
+//!  Bundle ──────── bundle: resolve, fetch, store, check ───────────┐ status: digest, info, rejections
 //!                                                                  ▼
 //!  BundleInstance ─ instance: select or make the Bundle ─ convert ─ plan ─ preflight ─ apply ─ prune
 //!        ▲                                                                               │
 //!        └────────── drift, health ◄── watches (one per kind, metadata only) ◄───────────┘
 //!
-//!  content: hands content out, takes uploads       process: flags, leader, metrics, log, signals
+//!  content: serves content, accepts uploads       process: flags, leader, metrics, log, signals
 //! ```
 //!
 //! The crate `apply` plans, applies, watches and prunes; the controllers decide what to apply and report it. Decisions are
-//! plain functions over values; the reconcilers fetch their inputs and carry them out.
+//! pure functions; the reconcilers fetch their inputs and execute them.
 
-// The futures of the reconcilers reach down to the connections.
+// The futures of the reconcilers are deeply nested, down to the connections.
 #![recursion_limit = "256"]
 
 #[cfg(test)]
 #[macro_use(assert_rows, with)]
 extern crate tests;
 
-/// Writes an object of the API as JSON that names the fields that a test needs.
+/// Returns an object of the API from JSON with only the fields that a test needs.
 #[cfg(test)]
 macro_rules! object {
     ($($fields:tt)+) => {

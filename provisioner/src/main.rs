@@ -1,4 +1,4 @@
-//! The provisioner.
+//! Entry point of the provisioner: parses its command line and runs the process.
 
 use std::process::ExitCode;
 

@@ -1,33 +1,33 @@
-//! What is counted. Labels come from enums; of objects only catalogs and platform operators are named, which are few
-//! and an admin's own.
+//! Metrics of the process. Label values come from enums. Only catalogs and platform operators are named, because they
+//! are few and belong to an admin.
 //!
-//! | metric                                             | counts                                        |
-//! | -------------------------------------------------- | --------------------------------------------- |
-//! | `rukpak_reconciles_total{controller}`              | reconciles that have begun                    |
-//! | `rukpak_reconciles_in_flight{controller}`          | those that have not ended                     |
-//! | `rukpak_reconcile_duration_seconds{controller}`    | how long they took                            |
-//! | `rukpak_reconcile_failures_total{controller,reason}` | those that failed, by a condition's reason  |
-//! | `rukpak_queue_length{controller}`                  | objects that wait for their turn              |
-//! | `rukpak_objects_applied_total`                     | objects that were applied and really changed  |
-//! | `rukpak_objects_repaired_total`                    | objects that somebody had changed or deleted  |
-//! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
-//! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
-//! | `rukpak_admission_policies_missing`                | admission policies and bindings of the install file that do not exist |
-//! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
-//! | `rukpak_catalog_polls_total{outcome}`              | questions to registries for images of catalogs |
-//! | `rukpak_catalogs_served_by_olm`                    | 1 while OLM serves them, 0 while we do        |
-//! | `rukpak_catalog_served{namespace,name}`            | 1 for one that clients find, 0 otherwise      |
-//! | `rukpak_catalog_requests_total{rpc,code}`          | requests to catalogs that are served here     |
-//! | `rukpak_catalog_request_duration_seconds{rpc}`     | how long they took                            |
-//! | `rukpak_instances_with_apis_that_go`               | instances that use what the next minor of Kubernetes does not serve |
-//! | `rukpak_upgradeable{reason}`                       | 1 while the cluster may be upgraded           |
-//! | `rukpak_upgrade_concerns{effect}`                  | what is to be said about that, by its effect  |
-//! | `rukpak_platform_operators{state}`                 | platform operators, by how they are           |
-//! | `rukpak_platform_operator_installed{name}`         | 1 for one that is installed, 0 otherwise      |
-//! | `rukpak_report_written{name}`                      | 1 while what is concluded stands in that status |
-//! | `rukpak_leader`                                    | 1 while this process may work                 |
-//! | `rukpak_build_info{version}`                       | 1                                             |
-//! | `process_start_time_seconds`                       | since when                                    |
+//! | metric                                               | value                                                       |
+//! | ---------------------------------------------------- | ----------------------------------------------------------- |
+//! | `rukpak_reconciles_total{controller}`                | started reconciles                                          |
+//! | `rukpak_reconciles_in_flight{controller}`            | running reconciles                                          |
+//! | `rukpak_reconcile_duration_seconds{controller}`      | duration of reconciles                                      |
+//! | `rukpak_reconcile_failures_total{controller,reason}` | failed reconciles by the reason of a condition              |
+//! | `rukpak_queue_length{controller}`                    | length of the work queue                                    |
+//! | `rukpak_objects_applied_total`                       | objects that were changed by an apply                       |
+//! | `rukpak_objects_repaired_total`                      | objects that were repaired after drift                      |
+//! | `rukpak_unpacked_bytes_total`                        | unpacked bytes of content                                   |
+//! | `rukpak_pull_configuration_problems{source}`         | invalid pull settings of the cluster                        |
+//! | `rukpak_admission_policies_missing`                  | missing admission policies and bindings of the install file |
+//! | `rukpak_catalog_available{namespace,name}`           | 1 for a catalog that can be loaded, 0 otherwise             |
+//! | `rukpak_catalog_polls_total{outcome}`                | polls of registries for catalog images                      |
+//! | `rukpak_catalogs_served_by_olm`                      | 1 while OLM serves catalogs, 0 otherwise                    |
+//! | `rukpak_catalog_served{namespace,name}`              | 1 for a catalog with a published endpoint, 0 otherwise      |
+//! | `rukpak_catalog_requests_total{rpc,code}`            | requests to served catalogs                                 |
+//! | `rukpak_catalog_request_duration_seconds{rpc}`       | duration of these requests                                  |
+//! | `rukpak_instances_with_apis_that_go`                 | instances whose APIs the next Kubernetes minor removes      |
+//! | `rukpak_upgradeable{reason}`                         | 1 while the cluster can be upgraded                         |
+//! | `rukpak_upgrade_concerns{effect}`                    | concerns about an upgrade by their effect                   |
+//! | `rukpak_platform_operators{state}`                   | platform operators by state                                 |
+//! | `rukpak_platform_operator_installed{name}`           | 1 for an installed operator, 0 otherwise                    |
+//! | `rukpak_report_written{name}`                        | 1 while the status of that object is current                |
+//! | `rukpak_leader`                                      | 1 while this process is the leader                          |
+//! | `rukpak_build_info{version}`                         | 1                                                           |
+//! | `process_start_time_seconds`                         | start time of the process                                   |
 
 mod calls;
 mod platform;
@@ -45,76 +45,78 @@ use prometheus_client::{
 pub use platform::Polled;
 pub use queue::Queue;
 
-use self::{calls::Requests, platform::Platform};
+use self::{calls::CatalogRequests, platform::Platform};
 use crate::pulling::Source;
 
-/// From a look that finds nothing to do to a download that hits its time limit.
-const SECONDS: [f64; 12] = [
+/// Buckets in seconds: from a reconcile without changes to a download that reaches its timeout.
+const RECONCILE_BUCKETS: [f64; 12] = [
     0.002, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0,
 ];
 
-/// Everything that is counted.
+/// All metrics of the process.
 pub struct Metrics {
     registry: Registry,
-    reconciles: Family<Of, Counter>,
-    in_flight: Family<Of, Gauge>,
-    durations: Family<Of, Histogram>,
-    failures: Family<Failure, Counter>,
-    queued: Family<Of, Gauge>,
+    reconciles: Family<ControllerLabels, Counter>,
+    in_flight: Family<ControllerLabels, Gauge>,
+    durations: Family<ControllerLabels, Histogram>,
+    failures: Family<FailureLabels, Counter>,
+    queue_length: Family<ControllerLabels, Gauge>,
     bundles: Queue,
     instances: Queue,
     operators: Queue,
     applied: Counter,
     repaired: Counter,
     unpacked: Counter,
-    pull_problems: Family<Said, Gauge>,
+    pull_problems: Family<PullSourceLabels, Gauge>,
     policies_missing: Gauge,
     leader: Gauge,
     platform: Platform,
-    requests: Requests,
+    requests: CatalogRequests,
 }
 
-/// Whose reconciles are counted.
+/// Controller whose reconciles are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Controller {
-    /// Of Bundles.
+    /// Controller of Bundles.
     Bundle,
-    /// Of BundleInstances.
+    /// Controller of BundleInstances.
     Instance,
-    /// Of PlatformOperators.
+    /// Controller of PlatformOperators.
     Platform,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct ControllerLabels {
     controller: Controller,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Failure {
+struct FailureLabels {
     controller: Controller,
     reason: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Said {
+struct PullSourceLabels {
     source: Source,
 }
 
-/// Measures one reconcile until it is dropped.
+/// Timer of one reconcile, which ends when it is dropped.
 #[must_use = "dropping it ends the measurement"]
-pub struct Measure {
+pub struct ReconcileTimer {
     in_flight: Gauge,
     durations: Histogram,
-    began: Instant,
+    started: Instant,
 }
 
 impl Metrics {
-    /// All zero.
+    /// Returns metrics that are all zero.
     pub fn new() -> Self {
-        let durations: fn() -> Histogram = || Histogram::new(SECONDS);
-        let queued = Family::<Of, Gauge>::default();
-        let queue = |controller| Queue::new(queued.get_or_create_owned(&Of { controller }));
+        let durations: fn() -> Histogram = || Histogram::new(RECONCILE_BUCKETS);
+        let queue_length = Family::<ControllerLabels, Gauge>::default();
+        let queue = |controller| {
+            Queue::new(queue_length.get_or_create_owned(&ControllerLabels { controller }))
+        };
         let mut this = Self {
             bundles: queue(Controller::Bundle),
             instances: queue(Controller::Instance),
@@ -124,7 +126,7 @@ impl Metrics {
             in_flight: Family::default(),
             durations: Family::new_with_constructor(durations),
             failures: Family::default(),
-            queued,
+            queue_length,
             applied: Counter::default(),
             repaired: Counter::default(),
             unpacked: Counter::default(),
@@ -132,118 +134,114 @@ impl Metrics {
             policies_missing: Gauge::default(),
             leader: Gauge::default(),
             platform: Platform::default(),
-            requests: Requests::default(),
+            requests: CatalogRequests::default(),
         };
         this.register();
         this
     }
 
     fn register(&mut self) {
-        let started = Gauge::<f64, AtomicU64>::default();
-        started.set(Timestamp::now().as_duration().as_secs_f64());
+        let start_time = Gauge::<f64, AtomicU64>::default();
+        start_time.set(Timestamp::now().as_duration().as_secs_f64());
         self.registry.register_with_unit(
             "process_start_time",
-            "When this process began, in seconds since 1970",
+            "Start time of the process since the Unix epoch in seconds",
             Unit::Seconds,
-            started,
+            start_time,
         );
-        let ours = self.registry.sub_registry_with_prefix("rukpak");
-        ours.register(
-            "reconciles",
-            "Reconciles that have begun",
-            self.reconciles.clone(),
-        );
-        ours.register(
+        let registry = self.registry.sub_registry_with_prefix("rukpak");
+        registry.register("reconciles", "Reconciles started", self.reconciles.clone());
+        registry.register(
             "reconciles_in_flight",
-            "Reconciles that have not ended",
+            "Reconciles in progress",
             self.in_flight.clone(),
         );
-        ours.register_with_unit(
+        registry.register_with_unit(
             "reconcile_duration",
-            "How long reconciles took",
+            "Duration of reconciles",
             Unit::Seconds,
             self.durations.clone(),
         );
-        ours.register(
+        registry.register(
             "reconcile_failures",
-            "Reconciles that failed, by the reason of a condition",
+            "Failed reconciles by condition reason",
             self.failures.clone(),
         );
-        ours.register(
+        registry.register(
             "queue_length",
-            "Objects that wait for their turn",
-            self.queued.clone(),
+            "Length of the work queue",
+            self.queue_length.clone(),
         );
-        ours.register(
+        registry.register(
             "objects_applied",
-            "Objects that were applied and really changed",
+            "Objects changed by an apply",
             self.applied.clone(),
         );
-        ours.register(
+        registry.register(
             "objects_repaired",
-            "Objects that somebody had changed or deleted, and that were put right",
+            "Objects repaired after drift",
             self.repaired.clone(),
         );
-        ours.register_with_unit(
+        registry.register_with_unit(
             "unpacked",
-            "Content that was unpacked",
+            "Unpacked content",
             Unit::Bytes,
             self.unpacked.clone(),
         );
-        ours.register(
+        registry.register(
             "pull_configuration_problems",
-            "What the cluster says about pulling and cannot be followed, by where it is said",
+            "Problems of the cluster's pull configuration by source",
             self.pull_problems.clone(),
         );
-        ours.register(
+        registry.register(
             "admission_policies_missing",
-            "Admission policies and bindings of the install file that do not exist",
+            "Missing admission policies and bindings of the install file",
             self.policies_missing.clone(),
         );
-        ours.register(
+        registry.register(
             "leader",
-            "1 while this process may work, 0 while another one leads",
+            "Whether this process is active (1) or another replica leads (0)",
             self.leader.clone(),
         );
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        ours.register("build", "What is running", version);
+        registry.register("build", "Version of the running provisioner", version);
         self.platform
             .register(self.registry.sub_registry_with_prefix("rukpak"));
         self.requests
             .register(self.registry.sub_registry_with_prefix("rukpak"));
-        // What never happened is zero, not absent.
+        // Initializes counters to zero, so that their series exist from the start.
         for controller in [
             Controller::Bundle,
             Controller::Instance,
             Controller::Platform,
         ] {
-            let of = Of { controller };
-            drop(self.reconciles.get_or_create(&of));
-            drop(self.in_flight.get_or_create(&of));
-            drop(self.durations.get_or_create(&of));
+            let labels = ControllerLabels { controller };
+            drop(self.reconciles.get_or_create(&labels));
+            drop(self.in_flight.get_or_create(&labels));
+            drop(self.durations.get_or_create(&labels));
         }
     }
 
-    /// Counts a reconcile, and times it until the result is dropped.
-    pub fn reconcile(&self, controller: Controller) -> Measure {
-        let of = Of { controller };
-        self.reconciles.get_or_create(&of).inc();
-        let in_flight = self.in_flight.get_or_create_owned(&of);
+    /// Counts a reconcile, and measures it until the result is dropped.
+    pub fn reconcile(&self, controller: Controller) -> ReconcileTimer {
+        let labels = ControllerLabels { controller };
+        self.reconciles.get_or_create(&labels).inc();
+        let in_flight = self.in_flight.get_or_create_owned(&labels);
         in_flight.inc();
-        Measure {
+        ReconcileTimer {
             in_flight,
-            durations: self.durations.get_or_create_owned(&of),
-            began: Instant::now(),
+            durations: self.durations.get_or_create_owned(&labels),
+            started: Instant::now(),
         }
     }
 
-    /// A reconcile failed: by the reason of a condition.
+    /// Counts a failed reconcile by the reason of a condition.
     pub fn failed(&self, controller: Controller, reason: &'static str) {
-        let failure = Failure { controller, reason };
+        let failure = FailureLabels { controller, reason };
         self.failures.get_or_create(&failure).inc();
     }
 
-    /// The queue of a controller, to be told what is triggered and what begins.
+    /// Returns the queue of a controller, which records triggered and started reconciles.
     pub fn queue(&self, controller: Controller) -> &Queue {
         match controller {
             Controller::Bundle => &self.bundles,
@@ -252,26 +250,26 @@ impl Metrics {
         }
     }
 
-    /// Objects that were applied and really changed.
+    /// Adds to the number of objects that were changed by an apply.
     pub fn applied(&self, objects: u64) {
         self.applied.inc_by(objects);
     }
 
-    /// Objects that were repaired.
+    /// Adds to the number of repaired objects.
     pub fn repaired(&self, objects: u64) {
         self.repaired.inc_by(objects);
     }
 
-    /// Bytes of content that were unpacked.
+    /// Adds to the number of unpacked bytes.
     pub fn unpacked(&self, bytes: u64) {
         self.unpacked.inc_by(bytes);
     }
 
-    /// How much of what is said in one place about pulling cannot be followed.
+    /// Sets the number of invalid pull settings of a source.
     pub fn pull_problems(&self, source: Source, number: usize) {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         self.pull_problems
-            .get_or_create(&Said { source })
+            .get_or_create(&PullSourceLabels { source })
             .set(number);
     }
 
@@ -281,15 +279,15 @@ impl Metrics {
         self.policies_missing.set(number);
     }
 
-    /// Reports whether this process may work.
-    pub fn leads(&self, leads: bool) {
-        self.leader.set(i64::from(leads));
+    /// Sets whether this process is the leader.
+    pub fn set_leader(&self, is_leader: bool) {
+        self.leader.set(i64::from(is_leader));
     }
 
-    /// The text for Prometheus.
+    /// Returns the metrics in the OpenMetrics text format.
     pub fn render(&self) -> String {
         let mut out = String::new();
-        // A String takes everything, and half a text is better than none.
+        // Writing to a String cannot fail, and an incomplete text is better than none.
         let _ = text::encode(&mut out, &self.registry);
         out
     }
@@ -301,10 +299,10 @@ impl Default for Metrics {
     }
 }
 
-impl Drop for Measure {
+impl Drop for ReconcileTimer {
     fn drop(&mut self) {
         self.in_flight.dec();
-        self.durations.observe(self.began.elapsed().as_secs_f64());
+        self.durations.observe(self.started.elapsed().as_secs_f64());
     }
 }
 

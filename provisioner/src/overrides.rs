@@ -1,11 +1,11 @@
-//! Constraints that an admin says do not count, each for one content alone.
+//! Overrides: constraints that an admin ignores for one content.
 
 use manifests::api::{
     bundle::BundleSource,
     instance::{BundleInstanceStatus, Constraint, Override},
 };
 
-/// By what a content is known: its own digest, and that of the image it came in.
+/// Digests that identify content: its own digest, and the digest of its image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digests<'a> {
     content: Option<&'a str>,
@@ -13,7 +13,7 @@ pub struct Digests<'a> {
 }
 
 impl<'a> Digests<'a> {
-    /// Of a Bundle: `status.contentDigest` and `status.resolvedSource`.
+    /// Returns the digests of a Bundle, from `status.contentDigest` and `status.resolvedSource`.
     pub fn new(content: Option<&'a str>, source: Option<&'a BundleSource>) -> Self {
         let reference = source
             .and_then(|source| source.image.as_ref())
@@ -24,7 +24,7 @@ impl<'a> Digests<'a> {
         }
     }
 
-    /// Of what is installed.
+    /// Returns the digests of the installed bundle.
     pub fn of_installed(status: &'a BundleInstanceStatus) -> Self {
         Self::new(
             status.content_digest.as_deref(),
@@ -32,27 +32,28 @@ impl<'a> Digests<'a> {
         )
     }
 
-    /// What to write into an override.
+    /// Returns the digest to use in an override.
     pub fn to_name(self) -> Option<&'a str> {
         self.content.or(self.image)
     }
 
-    /// Of the image it came in.
+    /// Returns the digest of the image.
     pub fn image(self) -> Option<&'a str> {
         self.image
     }
 
-    /// The overrides that are about this content.
+    /// Returns the overrides for this content.
     pub fn of(self, overrides: &[Override]) -> impl Iterator<Item = &Override> {
-        overrides.iter().filter(move |it| {
-            let is_it = |digest: Option<&str>| digest == Some(it.digest.as_str());
-            is_it(self.content) || is_it(self.image)
+        overrides.iter().filter(move |entry| {
+            let matches = |digest: Option<&str>| digest == Some(entry.digest.as_str());
+            matches(self.content) || matches(self.image)
         })
     }
 
-    /// The first override of a constraint that is about this content.
+    /// Returns the first override of a constraint for this content.
     pub fn find(self, overrides: &[Override], constraint: Constraint) -> Option<&Override> {
-        self.of(overrides).find(|it| it.constraint == constraint)
+        self.of(overrides)
+            .find(|entry| entry.constraint == constraint)
     }
 }
 

@@ -1,18 +1,17 @@
-//! Platform operators: what is decided about them, and what follows for the cluster.
+//! Platform operators: decisions about single operators, and their effect on cluster upgrades.
 //!
 //! ```text
-//!  installed bundles, catalogs, OperatorConditions ── gate ───────┐ may the cluster be upgraded?
-//!                                                                 ▼
-//!  PlatformOperators, BundleInstances, ClusterVersion, clock ── aggregate ── ClusterOperators, PlatformStatus
+//! installed bundles, catalogs, OperatorConditions ── gate ───────┐ may the cluster be upgraded?
+//!                                                                ▼
+//! PlatformOperators, BundleInstances, ClusterVersion, clock ── aggregate ── ClusterOperators, PlatformStatus
 //!
-//!  installed and next bundle, cluster's minor, rights ── approval ── may the operator be upgraded?
-//!  BundleInstance ── installed ── is the operator installed?
-//!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
+//! installed and next bundle, minor version of the cluster, permissions ── approval ── may the operator be upgraded?
+//! BundleInstance ── installed ── is the operator installed?
+//! PlatformOperators, packages managed by OLM ── conflict ── which operator has the package?
 //! ```
 //!
-//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`], for each
-//! platform operator, and in the aggregator, for all of them; [`upgrade`] follows the calls to removed APIs that a cluster
-//! counts.
+//! These modules are pure; no I/O. The controllers that act on the decisions are [`operator`], for each platform operator,
+//! and the aggregator, for all of them. [`upgrade`] watches the calls to removed APIs that a cluster counts.
 
 pub mod aggregate;
 pub(crate) mod aggregator;

@@ -1,10 +1,10 @@
-//! The process: flags, log, metrics, leadership, readiness, signals.
+//! The process: flags, log, metrics, leader election, readiness and signals.
 //!
 //! ```text
-//!  args ─> configuration ─> Context ─┬─ content service, probes, metrics, log level      until the end
-//!                                    └─ Lease ─> label, kinds, bundle, instance ─────── while it leads
-//!  first signal: what has begun comes to its end, then the Lease is left to others; second signal: the end
-//!  Lease lost, or a part ended or panicked: the end, with exit code 1, to be started anew
+//!  args ─> configuration ─> Context ─┬─ content service, probes, metrics, log level      until shutdown
+//!                                    └─ Lease ─> label, kinds, bundle, instance ─────── while leading
+//!  first signal: running work finishes, then the Lease is released; second signal: immediate exit
+//!  Lease lost, or a task ended or panicked: exit code 1, so that the kubelet restarts the container
 //! ```
 
 mod admission;
@@ -36,25 +36,25 @@ pub use fence::Fence;
 pub(crate) use fence::Fenced;
 pub use ready::{Ready, Task};
 
-/// How many threads work at most; what blocks or computes has others.
-const THREADS: usize = 4;
-/// How long a thread for blocking work is kept without any: with its memory, and there are many for a moment only.
-const IDLE: Duration = Duration::from_secs(1);
+/// Maximum number of worker threads. Blocking and computing work uses other threads.
+const MAX_THREADS: usize = 4;
+/// Time that an idle blocking thread is kept. Each thread holds memory, and many threads are needed only for a moment.
+const THREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs until a signal comes, or something is wrong, and says in the log what that is.
+/// Runs the process until a signal or a failure, and logs the failure.
 pub fn run(args: Args) -> ExitCode {
     match &args.command {
         Some(Command::Serve(args)) => return serve::run(args),
         Some(Command::ConvertCatalogsources(args)) => {
             log::start(args.log_format, &args.log_level);
-            return until_the_end(convert::run(args));
+            return block_on(convert::run(args));
         }
         Some(Command::Copy(args)) => return serve::copy(args),
         None => {}
     }
     let level = log::start(args.log_format, &args.log_level);
     open_many_files();
-    until_the_end(async {
+    block_on(async {
         let configuration = args.configuration()?;
         for flag in &configuration.unused {
             warn!(flag, "this flag has no effect");
@@ -63,9 +63,9 @@ pub fn run(args: Args) -> ExitCode {
     })
 }
 
-/// Does what the process is there for, and logs how it ended.
-fn until_the_end(work: impl Future<Output = Result<(), Error>>) -> ExitCode {
-    // There is one provider in the program, but two crates that would have to find that out.
+/// Runs a future to its end, and logs the result.
+fn block_on(future: impl Future<Output = Result<(), Error>>) -> ExitCode {
+    // The program has a single crypto provider, which two of its crates would otherwise have to detect.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -76,8 +76,8 @@ fn until_the_end(work: impl Future<Output = Result<(), Error>>) -> ExitCode {
     };
     let version = env!("CARGO_PKG_VERSION");
     info!(version, "starting");
-    let outcome = runtime.block_on(work);
-    // What does not end by itself, a download for example, need not be waited for.
+    let outcome = runtime.block_on(future);
+    // Does not wait for tasks that may not end by themselves, such as a download.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => {
@@ -91,26 +91,29 @@ fn until_the_end(work: impl Future<Output = Result<(), Error>>) -> ExitCode {
     }
 }
 
-/// It waits most of the time: a large node's many threads would each keep memory for themselves.
+/// Returns a runtime with few threads: the process mostly waits, and each thread of a node with many CPUs would hold
+/// memory.
 fn runtime() -> io::Result<Runtime> {
-    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS);
+    let threads = available_parallelism()
+        .map_or(1, NonZero::get)
+        .min(MAX_THREADS);
     runtime::Builder::new_multi_thread()
         .worker_threads(threads)
-        .thread_keep_alive(IDLE)
+        .thread_keep_alive(THREAD_IDLE_TIMEOUT)
         .enable_all()
         .build()
 }
 
-/// Lets the process open as many files as it may: the content of each Bundle is one, and where nobody has thought of it
-/// the limit is 1024, for the sake of programs that use select(2).
+/// Raises the soft limit of open files to the hard limit: each Bundle has a file with its content. The default soft limit
+/// is 1024, for programs that use select(2).
 fn open_many_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    let most = Rlimit {
+    let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
-    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, most) {
-        warn!(%error, "the limit of open files stays as it is");
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "failed to raise the limit of open files");
     }
 }
 

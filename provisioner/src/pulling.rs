@@ -1,14 +1,14 @@
-//! Pulling as the cluster does: on OpenShift, what the provisioner pulls itself follows the same objects as the nodes.
+//! Pull configuration of the cluster: on OpenShift, the provisioner pulls with the same settings as the nodes.
 //!
 //! ```text
 //!  ImageDigestMirrorSets, ImageTagMirrorSets, ImageContentSourcePolicies ─┐
-//!  Image "cluster" ── ConfigMap with authorities of registries ───────────┤ watches   configuration
-//!  Proxy "cluster" ── ConfigMap with authorities of everything ───────────┼─────────> (pure) ──> Access of every source
-//!  Secret openshift-config/pull-secret ───────────────────────────────────┘                └──> problems: log, metric, events
+//!  Image "cluster" ── ConfigMap with CAs of registries ───────────────────┤ watches configuration
+//!  Proxy "cluster" ── ConfigMap with CAs for all servers ─────────────────┼──────> (pure) ──> Access of every source
+//!  Secret openshift-config/pull-secret ───────────────────────────────────┘             └──> problems: log, metric, events
 //! ```
 //!
-//! Only what is served is watched; definitions that come later are told by the watch of definitions. What cannot be read
-//! is told, and everything else goes on without it. What flags say comes first, then what the Bundle says, then this.
+//! Only served kinds are watched; kinds that are added later are detected by the watch of CRDs. An unreadable object is
+//! reported and ignored. Flags take precedence over settings of the Bundle, and those over the pull configuration.
 
 mod configuration;
 mod follow;
@@ -26,32 +26,32 @@ use unpacker::{Access, web::Proxies};
 pub use configuration::Configuration;
 pub(crate) use follow::run;
 
-/// How long a fetch waits for the first word of the cluster; a watch that hangs must not hold everything up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time that a fetch waits for the initial pull configuration. A hanging watch must not block all fetches.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where something about pulling is said.
+/// Object or kind that is part of the pull configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelValue)]
 pub enum Source {
-    /// `config.openshift.io/v1`.
+    /// ImageDigestMirrorSets of `config.openshift.io/v1`.
     ImageDigestMirrorSet,
-    /// `config.openshift.io/v1`.
+    /// ImageTagMirrorSets of `config.openshift.io/v1`.
     ImageTagMirrorSet,
-    /// `operator.openshift.io/v1alpha1`.
+    /// ImageContentSourcePolicies of `operator.openshift.io/v1alpha1`.
     ImageContentSourcePolicy,
-    /// `config.openshift.io/v1`, the one named `cluster`.
+    /// Image `cluster` of `config.openshift.io/v1`.
     Image,
-    /// `config.openshift.io/v1`, the one named `cluster`.
+    /// Proxy `cluster` of `config.openshift.io/v1`.
     Proxy,
-    /// The Secret that nodes pull with.
+    /// Pull secret of the nodes.
     PullSecret,
-    /// The ConfigMap that the Image names.
+    /// ConfigMap with CA certificates that the Image references.
     ImageAuthorities,
-    /// The ConfigMap that the Proxy names.
+    /// ConfigMap with CA certificates that the Proxy references.
     ProxyAuthorities,
 }
 
 impl Source {
-    /// All of them.
+    /// All sources of the pull configuration.
     pub const ALL: [Self; 8] = [
         Self::ImageDigestMirrorSet,
         Self::ImageTagMirrorSet,
@@ -64,19 +64,19 @@ impl Source {
     ];
 }
 
-/// Something that cannot be heeded.
+/// Part of the pull configuration that is invalid or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// Where it is.
+pub struct ConfigProblem {
+    /// Source of the problem.
     pub source: Source,
-    /// The object; empty if it is the only one, or all of them.
+    /// Name of the object; empty if the source has only one object, or if all objects are affected.
     pub object: String,
-    /// What is wrong, and what to do.
+    /// Problem and remedy.
     pub text: String,
 }
 
-impl Problem {
-    fn of(source: Source, object: &str, text: impl Into<String>) -> Self {
+impl ConfigProblem {
+    fn new(source: Source, object: &str, text: impl Into<String>) -> Self {
         Self {
             source,
             object: object.to_owned(),
@@ -85,38 +85,38 @@ impl Problem {
     }
 }
 
-/// The latest that the cluster has said about pulling.
+/// Latest pull configuration of the cluster.
 pub struct Pulling {
     state: channel::Sender<State>,
-    /// Whether this process has proxies of its own.
+    /// True if the environment of this process configures proxies.
     has_proxies: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct State {
     configuration: Arc<Configuration>,
-    /// Whether the cluster is still to be heard.
+    /// True while the initial configuration is incomplete.
     waits: bool,
 }
 
 impl Pulling {
-    /// With what a source is reached: what was given, and what the cluster adds. Waits until the cluster was heard.
+    /// Returns the given settings, extended by those of the cluster. Waits until the initial configuration is complete.
     pub async fn access(&self, given: &Access) -> Access {
         let mut state = self.state.subscribe();
-        let heard = timeout(PATIENCE, state.wait_for(|state| !state.waits)).await;
-        if heard.is_err() {
-            warn!("pulling without knowing all that the cluster says about it: it does not answer");
+        let synced = timeout(SYNC_TIMEOUT, state.wait_for(|state| !state.waits)).await;
+        if synced.is_err() {
+            warn!("pull configuration incomplete: the API server does not respond");
         }
         let configuration = Arc::clone(&self.state.borrow().configuration);
         let mut access = configuration.add_to(given.clone());
-        // What the environment names was given as flags are.
+        // Proxies from the environment take precedence like flags.
         if self.has_proxies {
             access.proxies.clone_from(&given.proxies);
         }
         access
     }
 
-    /// Tells of every change.
+    /// Returns a stream of the changes.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + use<> {
         let state = self.state.subscribe();
         stream::unfold(state, |mut state| async {
@@ -125,13 +125,13 @@ impl Pulling {
         })
     }
 
-    /// From now on the cluster is to be heard before anything is pulled.
+    /// Makes pulls wait until the initial configuration is complete.
     pub(crate) fn begin(&self) {
         self.state.send_modify(|state| state.waits = true);
     }
 
-    /// Notes what the cluster says. Whether it says something new.
-    fn note(&self, configuration: Configuration, waits: bool) -> bool {
+    /// Records the configuration. Reports whether it has changed.
+    fn record(&self, configuration: Configuration, waits: bool) -> bool {
         let mut is_new = false;
         self.state.send_if_modified(|state| {
             is_new = *state.configuration != configuration;

@@ -1,4 +1,4 @@
-//! What the provisioner was told at its start.
+//! Settings of the provisioner, derived from its flags.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, time::Duration};
 
@@ -7,89 +7,91 @@ use manifests::{
     yaml,
 };
 
-/// The values of a bundle's manifests, by default. The largest of a hundred real bundles has 53,000.
+/// Default maximum number of values in the manifests of a bundle. The largest of a hundred real bundles has 53,000.
 pub const MAX_VALUES: usize = 250_000;
 
-/// Everything that flags decide and that more than one part needs.
+/// Settings of the flags that several modules need.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where Secrets, ConfigMaps and uploads live, and the provisioner itself.
+    /// Namespace of the provisioner, with its Secrets, ConfigMaps and uploads.
     pub system_namespace: String,
-    /// What contentURLs begin with: `https://core.rukpak-system.svc`.
+    /// Prefix of contentURLs: `https://core.rukpak-system.svc`.
     pub external_address: String,
-    /// Kinds that a cluster may lack without harm, as `kind.group`, any version: `ServiceMonitor.monitoring.coreos.com`.
+    /// Kinds that the cluster need not serve, as `kind.group` in any version: `ServiceMonitor.monitoring.coreos.com`.
     pub optional_kinds: BTreeSet<String>,
-    /// How much a bundle may hold.
+    /// Options and limits for unpacking bundles.
     pub unpack: unpacker::Options,
-    /// The limits of its manifests.
+    /// Limits of the manifests of a bundle.
     pub manifests: yaml::Limits,
-    /// With what every source is reached: authorities to believe, patience, mirrors. Credentials come from Secrets, for
-    /// each source its own.
+    /// Access that applies to every source: CAs, timeouts and mirrors. Credentials come from the Secret of each source.
     pub access: unpacker::Access,
-    /// Whether images are pulled as the cluster's nodes pull them, where it is an OpenShift.
+    /// True if images are pulled with the pull configuration of the nodes, on OpenShift.
     pub follow_openshift: bool,
-    /// How often objects that nothing wakes are looked at again.
+    /// Resync interval for objects without events.
     pub resync: Duration,
-    /// How many objects of one instance are applied at once.
+    /// Maximum number of objects of one instance that are applied concurrently.
     pub concurrency: usize,
-    /// Whether the store survives the pod: uploads that are too large for the cluster need that.
+    /// True if the store outlives the pod, which uploads that are too large for the cluster require.
     pub persistent_store: bool,
-    /// How nodes pull images.
+    /// Settings of unpack Jobs.
     pub jobs: Jobs,
-    /// Of which namespaces CatalogSources count, the first ones first. Whoever may write there decides what is installed
-    /// with the provisioner's rights.
+    /// Namespaces whose CatalogSources are available to platform operators, in order of preference. A user who may write
+    /// there decides what is installed with the permissions of the provisioner.
     pub catalog_namespaces: Vec<String>,
-    /// Who runs what CatalogSources declare.
+    /// Component that serves CatalogSources.
     pub catalog_server: CatalogServer,
-    /// How catalogs are served where no OLM does it; nothing if they are not.
+    /// Settings for serving catalogs without OLM. `None` disables it.
     pub serving: Option<Serving>,
-    /// Whether this is a part of OpenShift's release payload: then the cluster-version operator makes our ClusterOperators.
+    /// True if this process is a part of the OpenShift release payload, and the cluster-version operator creates the
+    /// ClusterOperators.
     pub release_payload: bool,
-    /// What that payload says of its version.
+    /// Version of that payload, or `None` if it has none.
     pub release: Option<String>,
 }
 
-/// Who runs what CatalogSources declare, and writes their status.
+/// Component that serves CatalogSources and writes their status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatalogServer {
-    /// OLM where its catalog-operator runs, else the provisioner.
+    /// OLM if its catalog-operator runs, otherwise the provisioner.
     Auto,
-    /// The provisioner.
+    /// The provisioner, even if OLM runs.
     Own,
-    /// OLM, whether it is seen or not.
+    /// OLM, even if it is not detected.
     Olm,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// Reports whether CatalogSources of a namespace count for platform operators.
+    /// Reports whether CatalogSources of a namespace are available to platform operators.
     pub fn counts(&self, namespace: &str) -> bool {
-        self.catalog_namespaces.iter().any(|it| it == namespace)
+        self.catalog_namespaces
+            .iter()
+            .any(|selected| selected == namespace)
     }
 }
 
-/// How catalogs are served.
+/// Settings for serving catalogs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
-    /// Where this pod is reached.
+    /// Address of this pod for clients.
     pub address: IpAddr,
-    /// The ports for catalogs.
+    /// Ports of the catalogs.
     pub ports: Ports,
-    /// Of which namespaces catalogs are served. They feed nothing by that.
+    /// Namespaces whose catalogs are served. That does not make them available to platform operators.
     pub namespaces: Namespaces,
-    /// Whether each catalog has a pod of its own, and not only those that say how it has to be.
+    /// True if each catalog is served from its own pod, and not only catalogs that configure their pod.
     pub pods: bool,
-    /// How much the catalogs of one namespace may take, where they feed nothing.
+    /// Quota of each namespace whose catalogs are not available to platform operators.
     pub share: Share,
 }
 
-/// How much of what there is for serving catalogs those of one namespace may take.
+/// Quota of the served catalogs of one namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// How many there may be.
+    /// Maximum number of catalogs.
     pub catalogs: usize,
-    /// Bytes of the files that they are served from.
+    /// Maximum total size of the files that they are served from, in bytes.
     pub bytes: u64,
 }
 
@@ -102,26 +104,26 @@ impl Default for Share {
     }
 }
 
-/// Ports, a catalog each.
+/// Ports for catalogs, one per catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ports {
-    /// Whichever is free.
+    /// Any free port.
     Any,
-    /// From the first to the last one.
+    /// Ports of a range, both ends included.
     Range {
-        /// Not 0.
+        /// First port, which is not 0.
         first: u16,
-        /// Not before the first.
+        /// Last port, which is not less than `first`.
         last: u16,
     },
 }
 
-/// Some namespaces.
+/// Selection of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Every one.
+    /// All namespaces of the cluster.
     All,
-    /// These.
+    /// Only these namespaces.
     Some(BTreeSet<String>),
 }
 
@@ -137,7 +139,7 @@ impl FromStr for Ports {
             Some((first, last)) if first >= 1024 && first <= last => {
                 Ok(Self::Range { first, last })
             }
-            _ => Err("write FIRST-LAST, two ports from 1024 to 65535"),
+            _ => Err("use FIRST-LAST, two ports from 1024 to 65535"),
         }
     }
 }
@@ -145,7 +147,7 @@ impl FromStr for Ports {
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Any => f.write_str("of this machine"),
+            Self::Any => f.write_str("the ephemeral ports of this machine"),
             Self::Range { first, last } => write!(f, "{first}-{last}"),
         }
     }
@@ -154,7 +156,7 @@ impl fmt::Display for Ports {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Reports whether this is one of them.
+    /// Reports whether a namespace is selected.
     pub fn has(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,
@@ -163,31 +165,31 @@ impl Namespaces {
     }
 }
 
-/// How nodes pull images.
+/// Settings of unpack Jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jobs {
-    /// Who pulls for Bundles that do not say.
+    /// Component that pulls images of Bundles without `pull`.
     pub pull: Pull,
-    /// The image with the program `/unpack`.
+    /// Image with the program `/unpack`.
     pub image: String,
-    /// How that program gets to see a bundle's files.
+    /// Access of the program to the files of a bundle.
     pub mode: Mode,
-    /// How long a Job may take, the pulling included.
+    /// Timeout of a Job, including the pull of the image.
     pub deadline: Duration,
 }
 
-/// How the program gets to see a bundle's files.
+/// Access of the unpack program to the files of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As the version of the cluster allows.
+    /// Depends on the version of the cluster.
     Auto,
-    /// The bundle's image is a volume, read-only; nothing of it runs.
+    /// The bundle image is mounted as a read-only volume. None of its programs run.
     ImageVolume,
-    /// The program is copied into a container of the bundle's image.
+    /// The program is copied into a container of the bundle image.
     InitContainer,
 }
 
-/// The kinds that clusters may lack: monitoring, the console of OpenShift, the vertical autoscaler.
+/// Default kinds that a cluster need not serve: monitoring, the console of OpenShift, the vertical autoscaler.
 pub const OPTIONAL_KINDS: &[&str] = &[
     "ServiceMonitor.monitoring.coreos.com",
     "PodMonitor.monitoring.coreos.com",

@@ -1,7 +1,7 @@
-//! JSON as deep as anybody reads it.
+//! JSON with a limited depth.
 //!
-//! Kubernetes keeps what is nested ten thousand times, and clients give up after a hundred and some: whoever lists such an
-//! object with others gets none of them. What is deeper here is null, and everything around it is read.
+//! Kubernetes stores objects with ten thousand nested levels, but clients reject more than about a hundred. A list with
+//! such an object fails as a whole. Here deeper values become null, and all others are kept.
 
 use std::fmt;
 
@@ -11,41 +11,42 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// How deep: more than any definition of ours goes, and so little that around it there is room for what clients read.
-const DEPTH: usize = 100;
+/// Maximum depth: more than the CRDs of the provisioner need, and small enough for clients after the value is embedded in
+/// other objects.
+const MAX_DEPTH: usize = 100;
 
-/// JSON, without what is too deep.
+/// JSON value without the levels below [`MAX_DEPTH`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shallow(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Shallow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Levels(DEPTH).deserialize(deserializer).map(Self)
+        DepthSeed(MAX_DEPTH).deserialize(deserializer).map(Self)
     }
 }
 
-/// So many levels are left.
-struct Levels(usize);
+/// Deserializer with the number of remaining levels.
+struct DepthSeed(usize);
 
-impl Levels {
+impl DepthSeed {
     fn below(&self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Levels {
+impl<'de> DeserializeSeed<'de> for DepthSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         if self.0 == 0 {
-            // Which is the one way that does not get deeper with it.
+            // Does not recurse, unlike other deserializers.
             return IgnoredAny::deserialize(deserializer).map(|_| Value::Null);
         }
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Levels {
+impl<'de> Visitor<'de> for DepthSeed {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,19 +82,19 @@ impl<'de> Visitor<'de> for Levels {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
+        let mut array = Vec::new();
         while let Some(item) = items.next_element_seed(self.below())? {
-            all.push(item);
+            array.push(item);
         }
-        Ok(all.into())
+        Ok(array.into())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut all = Map::new();
+        let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            all.insert(name, members.next_value_seed(self.below())?);
+            object.insert(name, members.next_value_seed(self.below())?);
         }
-        Ok(all.into())
+        Ok(object.into())
     }
 }
 
@@ -119,7 +120,11 @@ mod tests {
     #[test]
     fn what_is_too_deep_is_null_and_the_rest_is_read() {
         let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
-        for (depth, is_whole) in [(DEPTH - 1, true), (DEPTH, false), (1_000_000, false)] {
+        for (depth, is_whole) in [
+            (MAX_DEPTH - 1, true),
+            (MAX_DEPTH, false),
+            (1_000_000, false),
+        ] {
             let text = nested(depth);
             let shallow: Shallow = serde_json::from_str(&text).unwrap();
             let read = shallow.0.to_string();
@@ -127,7 +132,7 @@ mod tests {
             let text = format!(r#"{{"deep":{text},"b":1}}"#);
             let shallow: Shallow = serde_json::from_str(&text).unwrap();
             assert_eq!(shallow.0["b"], 1);
-            // Whoever reads it again can.
+            // The result can be parsed again.
             let again: Value = serde_json::from_str(&shallow.0.to_string()).unwrap();
             assert_eq!(again, shallow.0);
         }

@@ -1,4 +1,4 @@
-//! The versions of Kubernetes and, where there is one, of OpenShift; and whether a bundle runs on them.
+//! Kubernetes and OpenShift versions of the cluster, and the check whether a bundle supports them.
 
 mod verdict;
 
@@ -22,15 +22,15 @@ use apply::preflight::Findings;
 use crate::overrides::Digests;
 pub use manifests::openshift::Cluster as OpenShift;
 
-/// How long an answer counts.
-const FRESH: Duration = Duration::from_secs(60);
-/// How long the API server may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Lifetime of a cached version.
+const CACHE_TTL: Duration = Duration::from_secs(60);
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The versions of the cluster, asked for now and then.
+/// Versions of the cluster, queried on demand and cached.
 pub struct Versions {
     client: Client,
-    /// Of the release payload, unless it says nothing.
+    /// Version of the release payload, or `None` if it is a placeholder.
     release: Option<String>,
     kubernetes: Mutex<Option<(Instant, Version)>>,
     is_openshift: Mutex<Option<(Instant, bool)>>,
@@ -38,7 +38,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Knows nothing yet. `release` is the version of the release payload that this is a part of, if it is.
+    /// Returns an empty cache. `release` is the version of the release payload that this process is a part of.
     pub fn new(client: Client, release: Option<String>) -> Self {
         Self {
             client,
@@ -49,51 +49,53 @@ impl Versions {
         }
     }
 
-    /// Counts the changes, and what may be some.
+    /// Returns a watch that counts the changes, including potential ones.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// What was learned may be wrong: the cluster was upgraded, or the API server was started again.
+    /// Invalidates the cache: the cluster may be upgraded, or the API server has restarted.
     pub fn doubt(&self) {
-        forget(&self.kubernetes);
-        forget(&self.is_openshift);
-        self.changes.send_modify(|it| *it = it.wrapping_add(1));
+        invalidate(&self.kubernetes);
+        invalidate(&self.is_openshift);
+        self.changes
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// Of the API server.
+    /// Returns the Kubernetes version of the API server.
     ///
     /// # Errors
-    /// When it does not answer, or with something that is no version.
+    /// Returns an error if the API server does not respond, or its version is malformed.
     pub async fn kubernetes(&self) -> Result<KubeVersion, kube::Error> {
         let release = self.kubernetes_release().await?;
         Ok(KubeVersion::new(release.major, release.minor))
     }
 
-    /// Of the API server, with the patch release. What vendors append (`-gke.100`, `+k3s1`) is left out.
+    /// Returns the Kubernetes version of the API server with the patch release, without vendor suffixes (`-gke.100`,
+    /// `+k3s1`).
     ///
     /// # Errors
-    /// When it does not answer, or with something that is no version.
+    /// Returns an error if the API server does not respond, or its version is malformed.
     pub async fn kubernetes_release(&self) -> Result<Version, kube::Error> {
-        if let Some(version) = fresh(&self.kubernetes) {
+        if let Some(version) = cached(&self.kubernetes) {
             return Ok(version);
         }
-        let info = in_time(self.client.apiserver_version()).await?;
+        let info = with_timeout(self.client.apiserver_version()).await?;
         let version = read_kubernetes(&info.git_version, &info.major, &info.minor)
             .map_err(|error| kube::Error::Service(Box::new(error)))?;
-        keep(&self.kubernetes, version.clone());
+        store(&self.kubernetes, version.clone());
         Ok(version)
     }
 
-    /// The release payload that this is a part of, if it is and says so.
+    /// Returns the release payload that this process is a part of.
     pub fn release(&self) -> Option<&str> {
         self.release.as_deref()
     }
 
-    /// Of OpenShift, as its ClusterVersion tells; nothing on other clusters.
+    /// Returns the OpenShift version of the ClusterVersion, or `None` if the cluster is not OpenShift.
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// Returns an error if the API server does not respond.
     pub async fn openshift(&self) -> Result<Option<OpenShift>, kube::Error> {
         if !self.is_openshift().await? {
             return Ok(None);
@@ -102,30 +104,34 @@ impl Versions {
             .get("/apis/config.openshift.io/v1/clusterversions/version")
             .await?;
         let version = version.unwrap_or_default();
-        Ok(Some(told(&version, self.release())))
+        Ok(Some(openshift_version(&version, self.release())))
     }
 
-    /// Reports whether ClusterVersions are served, which is what makes an OpenShift.
+    /// Reports whether the cluster serves ClusterVersions, which identifies OpenShift.
     async fn is_openshift(&self) -> Result<bool, kube::Error> {
-        if let Some(answer) = fresh(&self.is_openshift) {
-            return Ok(answer);
+        if let Some(is_openshift) = cached(&self.is_openshift) {
+            return Ok(is_openshift);
         }
         let group = self.get("/apis/config.openshift.io/v1").await?;
-        let answer = group
+        let is_openshift = group
             .as_ref()
             .and_then(|group| group.get("resources")?.as_array())
             .into_iter()
             .flatten()
-            .any(|resource| resource.get("name").is_some_and(|n| n == "clusterversions"));
-        keep(&self.is_openshift, answer);
-        Ok(answer)
+            .any(|resource| {
+                resource
+                    .get("name")
+                    .is_some_and(|name| name == "clusterversions")
+            });
+        store(&self.is_openshift, is_openshift);
+        Ok(is_openshift)
     }
 
     async fn get(&self, path: &str) -> Result<Option<Value>, kube::Error> {
         let request = http::Request::get(path)
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;
-        match in_time(self.client.request(request)).await {
+        match with_timeout(self.client.request(request)).await {
             Ok(value) => Ok(Some(value)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
@@ -133,23 +139,24 @@ impl Versions {
     }
 }
 
-/// What the ClusterVersion tells. The payload of the next release starts this anew long before the update to it is complete,
-/// so what the payload says of itself counts only where the ClusterVersion says nothing at all.
-fn told(cluster_version: &Value, release: Option<&str>) -> OpenShift {
-    let told = OpenShift::of_cluster_version(cluster_version);
+/// Returns the OpenShift version of the ClusterVersion. The payload of the next release restarts this process long before
+/// the update is complete. Therefore the version of the payload is used only if the ClusterVersion has none.
+fn openshift_version(cluster_version: &Value, release: Option<&str>) -> OpenShift {
+    let openshift_version = OpenShift::of_cluster_version(cluster_version);
     match release {
-        Some(release) if told.highest().is_none() => OpenShift::of_release(release),
-        _ => told,
+        Some(release) if openshift_version.highest().is_none() => OpenShift::of_release(release),
+        _ => openshift_version,
     }
 }
 
-/// Returns the max OpenShift version that counts: that of the catalog, unless it cannot be determined and that of the bundle
-/// can. `said` is the text that the catalog declares.
+/// Returns the effective max OpenShift version: that of the catalog, unless it is invalid and that of the bundle is valid.
+/// `declared` is the text that the catalog declares.
 pub fn that_counts(
     of_bundle: Option<MaxOpenShiftVersion>,
-    said: Option<&str>,
+    declared: Option<&str>,
 ) -> Option<MaxOpenShiftVersion> {
-    let of_catalog = said.map(|text| MaxOpenShiftVersion::new(text, Spelling::CatalogProperties));
+    let of_catalog =
+        declared.map(|text| MaxOpenShiftVersion::new(text, Spelling::CatalogProperties));
     match (of_catalog, of_bundle) {
         (Some(of_catalog), Some(of_bundle))
             if of_catalog.version.is_err() && of_bundle.version.is_ok() =>
@@ -160,20 +167,20 @@ pub fn that_counts(
     }
 }
 
-/// A bundle that is about to be installed.
+/// A bundle to be installed.
 pub struct Candidate<'a> {
-    /// The spec decides whether the check counts, the status says what is installed.
+    /// The spec decides whether violations block the installation. The status contains the installed bundle.
     pub instance: &'a BundleInstance,
-    /// The digests that identify the content of the bundle.
+    /// Digests that identify the content of the bundle.
     pub digests: Digests<'a>,
-    /// The constraints of the bundle.
+    /// Constraints of the bundle.
     pub facts: &'a Facts,
 }
 
 /// Compares the constraints of a bundle with the versions of the cluster.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer; the check is retried.
+/// Returns an error if the API server does not respond; the check is retried.
 pub async fn check(input: &Candidate<'_>, versions: &Versions) -> Result<Findings, kube::Error> {
     let preflight = input.instance.spec.preflight.as_ref();
     if preflight.is_some_and(|preflight| preflight.cluster_version == Enforcement::Off) {
@@ -191,7 +198,7 @@ pub async fn check(input: &Candidate<'_>, versions: &Versions) -> Result<Finding
             .digests
             .find(&input.instance.spec.overrides, constraint)
     };
-    // Nobody is asked who has nothing to say: most bundles run everywhere.
+    // Versions are queried only for declared constraints: most bundles have none.
     if let Some(max) = &facts.max_open_shift_version
         && let Some(cluster) = versions.openshift().await?
     {
@@ -216,15 +223,16 @@ pub async fn check(input: &Candidate<'_>, versions: &Versions) -> Result<Finding
     Ok(findings)
 }
 
-/// Reports whether this very content is in the cluster.
+/// Reports whether the content of the candidate is installed.
 fn is_installed(input: &Candidate<'_>) -> bool {
     let status = input.instance.status.as_ref();
-    let status = status.filter(|it| it.installed_bundle_name.is_some());
-    status
-        .is_some_and(|it| it.content_digest.is_some() && Digests::of_installed(it) == input.digests)
+    let status = status.filter(|status| status.installed_bundle_name.is_some());
+    status.is_some_and(|status| {
+        status.content_digest.is_some() && Digests::of_installed(status) == input.digests
+    })
 }
 
-/// `gitVersion`; servers that were built by hand have none worth the name.
+/// Parses `gitVersion`. API servers that were built manually have no usable one, and `major` and `minor` are used.
 fn read_kubernetes(git: &str, major: &str, minor: &str) -> Result<Version, version::Error> {
     let bare = git.split(['-', '+']).next().unwrap_or_default();
     match version::tolerant(bare) {
@@ -236,27 +244,27 @@ fn read_kubernetes(git: &str, major: &str, minor: &str) -> Result<Version, versi
     }
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
-    timeout(PATIENCE, request)
+    timeout(REQUEST_TIMEOUT, request)
         .await
         .map_err(|elapsed| kube::Error::Service(Box::new(elapsed)))?
 }
 
-fn fresh<T: Clone>(cache: &Mutex<Option<(Instant, T)>>) -> Option<T> {
+fn cached<T: Clone>(cache: &Mutex<Option<(Instant, T)>>) -> Option<T> {
     let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
     cache
         .as_ref()
-        .filter(|(since, _)| since.elapsed() < FRESH)
+        .filter(|(since, _)| since.elapsed() < CACHE_TTL)
         .map(|(_, value)| value.clone())
 }
 
-fn forget<T>(cache: &Mutex<Option<(Instant, T)>>) {
+fn invalidate<T>(cache: &Mutex<Option<(Instant, T)>>) {
     *cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-fn keep<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {
+fn store<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {
     *cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), value));
 }
 
@@ -297,15 +305,16 @@ mod tests {
         let odd = json!({"status": {"history": [{"state": "Completed"}], "desired": {"version": "4.13.0"}}});
         for (version, release, running, highest) in [
             (&during, Some("4.13.0"), Some("4.12"), Some("4.13")),
-            // The former one is still there.
+            // The former version is still in the history.
             (&during, Some("4.12.9"), Some("4.12"), Some("4.13")),
             (&during, None, Some("4.12"), Some("4.13")),
             (&Value::Null, Some("4.13.0"), Some("4.13"), Some("4.13")),
             (&Value::Null, None, None, None),
             (&odd, Some("4.13.0"), None, Some("4.13")),
         ] {
-            let told = told(version, release);
-            let found = [told.running, told.highest()].map(|it| it.map(|it| it.to_string()));
+            let openshift_version = openshift_version(version, release);
+            let found = [openshift_version.running, openshift_version.highest()]
+                .map(|it| it.map(|it| it.to_string()));
             let found = found.each_ref().map(Option::as_deref);
             assert_eq!(found, [running, highest], "{version} {release:?}");
         }

@@ -1,4 +1,5 @@
-//! The resourceVersions of our own writes: a watch that is late shows an object as it was before the last write.
+//! resourceVersions of the provisioner's own writes. They reveal that a watch is behind and shows an object as it was
+//! before the last write.
 
 use std::{
     collections::HashMap,
@@ -7,50 +8,50 @@ use std::{
 
 use kube::Resource;
 
-/// The resourceVersions of our last writes, by the uid of the object.
+/// resourceVersions of the last writes, by the uid of the object.
 #[derive(Debug, Default)]
 pub(crate) struct Written(Mutex<HashMap<String, u64>>);
 
 impl Written {
-    /// Notes what the API server answered to a write.
+    /// Records the object that the API server returned for a write.
     pub(crate) fn note(&self, written: &impl Resource) {
-        // What is no number is later than everything that is seen.
+        // A malformed version counts as newer than all observed versions.
         let version = version(written).unwrap_or(u64::MAX);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(uid(written).to_owned(), version);
+        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.insert(uid(written).to_owned(), version);
     }
 
-    /// Reports whether an object was seen after our last write.
-    pub(crate) fn is_before(&self, seen: &impl Resource) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (all.get(uid(seen)), version(seen)) {
+    /// Reports whether an observed object includes the last write.
+    pub(crate) fn is_before(&self, observed: &impl Resource) -> bool {
+        let versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (versions.get(uid(observed)), version(observed)) {
             (None, _) => true,
-            (Some(written), Some(seen)) => *written <= seen,
+            (Some(written), Some(observed)) => *written <= observed,
             (Some(_), None) => false,
         }
     }
 
     /// Returns the newest known resourceVersion of an object.
-    pub(crate) fn newest_version(&self, seen: &impl Resource) -> Option<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (all.get(uid(seen)), version(seen)) {
-            (Some(written), Some(seen)) if *written > seen && *written != u64::MAX => {
+    pub(crate) fn newest_version(&self, observed: &impl Resource) -> Option<String> {
+        let versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (versions.get(uid(observed)), version(observed)) {
+            (Some(written), Some(observed)) if *written > observed && *written != u64::MAX => {
                 Some(written.to_string())
             }
-            _ => seen.meta().resource_version.clone(),
+            _ => observed.meta().resource_version.clone(),
         }
     }
 
-    /// Forgets an object that was deleted.
+    /// Removes an object that was deleted.
     pub(crate) fn forget(&self, uid: &str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(uid);
+        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.remove(uid);
     }
 
-    /// Forgets objects that do not exist.
+    /// Removes objects that do not exist.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|uid, _| exists(uid));
+        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.retain(|uid, _| exists(uid));
     }
 }
 

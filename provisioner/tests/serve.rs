@@ -184,7 +184,7 @@ fn a_mounted_config_map_of_the_oldest_form_is_served() {
     write(&root.join("map/packages"), "tide");
     let (code, log) = Program::start(root, &["map", "--port=0"]).ended();
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("write a list of packages"), "{log}");
+    assert!(log.contains("set it to a list of packages"), "{log}");
 }
 
 // parity: pod-14
@@ -222,8 +222,8 @@ fn what_cannot_be_served_is_told_to_the_kubelet() {
     fs::create_dir(root.join("damaged")).unwrap();
     fs::write(root.join("damaged/a.json.gz"), "{}").unwrap();
     for (args, code, problem) in [
-        (&["nowhere"][..], 1, "is it there"),
-        (&["damaged"], 1, "cannot be unzipped"),
+        (&["nowhere"][..], 1, "check that it exists"),
+        (&["damaged"], 1, "failed to decompress"),
         (&["catalog", "--strict"], 1, "cannot be served as a whole"),
         (&["catalog", "--cache-enforce-integrity"], 2, "--cache-dir"),
         (&[], 2, "<DIR>"),

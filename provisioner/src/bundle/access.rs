@@ -1,4 +1,4 @@
-//! With what a source is reached: what flags decide, what the Bundle says, and what its Secret holds.
+//! Access to a source: TLS trust, credentials and mirrors from flags, the Bundle and its Secret.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -19,106 +19,106 @@ use url::Url;
 use super::{fetch, source};
 use crate::context::Context;
 
-/// The reason why a Secret cannot be used. Nothing of what it holds shows.
+/// Reason why a Secret cannot be used. The messages contain no data of the Secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is none of that name.
+    /// The Secret does not exist.
     #[error(
         "get secret {namespace}/{name}: Secret {name:?} not found; create it, or correct its name in the Bundle's source"
     )]
     NotFound {
-        /// Where.
+        /// Namespace of the Secret.
         namespace: String,
-        /// Which.
+        /// Name of the Secret.
         name: String,
     },
-    /// It is of a type that holds something else.
-    #[error("secret {secret} has type {found:?}, and {wanted}")]
+    /// The Secret has an unsuitable type.
+    #[error("secret {secret} has type {found:?}, but {wanted}")]
     Type {
-        /// Which.
+        /// Namespace and name of the Secret.
         secret: String,
-        /// Its type.
+        /// Type of the Secret.
         found: String,
-        /// What is needed, and how to make it.
+        /// Required content, and how to create it.
         wanted: &'static str,
     },
     /// A key is missing or empty.
-    #[error("secret {secret} has no {key:?}, and {wanted}")]
+    #[error("secret {secret} has no key {key:?}, but {wanted}")]
     Key {
-        /// Which.
+        /// Namespace and name of the Secret.
         secret: String,
-        /// What is missing.
+        /// Key that is missing.
         key: &'static str,
-        /// What is needed, and how to make it.
+        /// Required content, and how to create it.
         wanted: &'static str,
     },
-    /// A value is not text.
-    #[error("{key:?} of secret {secret} is not UTF-8; write it anew")]
+    /// A value is not UTF-8.
+    #[error("key {key:?} of secret {secret} is not valid UTF-8; set it again")]
     Text {
-        /// Which.
+        /// Namespace and name of the Secret.
         secret: String,
-        /// Which key.
+        /// Key of the value.
         key: &'static str,
     },
-    /// It is not meant for whoever would get it.
+    /// The Secret must not be sent to the host of the source.
     #[error(
-        "secret {secret} is meant for {hosts:?}, and not for {host:?}; correct the source, or the annotation {} of the \
-         Secret",
+        "secret {secret} is restricted to hosts {hosts:?} and cannot be sent to {host:?}; fix the source, or \
+         annotation {} of the Secret",
         labels::HOSTS
     )]
     Host {
-        /// Which.
+        /// Namespace and name of the Secret.
         secret: String,
-        /// Whom its annotation names.
+        /// Hosts that its annotation lists.
         hosts: String,
-        /// The place of the source.
+        /// Host of the source.
         host: String,
     },
-    /// A pull secret makes no sense.
+    /// A pull secret is malformed.
     #[error("secret {secret} cannot be used to pull images")]
     Pull {
-        /// Which.
+        /// Namespace and name of the Secret.
         secret: String,
-        /// Why.
+        /// Error of the parser.
         #[source]
         source: credentials::Error,
     },
-    /// Certificates that are none.
+    /// The certificate data of the source has no PEM certificate.
     #[error(
-        "spec.source.image.certificateData holds no certificate; write the authority's certificate in PEM, beginning \
-         with {BEGIN}"
+        "spec.source.image.certificateData contains no certificate; set it to the CA certificate in PEM, starting with \
+         {BEGIN}"
     )]
     Certificates,
-    /// The API server does not give it.
+    /// The request to the API server failed.
     #[error("failed to get secret {namespace}/{name}")]
     Api {
-        /// Where.
+        /// Namespace of the Secret.
         namespace: String,
-        /// Which.
+        /// Name of the Secret.
         name: String,
-        /// What it said.
+        /// Failure of the request.
         #[source]
         source: fetch::ApiError,
     },
 }
 
 impl Error {
-    /// Reports whether trying again is of no use while the Secret stays as it is.
+    /// Reports whether a retry is pointless until the Secret changes.
     pub(super) fn is_terminal(&self) -> bool {
         !matches!(self, Self::Api { .. } | Self::NotFound { .. })
     }
 }
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const PULL: &str = "a pull secret has one of kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; create it with \
-                    \"kubectl create secret docker-registry\"";
-const BASIC: &str = "http and https take \"username\" and \"password\"; create it with \"kubectl create secret generic \
-                     --type=kubernetes.io/basic-auth\"";
-const SSH: &str = "ssh takes \"ssh-privatekey\" and \"ssh-knownhosts\"; create it with \"kubectl create secret generic \
-                   --type=kubernetes.io/ssh-auth\"";
+const PULL: &str = "a pull secret requires type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; create it \
+                    with \"kubectl create secret docker-registry\"";
+const BASIC: &str = "http and https require \"username\" and \"password\"; create it with \"kubectl create secret \
+                     generic --type=kubernetes.io/basic-auth\"";
+const SSH: &str = "ssh requires \"ssh-privatekey\" and \"ssh-knownhosts\"; create it with \"kubectl create secret \
+                   generic --type=kubernetes.io/ssh-auth\"";
 
-/// What reaching a source takes.
-pub(super) async fn of(ctx: &Context, spec: &BundleSource) -> Result<Access, Error> {
+/// Returns the access to a source.
+pub(super) async fn load(ctx: &Context, spec: &BundleSource) -> Result<Access, Error> {
     let secret = match source::secret(spec) {
         Some(name) => Some(get(&ctx.client, &ctx.settings.system_namespace, name).await?),
         None => None,
@@ -141,7 +141,7 @@ async fn get(client: &Client, namespace: &str, name: &str) -> Result<Secret, Err
     }
 }
 
-/// Adds what the source and its Secret say to what flags decide.
+/// Adds the settings of the source and its Secret to those of the flags.
 fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Result<Access, Error> {
     let mut auth = None;
     match spec.type_.as_str() {
@@ -158,12 +158,12 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
                 if image.insecure_skip_tls_verify {
                     access.trust.verify = Verify::Never;
                 }
-                // What the store has lost is fetched by its digest, and may be where only tags are asked for.
-                if let Ok(named) = image.reference.parse::<Reference>() {
-                    access.mirrors = access.mirrors.of_tag(&named);
+                // Content that the store has lost is fetched by its digest, and may exist only in mirrors for tags.
+                if let Ok(tag_reference) = image.reference.parse::<Reference>() {
+                    access.mirrors = access.mirrors.of_tag(&tag_reference);
                 }
-                // Whoever writes a Bundle may not be allowed to read what the nodes pull with: these credentials are
-                // not for a server that only he believes.
+                // The author of a Bundle may not be allowed to read the pull secrets of the nodes. These credentials are
+                // not sent to a server that only this author trusts.
                 if !certificates.is_empty() || image.insecure_skip_tls_verify {
                     access.registries = Credentials::default();
                 }
@@ -176,7 +176,7 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
             if let Some(git) = &spec.git {
                 auth = git.auth.as_ref();
                 let is_web = git.repository.starts_with("http");
-                meant_for(secret, &git.repository)?;
+                check_host(secret, &git.repository)?;
                 match secret {
                     Some(secret) if is_web => access.basic = Some(basic(secret)?),
                     Some(secret) => access.ssh = Some(ssh(secret)?),
@@ -187,7 +187,7 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
         "http" => {
             if let Some(http) = &spec.http {
                 auth = http.auth.as_ref();
-                meant_for(secret, &http.url)?;
+                check_host(secret, &http.url)?;
             }
             access.basic = secret.map(basic).transpose()?;
         }
@@ -199,8 +199,9 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
     Ok(access)
 }
 
-/// Whoever may create Bundles chooses both the Secret and the host that gets it, unless the Secret says which.
-fn meant_for(secret: Option<&Secret>, url: &str) -> Result<(), Error> {
+/// Returns an error if the Secret is restricted to other hosts. Otherwise a user who may create Bundles could send any
+/// Secret to any host.
+fn check_host(secret: Option<&Secret>, url: &str) -> Result<(), Error> {
     let Some(secret) = secret else {
         return Ok(());
     };
@@ -208,18 +209,18 @@ fn meant_for(secret: Option<&Secret>, url: &str) -> Result<(), Error> {
         return Ok(());
     };
     let host = host(url);
-    let mut meant = hosts.split(',').map(str::trim);
-    if meant.any(|meant| !host.is_empty() && meant.eq_ignore_ascii_case(&host)) {
+    let mut allowed = hosts.split(',').map(str::trim);
+    if allowed.any(|allowed| !host.is_empty() && allowed.eq_ignore_ascii_case(&host)) {
         return Ok(());
     }
     Err(Error::Host {
-        secret: told(secret),
+        secret: qualified_name(secret),
         hosts: hosts.clone(),
         host,
     })
 }
 
-/// Of a URL, or of `user@host:path`.
+/// Returns the host of a URL, or of `user@host:path`.
 fn host(url: &str) -> String {
     if url.contains("://") {
         let url = Url::parse(url).ok();
@@ -230,17 +231,17 @@ fn host(url: &str) -> String {
     host.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// What a pull secret holds.
+/// Returns the credentials of a pull secret.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the Secret is not a valid pull secret.
 pub(crate) fn pull(secret: &Secret) -> Result<Credentials, Error> {
     let key = match type_of(secret) {
         "kubernetes.io/dockerconfigjson" => ".dockerconfigjson",
         "kubernetes.io/dockercfg" => ".dockercfg",
         found => {
             return Err(Error::Type {
-                secret: told(secret),
+                secret: qualified_name(secret),
                 found: found.to_owned(),
                 wanted: PULL,
             });
@@ -248,7 +249,7 @@ pub(crate) fn pull(secret: &Secret) -> Result<Credentials, Error> {
     };
     let json = bytes(secret, key, PULL)?;
     Credentials::from_docker_config(json).map_err(|source| Error::Pull {
-        secret: told(secret),
+        secret: qualified_name(secret),
         source,
     })
 }
@@ -263,15 +264,15 @@ fn basic(secret: &Secret) -> Result<Basic, Error> {
 
 fn ssh(secret: &Secret) -> Result<Ssh, Error> {
     typed(secret, "kubernetes.io/ssh-auth", SSH)?;
-    let known = secret
+    let has_known_hosts = secret
         .data
         .iter()
         .any(|data| data.contains_key("ssh-knownhosts"));
     Ok(Ssh {
         key: text(secret, "ssh-privatekey", SSH)?.into(),
         passphrase: None,
-        // Without it the unpacker tells what the server's key is, or need not know.
-        known_hosts: if known {
+        // Without this key, the unpacker reports the key of the server, or does not need it.
+        known_hosts: if has_known_hosts {
             text(secret, "ssh-knownhosts", SSH)?
         } else {
             String::new()
@@ -279,15 +280,15 @@ fn ssh(secret: &Secret) -> Result<Ssh, Error> {
     })
 }
 
-/// The keys count; a type of which others are expected only explains better why they are missing.
-fn typed(secret: &Secret, wanted: &str, how: &'static str) -> Result<(), Error> {
+/// Checks the type of a Secret. The keys are decisive: another type only explains better why they are missing.
+fn typed(secret: &Secret, expected: &str, hint: &'static str) -> Result<(), Error> {
     match type_of(secret) {
         "Opaque" => Ok(()),
-        found if found == wanted => Ok(()),
+        found if found == expected => Ok(()),
         found if found.starts_with("kubernetes.io/") => Err(Error::Type {
-            secret: told(secret),
+            secret: qualified_name(secret),
             found: found.to_owned(),
-            wanted: how,
+            wanted: hint,
         }),
         _ => Ok(()),
     }
@@ -297,7 +298,7 @@ fn type_of(secret: &Secret) -> &str {
     secret.type_.as_deref().unwrap_or("Opaque")
 }
 
-fn told(secret: &Secret) -> String {
+fn qualified_name(secret: &Secret) -> String {
     format!(
         "{}/{}",
         secret.namespace().unwrap_or_default(),
@@ -305,26 +306,22 @@ fn told(secret: &Secret) -> String {
     )
 }
 
-fn bytes<'a>(
-    secret: &'a Secret,
-    key: &'static str,
-    wanted: &'static str,
-) -> Result<&'a [u8], Error> {
+fn bytes<'a>(secret: &'a Secret, key: &'static str, hint: &'static str) -> Result<&'a [u8], Error> {
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     let value = value.map(|bytes| bytes.0.as_slice());
     value
         .filter(|bytes| !bytes.is_empty())
         .ok_or_else(|| Error::Key {
-            secret: told(secret),
+            secret: qualified_name(secret),
             key,
-            wanted,
+            wanted: hint,
         })
 }
 
-fn text(secret: &Secret, key: &'static str, wanted: &'static str) -> Result<String, Error> {
-    let bytes = bytes(secret, key, wanted)?;
+fn text(secret: &Secret, key: &'static str, hint: &'static str) -> Result<String, Error> {
+    let bytes = bytes(secret, key, hint)?;
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::Text {
-        secret: told(secret),
+        secret: qualified_name(secret),
         key,
     })
 }

@@ -1,7 +1,8 @@
-//! The Bundles of the cluster: one watch and one copy of each Bundle for all controllers, and an index of their references. A
-//! Secret, a ConfigMap, content or a BundleInstance concerns the few Bundles that refer to it, however many Bundles the cluster has.
+//! Cache of the Bundles of the cluster: one watch and one copy of each Bundle for all controllers, with an index of their
+//! references. A Secret, a ConfigMap, content or a BundleInstance concerns only the few Bundles that refer to it.
 //!
-//! The watch is a task of its own: either controller may be disabled, and neither depends on how often the other is polled.
+//! The watch runs in a separate task: either controller may be disabled, and neither depends on how often the other is
+//! polled.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,7 +29,7 @@ use unpacker::Digest;
 use super::{source, status::is_unpacked, uid};
 use apply::backoff::Pauses;
 
-/// All Bundles, as the watch delivers them.
+/// All Bundles as reported by the watch.
 #[derive(Debug)]
 pub struct BundleCache {
     store: Store<Bundle>,
@@ -38,7 +39,7 @@ pub struct BundleCache {
 /// A change of the cache.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    /// The cache has all Bundles of the cluster: these.
+    /// The cache has all Bundles of the cluster.
     Listed(Vec<Arc<Bundle>>),
     /// A Bundle was created or updated.
     Applied(Arc<Bundle>),
@@ -49,9 +50,9 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 struct State {
     index: Index,
-    /// The index of a list that is not complete.
+    /// Index of the list that the watch is receiving.
     listing: Index,
-    /// The Bundles before that list.
+    /// Bundles before that list.
     former: Vec<Arc<Bundle>>,
     is_listed: bool,
     subscribers: Vec<UnboundedSender<Change>>,
@@ -67,13 +68,13 @@ struct Index {
 /// A reference of a Bundle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Reference {
-    /// Its own uid.
+    /// Uid of the Bundle itself.
     Uid(String),
-    /// The uid of its controlling owner.
+    /// Uid of the controlling owner.
     Owner(String),
-    /// The name of a BundleInstance, in the labels of a Bundle without owners.
+    /// Name of a BundleInstance, in the labels of a Bundle without owners.
     Released(String),
-    /// The content that its status names.
+    /// Content that the status references.
     Content(Digest),
     /// A Secret in the spec of a Bundle that is not unpacked.
     Secret(String),
@@ -81,7 +82,7 @@ enum Reference {
     ConfigMap(String),
 }
 
-/// Returns an empty cache, and the future that keeps it up to date.
+/// Returns an empty cache, and the future that keeps it in sync.
 pub fn watch(client: Client) -> (Arc<BundleCache>, impl Future<Output = ()> + Send) {
     let (cache, writer) = BundleCache::new();
     let cache = Arc::new(cache);
@@ -130,8 +131,8 @@ impl BundleCache {
                 state.is_listed = true;
                 // The watch reports no deletion that happened while it was interrupted.
                 for former in std::mem::take(&mut state.former) {
-                    let found = self.get(&former.name_any());
-                    if found.is_none_or(|found| found.metadata.uid != former.metadata.uid) {
+                    let current = self.get(&former.name_any());
+                    if current.is_none_or(|current| current.metadata.uid != former.metadata.uid) {
                         state.send(&Change::Deleted(former));
                     }
                 }
@@ -177,8 +178,8 @@ impl BundleCache {
         self.store.get(&ObjectRef::new(name))
     }
 
-    /// Returns the Bundles whose controlling owner has a uid, and the Bundles without owners that name a BundleInstance in their
-    /// labels.
+    /// Returns the Bundles whose controlling owner has a uid, and the Bundles without owners whose labels name a
+    /// BundleInstance.
     pub(crate) fn of_instance(&self, uid: &str, name: &str) -> Vec<Arc<Bundle>> {
         let mut names = self.find(&Reference::Owner(uid.to_owned()));
         names.extend(self.find(&Reference::Released(name.to_owned())));
@@ -190,7 +191,7 @@ impl BundleCache {
         self.refers(&Reference::Uid(uid.to_owned()))
     }
 
-    /// Reports whether a Bundle names content.
+    /// Reports whether a Bundle references content.
     pub(super) fn names(&self, content: Digest) -> bool {
         self.refers(&Reference::Content(content))
     }
@@ -279,7 +280,7 @@ fn references(bundle: &Bundle) -> BTreeSet<Reference> {
     references
 }
 
-/// The content that the status of a Bundle names.
+/// Returns the content that the status of a Bundle references.
 pub(super) fn content(bundle: &Bundle) -> Option<Digest> {
     let digest = bundle.status.as_ref()?.content_digest.as_ref()?;
     digest.parse().ok()

@@ -1,4 +1,4 @@
-//! Whether content is what its class says, told by converting it once, and what it says of itself.
+//! Validation of content: converts it once, and extracts its bundle info.
 
 use convert::{Conversion, Level, Options, Report, facts};
 use manifests::{
@@ -11,17 +11,18 @@ use manifests::{
     yaml,
 };
 
-/// How many bytes of findings a condition shows. Its message may have 32 KiB, and is quoted in that of an instance.
-const MESSAGE: usize = 30 << 10;
-/// How many objects one bundle may bring: each of them is watched, and kept in an inventory.
-const MOST_OBJECTS: usize = 10_000;
-/// The bounds of what a status repeats from a bundle.
-const LINES: usize = 512;
-const LINE: usize = 1024;
-const WORD: usize = 512;
-const FINDINGS: usize = 10;
+/// Maximum length of the findings in a condition, in bytes. Its message may have 32 KiB, and the condition of an instance
+/// quotes it.
+const MAX_MESSAGE_LEN: usize = 30 << 10;
+/// Maximum number of objects of a bundle: each of them is watched, and recorded in an inventory.
+const MAX_OBJECTS: usize = 10_000;
+/// Limits of the bundle info in a status.
+const MAX_LINES: usize = 512;
+const MAX_LINE_LEN: usize = 1024;
+const MAX_WORD_LEN: usize = 512;
+const MAX_FINDINGS: usize = 10;
 
-/// Converts content to see whether that works. Takes a while, and blocks.
+/// Converts content to validate it. Blocks, and may take a while.
 pub(super) fn check(
     class: Class,
     content: &Content,
@@ -45,19 +46,19 @@ pub(super) fn check(
         report.locate(content);
         return Err(refusal(class, &report));
     };
-    if objects.len() > MOST_OBJECTS {
+    if objects.len() > MAX_OBJECTS {
         return Err(format!(
-            "the bundle has {} objects, and one instance takes at most {MOST_OBJECTS}: split it into several bundles",
+            "the bundle has {} objects, but an instance can have at most {MAX_OBJECTS}; split it into several bundles",
             objects.len()
         ));
     }
     Ok(Facts {
         conversion: Some(summary(objects.len(), &report)),
-        ..facts_of(&report.facts)
+        ..bundle_info(&report.facts)
     })
 }
 
-/// Every reason, as far as there is room, and how many there are besides.
+/// Returns all reasons of a rejection up to the maximum length, and the number of the omitted ones.
 pub fn refusal(class: Class, report: &Report) -> String {
     let reasons: Vec<String> = report.refusals().map(ToString::to_string).collect();
     let prefix = match (class, reasons.first()) {
@@ -67,21 +68,21 @@ pub fn refusal(class: Class, report: &Report) -> String {
         (Class::Registry, _) => "convert registry+v1 bundle to plain+v0 bundle: ",
     };
     if let [only] = reasons.as_slice() {
-        return format!("{prefix}{}", cut(only, MESSAGE));
+        return format!("{prefix}{}", cut(only, MAX_MESSAGE_LEN));
     }
     let mut text = format!("{prefix}{} problems:", reasons.len());
-    for (at, reason) in reasons.iter().enumerate() {
-        let line = format!("\n- {}", cut(reason, MESSAGE / 4));
-        if text.len() + line.len() > MESSAGE {
-            let left = reasons.len() - at;
-            return format!("{text}\n- and {left} more");
+    for (index, reason) in reasons.iter().enumerate() {
+        let line = format!("\n- {}", cut(reason, MAX_MESSAGE_LEN / 4));
+        if text.len() + line.len() > MAX_MESSAGE_LEN {
+            let omitted = reasons.len() - index;
+            return format!("{text}\n- and {omitted} more");
         }
         text.push_str(&line);
     }
     text
 }
 
-/// The conversion in short. What is worth a warning comes before what was changed.
+/// Returns a summary of the conversion. Warnings precede changes.
 fn summary(objects: usize, report: &Report) -> ConversionSummary {
     let (warnings, changes) = (report.of(Level::Warning), report.of(Level::Change));
     let findings = report.of(Level::Warning).chain(report.of(Level::Change));
@@ -91,14 +92,14 @@ fn summary(objects: usize, report: &Report) -> ConversionSummary {
         changes: count(changes.count()),
         warnings: count(warnings.count()),
         findings: findings
-            .take(FINDINGS)
-            .map(|finding| cut(&finding.to_string(), LINE / 2))
+            .take(MAX_FINDINGS)
+            .map(|finding| cut(&finding.to_string(), MAX_LINE_LEN / 2))
             .collect(),
     }
 }
 
-fn facts_of(facts: &facts::Facts) -> Facts {
-    let word = |text: &str| (!text.is_empty()).then(|| cut(text, WORD));
+fn bundle_info(facts: &facts::Facts) -> Facts {
+    let word = |text: &str| (!text.is_empty()).then(|| cut(text, MAX_WORD_LEN));
     let api = |api: &facts::Api| {
         let group = match api.group.as_str() {
             "" => String::new(),
@@ -121,27 +122,27 @@ fn facts_of(facts: &facts::Facts) -> Facts {
     }
 }
 
-/// As many lines as a status may hold; the last one says how many there are besides.
+/// Returns the lines that fit into a status. The last line has the number of the omitted ones.
 fn bounded(lines: impl Iterator<Item = String>) -> Vec<String> {
-    let mut lines: Vec<String> = lines.map(|line| cut(&line, LINE)).collect();
-    if lines.len() > LINES {
-        let more = lines.len() - (LINES - 1);
-        lines.truncate(LINES - 1);
+    let mut lines: Vec<String> = lines.map(|line| cut(&line, MAX_LINE_LEN)).collect();
+    if lines.len() > MAX_LINES {
+        let more = lines.len() - (MAX_LINES - 1);
+        lines.truncate(MAX_LINES - 1);
         lines.push(format!("and {more} more"));
     }
     lines
 }
 
-/// No more bytes than that, ending with a mark where something is missing.
+/// Returns at most `bytes` bytes of a text, with an ellipsis if it was truncated.
 pub(crate) fn cut(text: &str, bytes: usize) -> String {
-    const MARK: &str = "…";
+    const ELLIPSIS: &str = "…";
     if text.len() <= bytes {
         return text.to_owned();
     }
-    let room = bytes.saturating_sub(MARK.len());
-    let at = (0..=room).rev().find(|at| text.is_char_boundary(*at));
-    let kept = text.get(..at.unwrap_or_default()).unwrap_or_default();
-    format!("{kept}{MARK}")
+    let available = bytes.saturating_sub(ELLIPSIS.len());
+    let at = (0..=available).rev().find(|at| text.is_char_boundary(*at));
+    let truncated = text.get(..at.unwrap_or_default()).unwrap_or_default();
+    format!("{truncated}{ELLIPSIS}")
 }
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
             &[("manifests/a.yaml", MAP), ("manifests/emptydir/b.yaml", "")][..]
                 => "get objects from bundle manifests: manifests/emptydir: subdirectories are not allowed within the \"manifests\" \
                     directory of the bundle image filesystem: found \"manifests/emptydir\"";
-            &[("manifests/a.yaml", "just text")][..] => "the document is a text, not an object";
+            &[("manifests/a.yaml", "just text")][..] => "the document is a string, not an object";
         ] {
             assert_has(outcome(Class::Plain, files).unwrap_err(), expected);
         }
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn plain_content_counts_its_objects() {
         let one = |n| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a{n}}}}}");
-        let many: Vec<String> = (0..=MOST_OBJECTS).map(one).collect();
+        let many: Vec<String> = (0..=MAX_OBJECTS).map(one).collect();
         let files = [("manifests/a.yaml", &*many.join("\n---\n"))];
         let error = outcome(Class::Plain, &files).unwrap_err();
         for part in ["10001 objects", "at most 10000", "split it"] {
@@ -213,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(cut(text, bytes), expected);
         }
-        let lines = bounded((0..LINES + 5).map(|n| n.to_string()));
-        assert_rows!((lines.len(), lines.last().unwrap().as_str()) => (LINES, "and 6 more"));
+        let lines = bounded((0..MAX_LINES + 5).map(|n| n.to_string()));
+        assert_rows!((lines.len(), lines.last().unwrap().as_str()) => (MAX_LINES, "and 6 more"));
     }
 }

@@ -1,4 +1,4 @@
-//! Content from ConfigMaps of the system namespace, read afresh each time.
+//! Content from ConfigMaps of the system namespace, read at every reconcile.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -7,45 +7,45 @@ use unpacker::configmaps;
 
 use super::fetch;
 
-/// The reason why a ConfigMap cannot be read.
+/// Reason why a ConfigMap cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is none of that name.
+    /// The ConfigMap does not exist.
     #[error(
         "get configmap {namespace}/{name}: ConfigMap {name:?} not found; create it, or correct its name in the Bundle's source"
     )]
     NotFound {
-        /// Where.
+        /// Namespace of the ConfigMap.
         namespace: String,
-        /// Which.
+        /// Name of the ConfigMap.
         name: String,
     },
-    /// The API server does not give it.
+    /// The request to the API server failed.
     #[error("failed to get configmap {namespace}/{name}")]
     Api {
-        /// Where.
+        /// Namespace of the ConfigMap.
         namespace: String,
-        /// Which.
+        /// Name of the ConfigMap.
         name: String,
-        /// What it said.
+        /// Failure of the request.
         #[source]
         source: fetch::ApiError,
     },
 }
 
-/// Reads all of them, in order.
+/// Reads the ConfigMaps of a source, in order.
 pub(super) async fn read(
     client: &Client,
     namespace: &str,
     listed: &[ConfigMapSource],
 ) -> Result<Vec<configmaps::ConfigMap>, Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let mut read = Vec::with_capacity(listed.len());
-    for one in listed {
-        let name = one.config_map.name.clone();
+    let mut maps = Vec::with_capacity(listed.len());
+    for source in listed {
+        let name = source.config_map.name.clone();
         let namespace = namespace.to_owned();
-        let found = match fetch::get(&api, &name).await {
-            Ok(Some(found)) => found,
+        let map = match fetch::get(&api, &name).await {
+            Ok(Some(map)) => map,
             Ok(None) => return Err(Error::NotFound { namespace, name }),
             Err(source) => {
                 return Err(Error::Api {
@@ -55,13 +55,13 @@ pub(super) async fn read(
                 });
             }
         };
-        let binary = found.binary_data.unwrap_or_default().into_iter();
-        read.push(configmaps::ConfigMap {
+        let binary = map.binary_data.unwrap_or_default().into_iter();
+        maps.push(configmaps::ConfigMap {
             name,
-            data: found.data.unwrap_or_default(),
+            data: map.data.unwrap_or_default(),
             binary_data: binary.map(|(key, bytes)| (key, bytes.0)).collect(),
-            path: one.path.clone(),
+            path: source.path.clone(),
         });
     }
-    Ok(read)
+    Ok(maps)
 }

@@ -1,9 +1,9 @@
-//! The Bundles whose content this process has had in the content store: named by their status, refused, or not named yet.
-//! With a Bundle, its content leaves the store.
+//! Index of the Bundles whose content this process has stored: referenced by their status, rejected, or not recorded in a
+//! status yet. The content of a deleted Bundle leaves the store.
 //!
-//! The Bundle controller fetches the content of an unpacked Bundle once after a start of the process, so that conversions find
-//! the content. Content that the store evicts later is fetched when a conversion needs the content: a store that is too small
-//! for all Bundles would otherwise evict and fetch without end. Uploads cannot be fetched, and are held in the store.
+//! The Bundle controller fetches the content of an unpacked Bundle once after the process has started, so that conversions
+//! find it. Content that the store evicts later is fetched when a conversion needs it: a store that is too small for all
+//! Bundles would otherwise evict and fetch without end. Uploads cannot be fetched, and are held in the store.
 
 use std::{
     collections::HashMap,
@@ -22,8 +22,8 @@ pub struct Contents(Mutex<HashMap<String, (Digest, Option<Hold>)>>);
 impl Contents {
     /// Records the content that was stored for a Bundle.
     pub(super) fn record(&self, bundle: &Bundle, content: Digest) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = known.entry(uid(bundle).to_owned());
+        let mut contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = contents.entry(uid(bundle).to_owned());
         let (recorded, hold) = entry.or_insert((content, None));
         if *recorded != content {
             (*recorded, *hold) = (content, None);
@@ -32,39 +32,39 @@ impl Contents {
 
     /// Reports whether content was stored for a Bundle that exists.
     pub(super) fn has(&self, content: Digest) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().any(|(recorded, _)| *recorded == content)
+        let contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.values().any(|(recorded, _)| *recorded == content)
     }
 
     /// Records that the store has the content of a Bundle. An upload is held until the Bundle is deleted.
     pub(super) fn insert(&self, bundle: &Bundle, hold: Hold) {
         let digest = hold.digest();
         let hold = source::is_upload(&bundle.spec.source).then_some(hold);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(uid(bundle).to_owned(), (digest, hold));
+        let mut contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.insert(uid(bundle).to_owned(), (digest, hold));
     }
 
-    /// Reports whether the content of a Bundle was in the store, and may be fetched again when a conversion needs the content.
+    /// Reports whether the content of a Bundle was in the store, so that it may be fetched when a conversion needs it.
     pub(super) fn may_be_evicted(&self, bundle: &Bundle) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known.get(uid(bundle));
-        found.is_some_and(|(digest, hold)| hold.is_none() && content(bundle) == Some(*digest))
+        let contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = contents.get(uid(bundle));
+        entry.is_some_and(|(digest, hold)| hold.is_none() && content(bundle) == Some(*digest))
     }
 
-    /// Makes the Bundle controller fetch the content at the next reconcile of the Bundle: a conversion needs the content.
+    /// Makes the next reconcile of the Bundle fetch its content, because a conversion needs it.
     pub(super) fn demand(&self, bundle: &Bundle) {
         self.forget(uid(bundle));
     }
 
-    /// Forgets a Bundle, and returns the content that was stored for it.
+    /// Removes a Bundle, and returns the content that was stored for it.
     pub(super) fn forget(&self, uid: &str) -> Option<Digest> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(uid).map(|(content, _)| content)
+        let mut contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.remove(uid).map(|(content, _)| content)
     }
 
-    /// Forgets Bundles that do not exist.
+    /// Removes Bundles that do not exist.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|uid, _| exists(uid));
+        let mut contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.retain(|uid, _| exists(uid));
     }
 }

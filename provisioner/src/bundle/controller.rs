@@ -1,4 +1,4 @@
-//! Watches Bundles and what they are made from, and has each looked at when something concerns it.
+//! Bundle controller: watches Bundles and the objects they depend on, and triggers their reconciles.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
 use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, Event as Said, Pod, Secret},
+    core::v1::{ConfigMap, Event as EventObject, Pod, Secret},
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
@@ -31,7 +31,7 @@ use unpacker::job::chain;
 
 use super::{
     cache::{BundleCache, Change},
-    job::{self, Turns},
+    job::{self, JobQueue},
     reconcile::{Error, Shared, reconcile},
     source,
     status::is_unpacked,
@@ -40,12 +40,12 @@ use super::{
 use crate::{context::Context, metrics::Controller as Of, process::Task};
 use apply::backoff::{NoPause, Pauses};
 
-/// How many Bundles are looked at at once.
-const RECONCILES: u16 = 64;
-/// How long one watch of Events lasts, in seconds.
-const EVENTS: u32 = 60;
+/// Maximum number of concurrent reconciles.
+const MAX_CONCURRENT_RECONCILES: u16 = 64;
+/// Timeout of one watch of Events, in seconds.
+const EVENTS_TIMEOUT: u32 = 60;
 
-/// Looks after all Bundles until it is told to stop; what has begun is brought to its end.
+/// Runs the controller until `stop` is cancelled. Running reconciles finish first.
 pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToken) {
     let client = ctx.client.clone();
     let namespace = ctx.settings.system_namespace.clone();
@@ -59,11 +59,18 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
         let metrics = Arc::clone(&metrics);
         move |bundle| metrics.queue(Of::Bundle).triggered(&bundle.name)
     });
-    // Every rollout writes some of these, and no Bundle reads them.
-    let without = |label: &str| watcher::Config::default().labels(&format!("!{label}"));
-    let secrets = touched::<Secret>(client.clone(), &namespace, without(labels::REVISION_OF));
-    let config_maps =
-        touched::<ConfigMap>(client.clone(), &namespace, without(labels::INVENTORY_OF));
+    // Every rollout writes some of these, and no Bundle refers to them.
+    let without_label = |label: &str| watcher::Config::default().labels(&format!("!{label}"));
+    let secrets = changed_metadata::<Secret>(
+        client.clone(),
+        &namespace,
+        without_label(labels::REVISION_OF),
+    );
+    let config_maps = changed_metadata::<ConfigMap>(
+        client.clone(),
+        &namespace,
+        without_label(labels::INVENTORY_OF),
+    );
     let of_secret = {
         let bundles = Arc::clone(&bundles);
         move |secret: PartialObjectMeta<Secret>| {
@@ -74,30 +81,32 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
         let bundles = Arc::clone(&bundles);
         move |map: PartialObjectMeta<ConfigMap>| {
             let mut names = bundles.of_config_map(&map.name_any());
-            let waits =
+            let waits_for_upload =
                 |bundle: &Bundle| source::is_upload(&bundle.spec.source) && !is_unpacked(bundle);
-            names.extend(owner(&map).filter(|name| is(&bundles, name, waits)));
+            names.extend(
+                owner(&map).filter(|name| bundle_matches(&bundles, name, waits_for_upload)),
+            );
             to_references(&names)
         }
     };
-    let pulling = pulled_otherwise(&shared.ctx, Arc::clone(&bundles));
+    let pull_config_changes = on_pull_config_change(&shared.ctx, Arc::clone(&bundles));
     let controller = Controller::for_stream(stream::pending(), bundles.store())
         .reconcile_on(changed)
-        .reconcile_on(pulling);
+        .reconcile_on(pull_config_changes);
     let controller = with_jobs(controller, &shared.ctx, &bundles)
-        .with_config(Config::default().concurrency(RECONCILES))
+        .with_config(Config::default().concurrency(MAX_CONCURRENT_RECONCILES))
         .trigger_backoff(NoPause)
         .watches_stream(secrets, of_secret)
         .watches_stream(config_maps, of_config_map)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
-        .run(reconcile, again, shared)
+        .run(reconcile, requeue_after_error, shared)
         .for_each(|result| {
             match result {
-                Ok((bundle, _)) => debug!(bundle = bundle.name, "looked at a Bundle"),
-                Err(controller::Error::ObjectNotFound(gone)) => {
-                    metrics.queue(Of::Bundle).begun(&gone.name);
+                Ok((bundle, _)) => debug!(bundle = bundle.name, "reconciled Bundle"),
+                Err(controller::Error::ObjectNotFound(deleted)) => {
+                    metrics.queue(Of::Bundle).begun(&deleted.name);
                 }
-                Err(error) => warn!(error = chain(&error), "the Bundle controller has a problem"),
+                Err(error) => warn!(error = chain(&error), "error in the Bundle controller"),
             }
             future::ready(())
         });
@@ -105,7 +114,7 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
     upkeep.abort();
 }
 
-/// Has Bundles looked at as their Jobs get on.
+/// Triggers reconciles of Bundles when their Jobs, the pods of these Jobs or their Events change.
 fn with_jobs(
     controller: Controller<Bundle>,
     ctx: &Context,
@@ -113,38 +122,39 @@ fn with_jobs(
 ) -> Controller<Bundle> {
     let (client, namespace) = (&ctx.client, &ctx.settings.system_namespace);
     let of_bundles = watcher::Config::default().labels(&format!("{}=Bundle", labels::OWNER_KIND));
-    // Whether they have ended is not in their metadata.
+    // The status of a Job is not part of its metadata.
     let jobs = Api::<Job>::namespaced(client.clone(), namespace);
-    let seen = Arc::clone(&ctx.turns);
+    let queue = Arc::clone(&ctx.job_queue);
     let jobs = watcher(jobs, of_bundles.clone())
         .backoff(Pauses::default())
-        .inspect_ok(move |event| seen.see(event))
+        .inspect_ok(move |event| queue.observe(event))
         .touched_objects();
-    let pods = touched::<Pod>(client.clone(), namespace, of_bundles);
-    // Of Events the API server sends no bookmarks: a watch that is quiet for longer would be taken for dead.
-    let refused = watcher::Config::default()
+    let pods = changed_metadata::<Pod>(client.clone(), namespace, of_bundles);
+    // The API server sends no bookmarks for Events, so a quiet watch must end before it counts as broken.
+    let rejections = watcher::Config::default()
         .fields(job::REFUSALS)
-        .timeout(EVENTS);
-    let refused = touched::<Said>(client.clone(), namespace, refused);
-    let turns = turns(Arc::clone(&ctx.turns), Arc::clone(bundles));
+        .timeout(EVENTS_TIMEOUT);
+    let rejections = changed_metadata::<EventObject>(client.clone(), namespace, rejections);
+    let grants = queue_grants(Arc::clone(&ctx.job_queue), Arc::clone(bundles));
     let bundles = Arc::clone(bundles);
-    let of_refusal = move |said: PartialObjectMeta<Said>| {
-        // It is called after its Job.
-        let name = said.name_any();
+    let of_rejection = move |event: PartialObjectMeta<EventObject>| {
+        // The name of an Event starts with the name of its object, the Job.
+        let name = event.name_any();
         let job = name.rsplit_once('.').map(|(job, _)| job);
         let bundle = job.and_then(job::bundle_of);
-        let bundle = bundle.filter(|name| is(&bundles, name, |bundle| !is_unpacked(bundle)));
+        let bundle =
+            bundle.filter(|name| bundle_matches(&bundles, name, |bundle| !is_unpacked(bundle)));
         bundle.map(ObjectRef::new)
     };
     controller
-        .reconcile_on(turns)
+        .reconcile_on(grants)
         .watches_stream(jobs, owners)
         .watches_stream(pods, owners)
-        .watches_stream(refused, of_refusal)
+        .watches_stream(rejections, of_rejection)
 }
 
-/// Bundles whose content may be had now that the cluster says something else about pulling.
-fn pulled_otherwise(
+/// Returns the Bundles to reconcile after the pull configuration of the cluster has changed.
+fn on_pull_config_change(
     ctx: &Context,
     bundles: Arc<BundleCache>,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + use<> {
@@ -156,16 +166,19 @@ fn pulled_otherwise(
     })
 }
 
-/// Bundles whose turn it is to make a Job.
-fn turns(turns: Arc<Turns>, bundles: Arc<BundleCache>) -> impl Stream<Item = ObjectRef<Bundle>> {
-    stream::unfold((turns, bundles), |(turns, bundles)| async move {
+/// Returns the Bundles that may create their Job, in the order of the queue.
+fn queue_grants(
+    queue: Arc<JobQueue>,
+    bundles: Arc<BundleCache>,
+) -> impl Stream<Item = ObjectRef<Bundle>> {
+    stream::unfold((queue, bundles), |(queue, bundles)| async move {
         loop {
-            let (uid, name) = turns.next().await;
-            let found = bundles.get(&name);
-            if found.is_some_and(|found| found.uid().as_ref() == Some(&uid)) {
-                return Some((ObjectRef::new(&name), (turns, bundles)));
+            let (uid, name) = queue.next_granted().await;
+            let bundle = bundles.get(&name);
+            if bundle.is_some_and(|bundle| bundle.uid().as_ref() == Some(&uid)) {
+                return Some((ObjectRef::new(&name), (queue, bundles)));
             }
-            turns.leave(&uid);
+            queue.finish(&uid);
         }
     })
 }
@@ -213,11 +226,11 @@ fn state(bundle: &Bundle) -> u64 {
     hasher.finish()
 }
 
-/// The names of objects that come, go and change.
-fn touched<K>(
+/// Returns the changed objects of a kind, as metadata.
+fn changed_metadata<K>(
     client: Client,
     namespace: &str,
-    which: watcher::Config,
+    config: watcher::Config,
 ) -> impl Stream<Item = Result<PartialObjectMeta<K>, watcher::Error>> + Send + 'static
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -228,12 +241,12 @@ where
         + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::namespaced(client, namespace);
-    watcher(api, which)
+    watcher(api, config)
         .backoff(Pauses::default())
         .touched_objects()
 }
 
-/// The Bundle that an object was made for.
+/// Returns the name of the Bundle that an object was created for.
 fn owner<K: Resource>(object: &K) -> Option<String> {
     let labels = object.meta().labels.as_ref()?;
     let is_bundle = labels
@@ -242,8 +255,8 @@ fn owner<K: Resource>(object: &K) -> Option<String> {
     is_bundle.then(|| labels.get(labels::OWNER_NAME).cloned())?
 }
 
-/// The same, to be looked at.
-#[expect(clippy::needless_pass_by_value)] // so the controller gives them
+/// Returns a reference to the Bundle that an object was created for.
+#[expect(clippy::needless_pass_by_value)] // signature required by the controller
 fn owners<K: Resource>(object: K) -> Option<ObjectRef<Bundle>> {
     owner(&object).map(|name| ObjectRef::new(&name))
 }
@@ -252,14 +265,14 @@ fn to_references(names: &[String]) -> Vec<ObjectRef<Bundle>> {
     names.iter().map(|name| ObjectRef::new(name)).collect()
 }
 
-/// Reports whether there is a Bundle of this name of which something is true.
-fn is(bundles: &BundleCache, name: &str, what: impl Fn(&Bundle) -> bool) -> bool {
-    bundles.get(name).is_some_and(|bundle| what(&bundle))
+/// Reports whether a Bundle of this name exists and satisfies a predicate.
+fn bundle_matches(bundles: &BundleCache, name: &str, predicate: impl Fn(&Bundle) -> bool) -> bool {
+    bundles.get(name).is_some_and(|bundle| predicate(&bundle))
 }
 
-#[expect(clippy::needless_pass_by_value)] // so the controller gives them
-fn again(bundle: Arc<Bundle>, _: &Error, shared: Arc<Shared>) -> Action {
-    shared.again(uid(&bundle), false)
+#[expect(clippy::needless_pass_by_value)] // signature required by the controller
+fn requeue_after_error(bundle: Arc<Bundle>, _: &Error, shared: Arc<Shared>) -> Action {
+    shared.requeue_failed(uid(&bundle), false)
 }
 
 #[cfg(test)]

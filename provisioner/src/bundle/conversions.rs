@@ -1,8 +1,8 @@
-//! The memory and the processors that conversions share.
+//! Limits for the memory and the processors that conversions share.
 //!
-//! A conversion takes a turn, loads its content, and reserves the memory that the content and its values may take. Only
-//! conversions with a turn reserve memory, each of them once, and both end with the conversion. A conversion therefore
-//! waits for other conversions only, never for an apply.
+//! A conversion acquires a slot, loads its content, and reserves memory for the content and its values. Only conversions
+//! with a slot reserve memory, each of them once, and release both at their end. A conversion therefore waits only for
+//! other conversions, never for an apply.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use tokio::{
     task::{JoinError, spawn_blocking},
 };
 
-/// The bytes of memory for all conversions.
+/// Memory for all conversions, in bytes.
 const MEMORY: usize = 256 << 20;
-/// The bytes of one permit.
+/// Size of one memory permit, in bytes.
 const UNIT: usize = 64 << 10;
-/// The bytes of a conversion beside its content and its values.
-const LEAST: usize = 1 << 20;
-/// The most conversions at once: each takes a processor.
+/// Memory of a conversion in addition to its content and values, in bytes.
+const OVERHEAD: usize = 1 << 20;
+/// Maximum number of concurrent conversions. Each of them occupies a processor.
 const MAX_RUNNING: usize = 2;
 
-/// Runs conversions within a shared amount of memory.
+/// Runner of conversions within a shared memory budget.
 #[derive(Debug)]
 pub struct Conversions {
     limits: yaml::Limits,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
 }
 
 // === impl Conversions ===
 
 impl Conversions {
-    /// Conversions of bundles whose manifests stay within the limits.
+    /// Returns a runner for bundles whose manifests are within the limits.
     pub fn new(limits: yaml::Limits) -> Self {
         Self {
             limits,
-            turns: Arc::new(Semaphore::new(MAX_RUNNING)),
+            slots: Arc::new(Semaphore::new(MAX_RUNNING)),
             memory: Arc::new(Semaphore::new(MEMORY / UNIT)),
         }
     }
 
-    /// Loads content and converts it in a blocking thread, once there is memory for it.
+    /// Loads content and converts it on a blocking thread, as soon as the budget has memory for it.
     ///
     /// # Errors
     /// Returns an error if loading fails, or if a thread panics or is cancelled.
@@ -56,28 +56,28 @@ impl Conversions {
     {
         let limits = self.limits;
         // A blocking thread continues after its future is dropped, so the closures own the permits.
-        let turn = acquire(&self.turns, 1).await;
+        let slot = acquire(&self.slots, 1).await;
         let loaded = spawn_blocking(move || {
             let content = load()?;
             let bytes = estimate(&content, limits);
-            Ok((content, bytes, turn))
+            Ok((content, bytes, slot))
         });
-        let (content, bytes, turn) = match loaded.await? {
+        let (content, bytes, slot) = match loaded.await? {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Err(error)),
         };
-        // One that needs more than there is has it all for itself.
+        // A conversion that exceeds the budget reserves all of it.
         let reservation = acquire(&self.memory, units(bytes.min(MEMORY))).await;
         let converted = spawn_blocking(move || {
             let converted = convert(&content, limits);
-            drop((content, reservation, turn)); // held until here
+            drop((content, reservation, slot)); // held until here
             converted
         });
         Ok(Ok(converted.await?))
     }
 }
 
-/// Waits for permits of a semaphore that is never closed.
+/// Acquires permits of a semaphore that is never closed.
 async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePermit {
     loop {
         if let Ok(permit) = Arc::clone(semaphore).acquire_many_owned(permits).await {
@@ -86,13 +86,13 @@ async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePerm
     }
 }
 
-/// The most memory that the conversion of some content takes.
+/// Returns an upper bound of the memory that the conversion of content needs, in bytes.
 fn estimate(content: &Content, limits: yaml::Limits) -> usize {
     let values = content.files().fold(0_usize, |sum, (_, file)| {
         sum.saturating_add(yaml::estimate(&file.bytes))
     });
     let bytes = usize::try_from(content.size()).unwrap_or(usize::MAX);
-    LEAST
+    OVERHEAD
         .saturating_add(bytes)
         .saturating_add(values.min(limits.memory))
 }
@@ -122,14 +122,14 @@ mod tests {
     fn estimates_follow_the_values_up_to_the_limit() {
         let limits = yaml::Limits::with_values(250_000);
         let small = estimate(&content("a: 1\n"), limits);
-        assert!((LEAST..LEAST + (8 << 10)).contains(&small), "{small}");
+        assert!((OVERHEAD..OVERHEAD + (8 << 10)).contains(&small), "{small}");
         let text = "{a: {a: {}}},\n".repeat(100_000);
-        assert_rows!(estimate(&content(&format!("[{text}]\n")), limits) => LEAST + text.len() + 3 + limits.memory);
+        assert_rows!(estimate(&content(&format!("[{text}]\n")), limits) => OVERHEAD + text.len() + 3 + limits.memory);
         let aliased = estimate(&content("a: &a [1]\nb: *a\n"), limits);
         assert!(aliased > limits.memory, "{aliased}");
     }
 
-    /// A stage of a conversion that reports its start, and ends when it is told to.
+    /// A stage of a conversion that reports its start, and ends on a signal.
     struct Stage(oneshot::Sender<()>, mpsc::Receiver<()>);
 
     /// The other ends of a stage.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     async fn all_free(conversions: &Conversions) {
-        drop(acquire(&conversions.turns, units(MAX_RUNNING * UNIT)).await);
+        drop(acquire(&conversions.slots, units(MAX_RUNNING * UNIT)).await);
         drop(acquire(&conversions.memory, units(MEMORY)).await);
     }
 
@@ -176,7 +176,7 @@ mod tests {
             started.await.unwrap();
             task.abort();
             assert!(task.await.unwrap_err().is_cancelled());
-            assert_eq!(conversions.turns.available_permits(), MAX_RUNNING - 1);
+            assert_eq!(conversions.slots.available_permits(), MAX_RUNNING - 1);
             assert_eq!(left(&conversions) < all, !is_loading);
             end.send(()).unwrap();
             all_free(&conversions).await;
@@ -191,7 +191,7 @@ mod tests {
         let spawn = |stage: Stage| {
             let conversions = Arc::clone(&conversions);
             tokio::spawn(async move {
-                // Each of them needs all there is.
+                // Each of them needs the whole budget.
                 let load = || Ok::<_, ()>(content("a: &a [1]\nb: *a\n"));
                 conversions.run(load, |_, _| stage.run()).await
             })
@@ -202,7 +202,7 @@ mod tests {
         started.await.unwrap();
         assert_eq!(left(&conversions), 0);
         let waiter = spawn(second);
-        while conversions.turns.available_permits() > 0 {
+        while conversions.slots.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         assert!(second_started.try_recv().is_err());

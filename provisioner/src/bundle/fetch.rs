@@ -1,4 +1,4 @@
-//! Bringing a Bundle's content into the store.
+//! Fetches the content of a Bundle into the content store.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -11,50 +11,50 @@ use unpacker::{Access, Digest, Progress, Source, Tree, configmaps, store::Stored
 
 use super::{
     access, config_maps, job,
-    source::{self, Wanted},
+    source::{self, SourceRequest},
     upload,
 };
 use crate::context::Context;
 
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Content that is in the store.
+/// Content that was fetched into the store, and its resolved source.
 #[derive(Debug)]
-pub(super) struct Brought {
-    /// The Bundle's source in its immutable form.
+pub(super) struct FetchedContent {
+    /// Resolved source of the Bundle.
     pub(super) resolved: BundleSource,
-    /// The content, held.
+    /// Stored content with a hold.
     pub(super) stored: Stored,
     /// Skipped entries of the source; `None` if no entry was skipped.
     pub(super) skipped: Option<SkippedEntries>,
 }
 
-/// How far content has come.
+/// State of a fetch.
 #[derive(Debug)]
-pub(super) enum Fetched {
-    /// It is in the store.
-    Brought(Box<Brought>),
-    /// Something has to happen elsewhere first.
-    Waits {
-        /// What.
+pub(super) enum FetchState {
+    /// The content is in the store.
+    Ready(Box<FetchedContent>),
+    /// The fetch waits for an upload or a Job.
+    Waiting {
+        /// Message for the condition.
         message: String,
-        /// Whether it might not happen by itself.
+        /// True if a person may have to act.
         is_problem: bool,
-        /// The time to look again, if nothing tells.
-        again: Option<Duration>,
+        /// Delay before the next attempt. `None` if an event triggers it.
+        requeue_after: Option<Duration>,
     },
-    /// A node is bringing it.
+    /// A node is pulling the image.
     Unpacking,
 }
 
-impl Fetched {
-    pub(super) fn brought(
+impl FetchState {
+    pub(super) fn ready(
         resolved: BundleSource,
         stored: Stored,
         skipped: Option<SkippedEntries>,
     ) -> Self {
-        Self::Brought(Box::new(Brought {
+        Self::Ready(Box::new(FetchedContent {
             resolved,
             stored,
             skipped,
@@ -62,10 +62,10 @@ impl Fetched {
     }
 }
 
-/// The reason why content could not be brought into the store.
+/// Reason why content could not be fetched into the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The source asks for nothing that could be fetched.
+    /// The source of the Bundle is invalid.
     #[error(transparent)]
     Source(#[from] source::Error),
     /// A Secret cannot be used.
@@ -74,35 +74,35 @@ pub enum Error {
     /// A ConfigMap cannot be read.
     #[error(transparent)]
     ConfigMaps(#[from] config_maps::Error),
-    /// It cannot be fetched.
+    /// The content cannot be fetched or unpacked.
     #[error(transparent)]
     Unpack(#[from] unpacker::Error),
-    /// A node does not bring it.
+    /// The unpack Job failed.
     #[error(transparent)]
     Job(#[from] job::Error),
-    /// It cannot be had back.
+    /// The upload cannot be restored.
     #[error(transparent)]
     Upload(#[from] upload::Error),
-    /// What was uploaded is gone.
-    #[error("the upload is gone from the cluster and from the store; upload the content again")]
-    Gone,
-    /// The store lost it, and the source gives something else by now. The digest of that is only logged: authors of
-    /// Bundles must not learn what a source gives.
+    /// The upload exists neither in the cluster nor in the store.
+    #[error("uploaded content is missing from the cluster and from the store; upload it again")]
+    UploadLost,
+    /// The store has lost the content, and the source now provides other content. The digest of that content is only
+    /// logged: bundle authors must not learn what a source provides.
     #[error(
-        "the source gives other content than {expected}, which this Bundle was unpacked from; a Bundle does not change: \
-         bring the old content back, or create a new Bundle for the new one"
+        "the source no longer provides {expected}, to which this Bundle is pinned; restore the old content, or create \
+         a new Bundle"
     )]
-    Changed {
-        /// What the Bundle is pinned to.
+    ContentChanged {
+        /// Digest that the Bundle is pinned to.
         expected: Digest,
     },
-    /// The process ends.
-    #[error("the provisioner is about to end")]
+    /// The process is shutting down.
+    #[error("the provisioner is shutting down")]
     Cancelled,
 }
 
 impl Error {
-    /// The kind of failure in one word, for metrics.
+    /// Returns the kind of failure as one word, for metrics.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Source(_) => "SourceInvalid",
@@ -110,16 +110,16 @@ impl Error {
             Self::ConfigMaps(_) => "ConfigMapMissing",
             Self::Unpack(error) => error.reason(),
             Self::Job(error) => error.reason(),
-            Self::Upload(_) | Self::Gone => "UploadUnavailable",
-            Self::Changed { .. } => "ContentChanged",
+            Self::Upload(_) | Self::UploadLost => "UploadUnavailable",
+            Self::ContentChanged { .. } => "ContentChanged",
             Self::Cancelled => "Cancelled",
         }
     }
 
-    /// Reports whether trying again is of no use while nothing else changes.
+    /// Reports whether a retry is pointless until something else changes.
     pub(super) fn is_terminal(&self) -> bool {
         match self {
-            Self::Source(_) | Self::Changed { .. } | Self::Gone => true,
+            Self::Source(_) | Self::ContentChanged { .. } | Self::UploadLost => true,
             Self::Access(error) => error.is_terminal(),
             Self::Unpack(error) => error.is_terminal(),
             Self::Job(error) => error.is_terminal(),
@@ -129,34 +129,36 @@ impl Error {
     }
 }
 
-/// The reason why the API server did not tell.
+/// Failure of a request to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// It said no.
+    /// The request failed.
     #[error(transparent)]
     Kube(#[from] kube::Error),
-    /// It said nothing.
-    #[error("the apiserver did not answer within {} s", PATIENCE.as_secs())]
-    Silent,
+    /// The API server did not respond in time.
+    #[error("the API server did not respond within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
 }
 
-/// Waits for the response to a request, for [`PATIENCE`] at most.
-pub(super) async fn ask<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
-    match time::timeout(PATIENCE, request).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(ApiError::Silent),
+/// Waits for the response to a request, for at most [`REQUEST_TIMEOUT`].
+pub(super) async fn with_timeout<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, ApiError> {
+    match time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(response) => Ok(response?),
+        Err(_) => Err(ApiError::Timeout),
     }
 }
 
-/// An object, if there is one.
+/// Returns an object, or `None` if it does not exist.
 pub(super) async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ApiError>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    ask(api.get_opt(name)).await
+    with_timeout(api.get_opt(name)).await
 }
 
-/// What a Bundle is known to hold, once it has been unpacked.
+/// Content that the status of an unpacked Bundle is pinned to.
 struct Pin<'a> {
     digest: Digest,
     resolved: &'a BundleSource,
@@ -164,7 +166,7 @@ struct Pin<'a> {
 }
 
 impl<'a> Pin<'a> {
-    fn of(status: &'a BundleStatus) -> Option<Self> {
+    fn from_status(status: &'a BundleStatus) -> Option<Self> {
         Some(Self {
             digest: status.content_digest.as_ref()?.parse().ok()?,
             resolved: status.resolved_source.as_ref()?,
@@ -173,66 +175,70 @@ impl<'a> Pin<'a> {
     }
 }
 
-/// Brings a Bundle's content into the store, unless it is there. A Bundle that was unpacked before gets what it had, or
-/// nothing.
-pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Error> {
-    let pin = bundle.status.as_ref().and_then(Pin::of);
+/// Fetches the content of a Bundle into the store, unless the store has it. For an unpacked Bundle, the content must be the
+/// same as before.
+pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<FetchState, Error> {
+    let pin = bundle.status.as_ref().and_then(Pin::from_status);
     if let Some(pin) = &pin
         && let Some(stored) = hold(ctx, pin.digest).await?
     {
         let resolved = pin.resolved.clone();
-        return Ok(Fetched::brought(resolved, stored, pin.skipped.cloned()));
+        return Ok(FetchState::ready(resolved, stored, pin.skipped.cloned()));
     }
     let spec = &bundle.spec.source;
-    let mut wanted = source::read(spec)?;
+    let mut request = source::parse(spec)?;
     if let Some(pin) = &pin {
-        wanted = source::pinned(wanted, pin.resolved);
+        request = source::pinned(request, pin.resolved);
     }
-    let fetched = match wanted {
-        Wanted::Remote(Source::Image(image)) if job::pulls(&ctx.settings, spec) => {
-            Box::pin(job::bring(ctx, bundle, &image)).await?
+    let fetched = match request {
+        SourceRequest::Remote(Source::Image(image)) if job::uses_job(&ctx.settings, spec) => {
+            Box::pin(job::fetch_with_job(ctx, bundle, &image)).await?
         }
-        Wanted::Remote(from) => Fetched::Brought(Box::new(remote(ctx, spec, &from).await?)),
-        Wanted::ConfigMaps(listed) => {
+        SourceRequest::Remote(from) => FetchState::Ready(Box::new(remote(ctx, spec, &from).await?)),
+        SourceRequest::ConfigMaps(listed) => {
             let namespace = &ctx.settings.system_namespace;
             let maps = config_maps::read(&ctx.client, namespace, listed).await?;
             let options = ctx.settings.unpack.clone();
             let stored = store(ctx, move || {
                 configmaps::read(&maps, &options).map(|(tree, _)| tree)
             });
-            Fetched::brought(source::resolved(spec, None), stored.await?, None)
+            FetchState::ready(source::resolved(spec, None), stored.await?, None)
         }
-        Wanted::Upload => match uploaded(ctx, bundle).await? {
-            Some(brought) => Fetched::Brought(Box::new(brought)),
-            None if pin.is_some() => return Err(Error::Gone),
-            None => Fetched::Waits {
+        SourceRequest::Upload => match uploaded(ctx, bundle).await? {
+            Some(content) => FetchState::Ready(Box::new(content)),
+            None if pin.is_some() => return Err(Error::UploadLost),
+            None => FetchState::Waiting {
                 message: "waiting for bundle to be uploaded".to_owned(),
                 is_problem: true,
-                again: None,
+                requeue_after: None,
             },
         },
     };
     match (pin, fetched) {
-        (Some(pin), Fetched::Brought(brought)) => {
-            same(bundle, pin.digest, brought.stored.digest)?;
+        (Some(pin), FetchState::Ready(content)) => {
+            same(bundle, pin.digest, content.stored.digest)?;
             let (resolved, skipped) = (pin.resolved.clone(), pin.skipped.cloned());
-            Ok(Fetched::brought(resolved, brought.stored, skipped))
+            Ok(FetchState::ready(resolved, content.stored, skipped))
         }
         (_, fetched) => Ok(fetched),
     }
 }
 
-/// Checks that a source gives what its Bundle was unpacked from.
+/// Returns an error if a source provides other content than the Bundle was unpacked from.
 pub(super) fn same(bundle: &Bundle, expected: Digest, found: Digest) -> Result<(), Error> {
     if expected == found {
         return Ok(());
     }
-    debug!(bundle = bundle.name_any(), %expected, %found, "the source gives other content");
-    Err(Error::Changed { expected })
+    debug!(bundle = bundle.name_any(), %expected, %found, "the source provides different content");
+    Err(Error::ContentChanged { expected })
 }
 
-async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Brought, Error> {
-    let access: Access = access::of(ctx, spec).await?;
+async fn remote(
+    ctx: &Context,
+    spec: &BundleSource,
+    from: &Source,
+) -> Result<FetchedContent, Error> {
+    let access: Access = access::load(ctx, spec).await?;
     let progress = Progress::default();
     let unpacked =
         unpacker::unpack(&ctx.store, from, &access, &ctx.settings.unpack, &progress).await;
@@ -244,46 +250,46 @@ async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Bro
         skipped,
         hold,
     } = unpacked?;
-    Ok(Brought {
+    Ok(FetchedContent {
         resolved: source::resolved(spec, Some(&resolved)),
         stored: Stored { digest, size, hold },
         skipped: SkippedEntries::new(&skipped),
     })
 }
 
-async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Error> {
+async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<FetchedContent>, Error> {
     let resolved = source::resolved(&bundle.spec.source, None);
-    let found = upload::find(&ctx.client, &ctx.settings, bundle).await?;
-    let Some((digest, skipped)) = found else {
+    let bundle_upload = upload::find(&ctx.client, &ctx.settings, bundle).await?;
+    let Some((digest, skipped)) = bundle_upload else {
         return Ok(None);
     };
-    // An earlier provisioner did not compare them when the upload came.
+    // An earlier provisioner did not compare the digests when the upload was received.
     upload::check(bundle, digest)?;
-    let brought = |stored| Brought {
+    let content = |stored| FetchedContent {
         resolved,
         stored,
         skipped: SkippedEntries::new(&skipped),
     };
-    // As a rule the store has it since it came; the pieces need not be read then.
+    // Usually the store still has the content, so that the chunks need not be read.
     if let Some(stored) = hold(ctx, digest).await? {
-        return Ok(Some(brought(stored)));
+        return Ok(Some(content(stored)));
     }
-    let kept = upload::restore(&ctx.client, &ctx.settings, bundle).await?;
-    let Some(kept) = kept else {
+    let upload = upload::restore(&ctx.client, &ctx.settings, bundle).await?;
+    let Some(upload) = upload else {
         return Ok(None);
     };
     let (store, options) = ((*ctx.store).clone(), ctx.settings.unpack.clone());
-    let stored = spawn_blocking(move || kept.store(&store, &options)).await;
+    let stored = spawn_blocking(move || upload.store(&store, &options)).await;
     let stored = stored.map_err(|_| Error::Cancelled)??;
-    Ok(Some(brought(stored)))
+    Ok(Some(content(stored)))
 }
 
-/// Content that the store has.
+/// Holds content that the store has. Returns `None` if the store does not have it.
 pub(super) async fn hold(ctx: &Context, digest: Digest) -> Result<Option<Stored>, Error> {
     let store = ctx.store.clone();
-    let held = spawn_blocking(move || store.hold(&digest)).await;
-    let held = held.map_err(|_| Error::Cancelled)?;
-    match held {
+    let result = spawn_blocking(move || store.hold(&digest)).await;
+    let result = result.map_err(|_| Error::Cancelled)?;
+    match result {
         Ok(hold) => Ok(Some(Stored {
             digest,
             size: hold.size(),
@@ -294,7 +300,7 @@ pub(super) async fn hold(ctx: &Context, digest: Digest) -> Result<Option<Stored>
     }
 }
 
-/// Stores what was read on a thread that may block.
+/// Stores content that a blocking thread reads.
 async fn store(
     ctx: &Context,
     read: impl FnOnce() -> unpacker::Result<Tree> + Send + 'static,
@@ -307,11 +313,14 @@ async fn store(
     Ok(stored.await.map_err(|_| Error::Cancelled)??)
 }
 
-/// The object as the API server has it now, unless it is gone or another one has taken its name.
-pub(super) async fn fresh(ctx: &Context, bundle: &Bundle) -> Result<Option<Bundle>, ApiError> {
+/// Reads a Bundle from the API server. Returns `None` if the Bundle was deleted or replaced.
+pub(super) async fn read_current(
+    ctx: &Context,
+    bundle: &Bundle,
+) -> Result<Option<Bundle>, ApiError> {
     let api: Api<Bundle> = Api::all(ctx.client.clone());
-    let found = get(&api, &bundle.name_any()).await?;
-    Ok(found.filter(|found| found.uid() == bundle.uid()))
+    let current = get(&api, &bundle.name_any()).await?;
+    Ok(current.filter(|current| current.uid() == bundle.uid()))
 }
 
 #[cfg(test)]

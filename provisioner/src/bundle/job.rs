@@ -1,14 +1,13 @@
-//! Images that a node pulls: a Bundle's unpack Job, and what becomes of it.
+//! Unpack Jobs: images that a node pulls instead of the provisioner.
 //!
 //! ```text
-//!  Bundle ── declare ──> Job ──> pod: the image as a volume, or our program in it ── PUT /unpack/<bundle>.tgz ─┐
-//!    ▲                    │ what is in its way: outcome, in words                                              │ admit
+//!  Bundle ── declare ──> Job ──> pod: the image as a volume, or the program in it ── PUT /unpack/<bundle>.tgz ─┐
+//!    ▲                    │ state and message for the condition                                                │ admit
 //!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄────── wire::receive ◄────────┘
 //! ```
 //!
-//! There is one Job for a Bundle, known by its name and by the uid of its owner. What is compared is what was declared,
-//! never what defaults and other people's policies have made of it; and whatever happens to Jobs, the next one waits
-//! for longer each time.
+//! A Bundle has one Job, identified by its name and the uid of its owner. Only the declared specs are compared, never the
+//! result of defaulting and admission. Each Job of a Bundle waits longer than the one before.
 
 mod admit;
 mod altered;
@@ -39,7 +38,7 @@ use unpacker::{Digest, Source, job::chain, source::Image};
 
 use super::{
     access,
-    fetch::{self, ApiError, Fetched, ask},
+    fetch::{self, ApiError, FetchState, with_timeout},
     source, uid,
 };
 use crate::{
@@ -47,234 +46,256 @@ use crate::{
     settings::{Mode, Settings},
 };
 
-pub(crate) use admit::{Refused, admit};
+pub(crate) use admit::{UploadDenied, authorize_upload};
 pub(crate) use declare::{ACCOUNT, AUDIENCE, bundle_of, name};
 pub use error::Error;
 use objects::{delete, list, pods, refused};
-use outcome::State;
-pub use tries::Tries;
-pub use turns::Turns;
+use outcome::JobState;
+pub use tries::JobBackoff;
+pub use turns::JobQueue;
 
-/// The first version whose clusters offer image volumes unless somebody has switched them off.
+/// First Kubernetes version that enables image volumes by default.
 const IMAGE_VOLUMES: KubeVersion = KubeVersion::new(1, 35);
-/// How long a registry may take to tell a tag's digest: where nodes have to pull, nobody may ever answer.
-const RESOLVE: Duration = Duration::from_secs(10);
-/// Which events tell that a Job could not make a pod.
+/// Timeout for resolving a tag to a digest: where nodes have to pull, the registry may be unreachable from the provisioner.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Field selector for Events of Jobs that could not create a pod.
 pub(super) const REFUSALS: &str = "involvedObject.kind=Job,reason=FailedCreate";
-/// How long after a Job has failed another one is made at the earliest, if nothing is known of those before.
-const PAUSE: Duration = Duration::from_secs(15);
+/// Minimum delay between a failed Job and the next one. It applies even if earlier Jobs are unknown.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(15);
 
-/// Reports whether a node pulls a Bundle's image.
-pub(crate) fn pulls(settings: &Settings, source: &BundleSource) -> bool {
+/// Reports whether a node pulls the image of a Bundle.
+pub(crate) fn uses_job(settings: &Settings, source: &BundleSource) -> bool {
     let image = source.image.as_ref().filter(|_| source.type_ == "image");
     image.is_some_and(|image| image.pull.unwrap_or(settings.jobs.pull) == Pull::Job)
 }
 
-/// The content that a Job has handed over.
-pub(crate) fn handed_over(job: &Job) -> Option<Digest> {
+/// Returns the digest of the content that a Job has delivered.
+pub(crate) fn delivered_digest(job: &Job) -> Option<Digest> {
     job.annotations().get(labels::HANDED_OVER)?.parse().ok()
 }
 
-/// Entries that were skipped in the content that a Job has handed over.
+/// Returns the entries that were skipped in the content that a Job has delivered.
 fn skipped(job: &Job) -> Option<SkippedEntries> {
     let json = job.annotations().get(labels::SKIPPED)?;
     SkippedEntries::new(&serde_json::from_str(json).ok()?)
 }
 
-/// What Jobs have handed over, of whatever Bundle.
-pub(super) async fn all_handed_over(ctx: &Context) -> Result<BTreeSet<Digest>, ApiError> {
-    let wanted = format!("{}=Bundle", labels::OWNER_KIND);
-    let jobs: Vec<Job> = list(&api(ctx), &ListParams::default().labels(&wanted)).await?;
-    Ok(jobs.iter().filter_map(handed_over).collect())
+/// Returns the digests of the content that the Jobs of all Bundles have delivered.
+pub(super) async fn list_delivered(ctx: &Context) -> Result<BTreeSet<Digest>, ApiError> {
+    let selector = format!("{}=Bundle", labels::OWNER_KIND);
+    let jobs: Vec<Job> = list(&api(ctx), &ListParams::default().labels(&selector)).await?;
+    Ok(jobs.iter().filter_map(delivered_digest).collect())
 }
 
-/// Brings an image's content into the store by a Job: makes it, sees how it is getting on, or takes what it has handed
-/// over.
-pub(super) async fn bring(
+/// Fetches the content of an image by a Job: creates the Job, observes its progress, or returns the content it has
+/// delivered.
+pub(super) async fn fetch_with_job(
     ctx: &Context,
     bundle: &Bundle,
     image: &Image,
-) -> Result<Fetched, fetch::Error> {
+) -> Result<FetchState, fetch::Error> {
     if !ctx.leading.get() {
-        return Ok(begun("another replica leads, and makes the Job"));
+        return Ok(starting("waiting for the leader to create the Job"));
     }
-    let work = Work {
+    let reconciler = JobReconciler {
         ctx,
         bundle,
         jobs: api(ctx),
         name: name(bundle),
-        full: full(ctx, &name(bundle)),
+        full: qualified_name(ctx, &name(bundle)),
     };
-    let found = fetch::get(&work.jobs, &work.name).await;
-    let Some(job) = found.map_err(|source| work.failed("get", source))? else {
-        return work.make(image).await;
+    let result = fetch::get(&reconciler.jobs, &reconciler.name).await;
+    let Some(job) = result.map_err(|source| reconciler.failed("get", source))? else {
+        return reconciler.ensure(image).await;
     };
-    if !admit::is_of(&job, bundle) || outcome::is_finished(&job) {
-        ctx.turns.leave(uid(bundle));
+    if !admit::belongs_to(&job, bundle) || outcome::is_finished(&job) {
+        ctx.job_queue.finish(uid(bundle));
     }
-    if !admit::is_of(&job, bundle) {
-        return Err(Error::Taken { job: work.full }.into());
+    if !admit::belongs_to(&job, bundle) {
+        return Err(Error::NameConflict {
+            job: reconciler.full,
+        }
+        .into());
     }
     if job.metadata.deletion_timestamp.is_some() {
-        return Ok(begun(&format!("Job {} is being deleted", work.full)));
+        return Ok(starting(&format!(
+            "Job {} is being deleted",
+            reconciler.full
+        )));
     }
-    if let Some(digest) = handed_over(&job) {
+    if let Some(digest) = delivered_digest(&job) {
         return match fetch::hold(ctx, digest).await? {
             Some(stored) => {
                 let resolved = resolved(&job, image, &bundle.spec.source);
-                Ok(Fetched::brought(resolved, stored, skipped(&job)))
+                Ok(FetchState::ready(resolved, stored, skipped(&job)))
             }
-            // The store has lost it, and perhaps more than once.
-            None => work.again(&job).await,
+            // The store has lost the content, possibly more than once.
+            None => reconciler.replace(&job).await,
         };
     }
-    let declared = work.declare(&declare::image(&job, image)).await?;
+    let declared = reconciler.declare(&declare::image(&job, image)).await?;
     if job.annotations().get(labels::DECLARED) != declared.annotations().get(labels::DECLARED) {
-        return work.again(&job).await;
+        return reconciler.replace(&job).await;
     }
     if let Some(message) = job.annotations().get(labels::REJECTED) {
         let message = message.clone();
         return Err(Error::Rejected { message }.into());
     }
-    match work.state(&job).await? {
-        State::Begun(message) => Ok(begun(&message)),
-        State::Held(message) => Ok(Fetched::Waits {
+    match reconciler.state(&job).await? {
+        JobState::Starting(message) => Ok(starting(&message)),
+        JobState::Waiting(message) => Ok(FetchState::Waiting {
             message,
             is_problem: true,
-            again: None,
+            requeue_after: None,
         }),
-        State::Runs => Ok(Fetched::Unpacking),
-        State::Stuck(message) => Err(Error::Stuck { message }.into()),
-        State::Failed { message, since } => {
-            // By clocks of several machines: they may differ, but not by so much that nothing is tried any more.
+        JobState::Running => Ok(FetchState::Unpacking),
+        JobState::Stuck(message) => Err(Error::Stuck { message }.into()),
+        JobState::Failed { message, since } => {
+            // The clocks of the machines may differ. The delay is limited, so that a wrong clock cannot prevent retries.
             let passed = since.map_or(Duration::ZERO, |since| {
                 let passed = (ctx.now)().duration_since(since);
                 Duration::try_from(passed).unwrap_or_default()
             });
-            let least = PAUSE.saturating_sub(passed);
-            let wait = ctx.tries.wait(uid(bundle), Instant::now()).max(least);
+            let remaining = MIN_RETRY_DELAY.saturating_sub(passed);
+            let wait = ctx
+                .job_backoff
+                .wait(uid(bundle), Instant::now())
+                .max(remaining);
             if wait.is_zero() {
-                return work.again(&job).await;
+                return reconciler.replace(&job).await;
             }
-            let again = wait;
-            Err(Error::Failed { message, again }.into())
+            let requeue_after = wait;
+            Err(Error::Failed {
+                message,
+                requeue_after,
+            }
+            .into())
         }
     }
 }
 
-/// Removes a Job that has done its work and does not end, because somebody's policy has put a container into its pod
-/// that does not. One that ends removes itself after a while.
-pub(super) async fn tidy(ctx: &Context, bundle: &Bundle) -> Result<(), ApiError> {
+/// Deletes a Job that has done its work but does not end, because a container injected by a policy keeps its pod running. A
+/// Job that ends is deleted by its TTL.
+pub(super) async fn delete_finished(ctx: &Context, bundle: &Bundle) -> Result<(), ApiError> {
     if !ctx.leading.get() {
         return Ok(());
     }
-    if ctx.tries.is_tidy(uid(bundle)) {
-        ctx.turns.leave(uid(bundle));
+    if ctx.job_backoff.is_finished(uid(bundle)) {
+        ctx.job_queue.finish(uid(bundle));
         return Ok(());
     }
     let jobs = api(ctx);
     let job: Option<Job> = fetch::get(&jobs, &name(bundle)).await?;
-    let Some(job) = job.filter(|job| admit::is_of(job, bundle)) else {
-        ctx.tries.tidied(uid(bundle));
-        ctx.turns.leave(uid(bundle));
+    let Some(job) = job.filter(|job| admit::belongs_to(job, bundle)) else {
+        ctx.job_backoff.mark_finished(uid(bundle));
+        ctx.job_queue.finish(uid(bundle));
         return Ok(());
     };
     if outcome::is_finished(&job) || job.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     let pods = pods(ctx, &job).await?;
-    if outcome::lingers(&pods) {
+    if outcome::is_lingering(&pods) {
         info!(
             job = job.name_any(),
-            "removing a Job whose pod does not end although its work is done"
+            "deleting a Job whose pod still runs after the upload"
         );
         delete(&jobs, &job).await?;
     }
     Ok(())
 }
 
-/// One Bundle's Job.
-struct Work<'a> {
+/// Reconciler of the Job of one Bundle.
+struct JobReconciler<'a> {
     ctx: &'a Context,
     bundle: &'a Bundle,
     jobs: Api<Job>,
     name: String,
-    /// For messages, with its namespace.
+    /// Namespace and name of the Job, for messages.
     full: String,
 }
 
-impl Work<'_> {
-    /// Makes the Job, unless the one before was made only just now, or too many others work.
-    async fn make(&self, image: &Image) -> Result<Fetched, fetch::Error> {
+impl JobReconciler<'_> {
+    /// Creates the Job, unless the back-off after the previous one has not passed or too many other Jobs run.
+    async fn ensure(&self, image: &Image) -> Result<FetchState, fetch::Error> {
         let (ctx, uid) = (self.ctx, uid(self.bundle));
-        let wait = ctx.tries.wait(uid, Instant::now());
+        let wait = ctx.job_backoff.wait(uid, Instant::now());
         if !wait.is_zero() {
-            ctx.turns.leave(uid);
+            ctx.job_queue.finish(uid);
             let phase = self.bundle.status.as_ref().and_then(|status| status.phase);
-            return Ok(Fetched::Waits {
-                message: format!("Job {} is gone; another one follows", self.full),
-                // Why there is none, if that was told, is more than that there is none.
+            return Ok(FetchState::Waiting {
+                message: format!(
+                    "Job {} no longer exists; a new one will be created",
+                    self.full
+                ),
+                // The reported reason of the failure is more useful than this message.
                 is_problem: phase == Some(Phase::Unpacking),
-                again: Some(wait),
+                requeue_after: Some(wait),
             });
         }
-        ctx.turns.listed().await;
-        if !ctx.turns.take(uid, &self.bundle.name_any()) {
-            return Ok(begun("waiting for other unpack Jobs to finish first"));
+        ctx.job_queue.wait_until_listed().await;
+        if !ctx.job_queue.try_start(uid, &self.bundle.name_any()) {
+            return Ok(starting("queued behind other unpack Jobs"));
         }
-        let made = self.create(image).await;
-        if made.is_err() {
-            ctx.turns.leave(uid);
+        let created = self.create(image).await;
+        if created.is_err() {
+            ctx.job_queue.finish(uid);
         }
-        made
+        created
     }
 
-    async fn create(&self, image: &Image) -> Result<Fetched, fetch::Error> {
+    async fn create(&self, image: &Image) -> Result<FetchState, fetch::Error> {
         let (ctx, bundle) = (self.ctx, self.bundle);
         let declared = self.declare(&self.resolve(image).await?).await?;
         let params = PostParams::default();
-        let created = ask(self.jobs.create(&params, &declared)).await;
-        // What was denied was not made. Whatever else is answered, or not, it may have been.
+        let created = with_timeout(self.jobs.create(&params, &declared)).await;
+        // After a denied request the Job does not exist. After any other failure it may exist.
         if !matches!(&created, Err(ApiError::Kube(kube::Error::Api(status))) if is_denial(status.code))
         {
-            ctx.tries.made(uid(bundle), Instant::now());
+            ctx.job_backoff.made(uid(bundle), Instant::now());
         }
         let created = match created {
             Ok(created) => created,
             Err(ApiError::Kube(kube::Error::Api(status))) if status.code == 409 => {
-                return Ok(begun(&format!("Job {} is there already", self.full)));
+                return Ok(starting(&format!("Job {} already exists", self.full)));
             }
             Err(source) => return Err(self.failed("create", source).into()),
         };
         info!(
             bundle = bundle.name_any(),
             job = self.name,
-            "made an unpack Job"
+            "created unpack Job"
         );
-        if let Some(missing) = altered::missing(&declared, &created) {
+        if let Some(missing) = altered::removed_by_admission(&declared, &created) {
             delete(&self.jobs, &created)
                 .await
                 .map_err(|source| self.failed("delete", source))?;
             let job = self.full.clone();
-            return Err(Error::Altered { job, missing }.into());
+            return Err(Error::Mutated { job, missing }.into());
         }
-        Ok(begun(&format!("waiting for the pod of Job {}", self.full)))
+        Ok(starting(&format!(
+            "waiting for Job {} to create its pod",
+            self.full
+        )))
     }
 
-    /// Removes a Job that another one has to follow, which is made when this one is gone.
-    async fn again(&self, job: &Job) -> Result<Fetched, fetch::Error> {
-        let wait = self.ctx.tries.wait(uid(self.bundle), Instant::now());
+    /// Deletes a Job that has to be replaced. The next reconcile creates the new one.
+    async fn replace(&self, job: &Job) -> Result<FetchState, fetch::Error> {
+        let wait = self.ctx.job_backoff.wait(uid(self.bundle), Instant::now());
         if !wait.is_zero() {
-            return Ok(Fetched::Waits {
-                message: format!("another Job follows {}", self.full),
+            return Ok(FetchState::Waiting {
+                message: format!("Job {} will be replaced by a new one", self.full),
                 is_problem: false,
-                again: Some(wait),
+                requeue_after: Some(wait),
             });
         }
         delete(&self.jobs, job)
             .await
             .map_err(|source| self.failed("delete", source))?;
-        Ok(begun(&format!("another Job follows {}", self.full)))
+        Ok(starting(&format!(
+            "Job {} will be replaced by a new one",
+            self.full
+        )))
     }
 
     async fn declare(&self, image: &Image) -> Result<Job, fetch::Error> {
@@ -282,7 +303,7 @@ impl Work<'_> {
         let mode = match settings.jobs.mode {
             Mode::Auto => {
                 let version = self.ctx.versions.kubernetes().await;
-                let version = version.map_err(|source| self.failed("make", source.into()))?;
+                let version = version.map_err(|source| self.failed("create", source.into()))?;
                 if version >= IMAGE_VOLUMES {
                     Mode::ImageVolume
                 } else {
@@ -292,52 +313,61 @@ impl Work<'_> {
             mode => mode,
         };
         let job = declare::job(self.bundle, image, mode, settings);
-        Ok(job.map_err(|source| Error::Own {
+        Ok(job.map_err(|source| Error::Serialize {
             job: self.full.clone(),
             source,
         })?)
     }
 
-    /// Pins a tag, where the registry can be asked. Where it cannot, the content's own digest is what is left.
+    /// Pins a tag if the registry can be queried. Otherwise only the digest of the content is pinned.
     async fn resolve(&self, image: &Image) -> Result<Image, fetch::Error> {
         if image.reference.is_pinned() {
             return Ok(image.clone());
         }
         let (ctx, spec) = (self.ctx, &self.bundle.spec.source);
-        let access = access::of(ctx, spec).await?;
-        // By its digest the node would not ask these mirrors.
+        let access = access::load(ctx, spec).await?;
+        // For a digest, the node would not use these mirrors.
         if access.mirrors.has_mirrors_for_tags(&image.reference) {
             return Ok(image.clone());
         }
         let source = Source::Image(image.clone());
-        let resolving = time::timeout(RESOLVE, Box::pin(unpacker::resolve(&source, &access))).await;
-        let why = match resolving {
+        let resolving = time::timeout(
+            RESOLVE_TIMEOUT,
+            Box::pin(unpacker::resolve(&source, &access)),
+        )
+        .await;
+        let reason = match resolving {
             Ok(Ok(Source::Image(pinned))) => return Ok(pinned),
             Ok(Ok(_)) => String::new(), // an image becomes an image
             Ok(Err(error)) => chain(&error),
-            Err(_) => format!("no answer within {} s", RESOLVE.as_secs()),
+            Err(_) => format!("no response within {} s", RESOLVE_TIMEOUT.as_secs()),
         };
         warn!(
             bundle = self.bundle.name_any(),
             image = %image.reference,
-            why,
-            "the tag of an image that a node pulls is not pinned"
+            why = reason,
+            "failed to pin the tag of an image that a node pulls"
         );
         Ok(image.clone())
     }
 
-    async fn state(&self, job: &Job) -> Result<State, fetch::Error> {
+    async fn state(&self, job: &Job) -> Result<JobState, fetch::Error> {
         let ctx = self.ctx;
         let pods = pods(ctx, job).await;
         let pods = pods.map_err(|source| self.failed("list the pods of", source))?;
-        let refused = match outcome::without_pod(&pods) {
+        let rejection = match outcome::without_pod(&pods) {
             Some(since) => refused(ctx, job, since)
                 .await
                 .map_err(|source| self.failed("list the events of", source))?,
             None => None,
         };
-        let before = outcome::known_before(self.bundle);
-        Ok(outcome::of(job, &pods, refused.as_deref(), before))
+        let previous = outcome::previous_message(self.bundle);
+        Ok(outcome::evaluate(
+            job,
+            &pods,
+            rejection.as_deref(),
+            previous,
+        ))
     }
 
     fn failed(&self, what: &'static str, source: ApiError) -> Error {
@@ -349,20 +379,20 @@ impl Work<'_> {
     }
 }
 
-/// Reports whether this code says that nothing was made, and not that it was there already.
+/// Reports whether this status code means that the object was not created and did not exist before.
 fn is_denial(code: u16) -> bool {
     (400..500).contains(&code) && code != 409
 }
 
-fn begun(message: &str) -> Fetched {
-    Fetched::Waits {
+fn starting(message: &str) -> FetchState {
+    FetchState::Waiting {
         message: message.to_owned(),
         is_problem: false,
-        again: None,
+        requeue_after: None,
     }
 }
 
-/// What the Job was made for.
+/// Returns the resolved source that a Job was created for.
 fn resolved(job: &Job, image: &Image, spec: &BundleSource) -> BundleSource {
     let pinned = Source::Image(declare::image(job, image));
     source::resolved(spec, Some(&pinned))
@@ -372,6 +402,6 @@ fn api(ctx: &Context) -> Api<Job> {
     Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace)
 }
 
-fn full(ctx: &Context, name: &str) -> String {
+fn qualified_name(ctx: &Context, name: &str) -> String {
     format!("{}/{name}", ctx.settings.system_namespace)
 }

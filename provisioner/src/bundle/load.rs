@@ -1,4 +1,4 @@
-//! A Bundle's content for whoever installs or serves it.
+//! Content of a Bundle, for the controllers and the content service.
 
 use kube::ResourceExt;
 use manifests::{api::bundle::Bundle, content::Content, yaml};
@@ -7,44 +7,44 @@ use unpacker::store::{self, Hold};
 
 use super::{
     cache::content,
-    fetch::{self, Brought, Fetched},
+    fetch::{self, FetchState, FetchedContent},
     job,
 };
 use crate::context::Context;
 
-/// The reason why content cannot be had.
+/// Reason why the content of a Bundle is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It has never been unpacked.
+    /// The Bundle was never unpacked.
     #[error(
-        "Bundle {bundle} has not been unpacked yet; wait for its condition Unpacked, or see what it says"
+        "Bundle {bundle} is not unpacked yet; wait for its condition Unpacked, or check its message"
     )]
     NotUnpacked {
-        /// Which.
+        /// Name of the Bundle.
         bundle: String,
     },
-    /// The store has lost it, and it cannot be fetched again.
+    /// The store has lost the content, and it cannot be fetched again.
     #[error("failed to fetch the content of Bundle {bundle} again")]
     Fetch {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Failure of the fetch.
         #[source]
         source: fetch::Error,
     },
-    /// The store does not give it.
+    /// The store cannot read the content.
     #[error("failed to load the content of Bundle {bundle}")]
     Store {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Error of the content store.
         #[source]
         source: store::Error,
     },
 }
 
 impl LoadError {
-    /// Reports whether trying again is of no use while nothing else changes.
+    /// Reports whether a retry is pointless until something else changes.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::NotUnpacked { .. } => false,
@@ -54,12 +54,12 @@ impl LoadError {
     }
 }
 
-/// Converts the content of a Bundle that has been unpacked. Content that the store lost is fetched once more, and is the
-/// same. A turn of the conversions precedes reading the content, so that contents in memory are bounded.
+/// Converts the content of an unpacked Bundle. Content that the store has lost is fetched again, and must be the same. A
+/// conversion slot is acquired before the content is read, which limits the content in memory.
 ///
 /// # Errors
-/// Returns an error if a thread panics or is cancelled; within, if the Bundle was never unpacked, or its content is not
-/// available.
+/// Returns an error if a thread panics or is cancelled. The inner result is an error if the Bundle was never unpacked, or
+/// its content is unavailable.
 pub async fn convert<T: Send + 'static>(
     ctx: &Context,
     bundle: &Bundle,
@@ -78,7 +78,7 @@ pub async fn convert<T: Send + 'static>(
         move || store.get(&digest, &limits)
     };
     match ctx.conversions.run(load(), convert.clone()).await? {
-        // What was damaged has been removed, too.
+        // The store has removed corrupt content.
         Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
         converted => return Ok(converted.map_err(failed)),
     }
@@ -101,7 +101,7 @@ pub async fn convert<T: Send + 'static>(
 /// Reports whether the content store has the content of a Bundle. Evicted content is fetched again; content that cannot be
 /// fetched now is left to the Bundle controller.
 pub async fn is_available(ctx: &Context, bundle: &Bundle) -> bool {
-    let is_pulled = job::pulls(&ctx.settings, &bundle.spec.source);
+    let is_pulled = job::uses_job(&ctx.settings, &bundle.spec.source);
     let is_available = match hold(ctx, bundle).await {
         Ok(Some(_)) => true,
         Ok(None) if !is_pulled && ctx.contents.may_be_evicted(bundle) => {
@@ -127,23 +127,23 @@ pub(super) async fn hold(ctx: &Context, bundle: &Bundle) -> Result<Option<Hold>,
     Ok(stored.map(|stored| stored.hold))
 }
 
-/// Fetches a Bundle's content once more for a store that does not have it on its disk.
+/// Fetches the content of a Bundle again, for a store that has lost it.
 ///
 /// # Errors
-/// When it never was unpacked, or is nowhere to be had.
+/// Returns an error if the Bundle was never unpacked, or its content is unavailable.
 pub async fn fetch_again(ctx: &Context, bundle: &Bundle) -> Result<(), LoadError> {
     fetched(ctx, bundle).await.map(drop)
 }
 
-async fn fetched(ctx: &Context, bundle: &Bundle) -> Result<Brought, LoadError> {
+async fn fetched(ctx: &Context, bundle: &Bundle) -> Result<FetchedContent, LoadError> {
     let fetched = Box::pin(fetch::fetch(ctx, bundle)).await;
     let fetched = fetched.map_err(|source| LoadError::Fetch {
         bundle: bundle.name_any(),
         source,
     });
     match fetched? {
-        Fetched::Brought(brought) => Ok(*brought),
-        Fetched::Waits { .. } | Fetched::Unpacking => Err(LoadError::NotUnpacked {
+        FetchState::Ready(content) => Ok(*content),
+        FetchState::Waiting { .. } | FetchState::Unpacking => Err(LoadError::NotUnpacked {
             bundle: bundle.name_any(),
         }),
     }

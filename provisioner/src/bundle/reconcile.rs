@@ -1,4 +1,4 @@
-//! What is done for one Bundle.
+//! Reconcile of one Bundle.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use unpacker::{Digest, job::chain, store::Hold};
 use super::{
     cache::BundleCache,
     check, class_of,
-    fetch::{self, ApiError, Brought, Fetched},
+    fetch::{self, ApiError, FetchState, FetchedContent},
     job, load, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::{backoff::Backoff, context::Context, metrics, written::Written};
 
-/// How many are fetched at once: a server that does not answer must not hold up all the others.
-const FETCHES: usize = 16;
-/// What takes no longer than this is not told of while it goes on.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// Maximum number of concurrent fetches. An unresponsive server delays only some of the other Bundles.
+const MAX_FETCHES: usize = 16;
+/// Progress is reported only for operations that take longer than this.
+const IMMEDIATE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The reasons of failures that blame the content or the spec, so that only a change of one of them helps. Everything else
-/// may come from the network, the registry or a Secret.
+/// Failure reasons for invalid content or an invalid spec, which only a change of one of them resolves. All other failures
+/// may be caused by the network, the registry or a Secret.
 const REFUSALS: [&str; 12] = [
     "BundleInvalid",
     "ContentChanged",
@@ -48,21 +48,20 @@ const REFUSALS: [&str; 12] = [
     "UnknownFormat",
 ];
 
-/// What the reconciles share.
+/// State that the reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
-    /// All Bundles.
     pub(super) bundles: Arc<BundleCache>,
-    /// What was said last.
+    /// Versions of the statuses that were written last.
     pub(super) written: Written,
-    /// Content that was stored for Bundles that were deleted.
+    /// Sender for the content that was stored for Bundles deleted during a fetch.
     abandoned: UnboundedSender<Digest>,
     backoff: Backoff,
     fetches: Semaphore,
 }
 
 impl Shared {
-    /// Returns what the reconciles share, and the abandoned content.
+    /// Returns the shared state, and a receiver for abandoned content.
     pub(super) fn new(
         ctx: Context,
         bundles: Arc<BundleCache>,
@@ -74,19 +73,19 @@ impl Shared {
             written: Written::default(),
             abandoned: sender,
             backoff: Backoff::default(),
-            fetches: Semaphore::new(FETCHES),
+            fetches: Semaphore::new(MAX_FETCHES),
         };
         (shared, abandoned)
     }
 
-    /// It has failed once more.
-    pub(super) fn again(&self, uid: &str, is_terminal: bool) -> Action {
-        let wait = self.backoff.next(uid, None, is_terminal, Instant::now());
+    /// Records a failure, and returns the delay before the retry.
+    pub(super) fn requeue_failed(&self, uid: &str, is_terminal: bool) -> Action {
+        let delay = self.backoff.next(uid, None, is_terminal, Instant::now());
         self.ended(uid);
-        Action::requeue(wait)
+        Action::requeue(delay)
     }
 
-    /// Forgets a Bundle that was deleted while it was reconciled, and has its content removed.
+    /// Removes the state of a Bundle that was deleted during its reconcile, and has its content removed.
     fn ended(&self, uid: &str) {
         if self.bundles.has(uid) {
             return;
@@ -97,122 +96,125 @@ impl Shared {
         }
     }
 
-    /// Forgets a Bundle that was deleted. Returns its content.
+    /// Removes the state of a deleted Bundle. Returns its content.
     pub(super) fn forget(&self, uid: &str) -> Option<Digest> {
         self.written.forget(uid);
         self.backoff.forget(uid);
-        self.ctx.tries.forget(uid);
-        self.ctx.turns.leave(uid);
+        self.ctx.job_backoff.forget(uid);
+        self.ctx.job_queue.finish(uid);
         self.ctx.contents.forget(uid)
     }
 
-    /// Forgets Bundles that do not exist.
+    /// Removes the state of Bundles that do not exist.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.written.retain(&exists);
         self.backoff.retain(&exists);
         self.ctx.contents.retain(&exists);
-        self.ctx.tries.retain(&exists);
-        self.ctx.turns.retain(&exists);
+        self.ctx.job_backoff.retain(&exists);
+        self.ctx.job_queue.retain(&exists);
     }
 }
 
-/// The reason why a Bundle could not be looked at; what is wrong with the Bundle itself stands in its status.
+/// Failure of a reconcile. Problems of the Bundle itself are reported in its status.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The API server does not tell.
+    /// The Bundle or its Job could not be read.
     #[error("failed to read Bundle {bundle}")]
     Read {
-        /// Which.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Failure of the request.
         #[source]
         source: ApiError,
     },
-    /// The API server does not take the status.
+    /// The status could not be written.
     #[error("failed to write the status of Bundle {bundle}")]
     Write {
-        /// Which.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Failure of the request.
         #[source]
         source: ApiError,
     },
 }
 
-/// Drives one Bundle towards content that is stored. Whatever is in its way stands in its status.
-pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
-    let reconciled = settle(Arc::clone(&seen), &shared).await;
-    shared.ended(uid(&seen));
+/// Reconciles one Bundle until its content is stored. Problems are reported in its status.
+pub(super) async fn reconcile(observed: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
+    let reconciled = reconcile_observed(Arc::clone(&observed), &shared).await;
+    shared.ended(uid(&observed));
     reconciled
 }
 
-async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
+async fn reconcile_observed(observed: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
     let ctx = &shared.ctx;
     let queue = ctx.metrics.queue(metrics::Controller::Bundle);
-    queue.begun(&seen.name_any());
+    queue.begun(&observed.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
-    if !is_lost(&seen) && is_settled(shared, &seen).await {
-        return tidied(ctx, &seen).await;
+    if !is_lost(&observed) && is_settled(shared, &observed).await {
+        return finish(ctx, &observed).await;
     }
-    // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
-    let fresh = if shared.written.is_before(&*seen) {
-        Some(seen)
+    // The observed Bundle may be older than the status written last, and would then be unpacked a second time.
+    let current = if shared.written.is_before(&*observed) {
+        Some(observed)
     } else {
-        let fresh = fetch::fresh(ctx, &seen).await;
-        let fresh = fresh.map_err(|source| Error::Read {
-            bundle: seen.name_any(),
+        let current = fetch::read_current(ctx, &observed).await;
+        let current = current.map_err(|source| Error::Read {
+            bundle: observed.name_any(),
             source,
         })?;
-        fresh.map(Arc::new)
+        current.map(Arc::new)
     };
-    let Some(bundle) = fresh.filter(|bundle| bundle.metadata.deletion_timestamp.is_none()) else {
+    let Some(bundle) = current.filter(|bundle| bundle.metadata.deletion_timestamp.is_none()) else {
         return Ok(Action::await_change());
     };
     let Some(class) = class_of(&bundle) else {
-        return unknown(shared, &bundle).await;
+        return report_unknown_class(shared, &bundle).await;
     };
     if is_settled(shared, &bundle).await {
         if is_lost(&bundle) {
             write(shared, &bundle, &Outcome::Found).await?;
         }
-        return tidied(ctx, &bundle).await;
+        return finish(ctx, &bundle).await;
     }
     let uid = uid(&bundle);
-    let work = bring(shared, &bundle, class).await?;
-    if let Some(outcome) = &work.outcome {
+    let result = fetch_content(shared, &bundle, class).await?;
+    if let Some(outcome) = &result.outcome {
         write(shared, &bundle, outcome).await?;
     }
-    drop(work.hold);
+    drop(result.hold);
     if matches!(
-        work.outcome,
+        result.outcome,
         Some(Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_))
     ) {
-        ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
-        return Ok(match work.again {
-            Again::Sooner(is_terminal) => shared.again(uid, is_terminal),
-            Again::After(wait) => Action::requeue(wait),
+        ctx.metrics
+            .failed(metrics::Controller::Bundle, result.reason);
+        return Ok(match result.requeue {
+            Requeue::Retry(is_terminal) => shared.requeue_failed(uid, is_terminal),
+            Requeue::After(delay) => Action::requeue(delay),
         });
     }
     shared.backoff.forget(uid);
-    Ok(match work.again {
-        Again::After(wait) => Action::requeue(wait),
-        Again::Sooner(_) => Action::requeue(ctx.settings.resync),
+    Ok(match result.requeue {
+        Requeue::After(delay) => Action::requeue(delay),
+        Requeue::Retry(_) => Action::requeue(ctx.settings.resync),
     })
 }
 
-/// Nothing is left to do for a Bundle, but perhaps for its Job.
-async fn tidied(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
-    let is_here = bundle.metadata.deletion_timestamp.is_none();
-    if is_here && job::pulls(&ctx.settings, &bundle.spec.source) {
-        job::tidy(ctx, bundle).await.map_err(|source| Error::Read {
-            bundle: bundle.name_any(),
-            source,
-        })?;
+/// Finishes the reconcile of a settled Bundle: only its Job may be left to delete.
+async fn finish(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
+    let exists = bundle.metadata.deletion_timestamp.is_none();
+    if exists && job::uses_job(&ctx.settings, &bundle.spec.source) {
+        job::delete_finished(ctx, bundle)
+            .await
+            .map_err(|source| Error::Read {
+                bundle: bundle.name_any(),
+                source,
+            })?;
     }
     Ok(Action::requeue(ctx.settings.resync))
 }
 
-/// Reports whether nothing is left to do: the Bundle is being deleted, or it is unpacked, and the store has or had its content.
+/// Reports whether the Bundle needs no work: it is terminating, or it is unpacked and the store has or had its content.
 async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if bundle.metadata.deletion_timestamp.is_some() {
         return true;
@@ -229,8 +231,8 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     true
 }
 
-/// Answers once; whoever serves the class has the last word.
-async fn unknown(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
+/// Reports an unknown class once. The provisioner for the class may overwrite the status.
+async fn report_unknown_class(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
     let is_untouched = bundle
         .status
         .as_ref()
@@ -241,31 +243,31 @@ async fn unknown(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
     Ok(Action::await_change())
 }
 
-/// The outcome of fetching and checking.
-struct Work {
-    /// `None`: there is nothing to say that would be more than what was said.
+/// Result of fetching and validating.
+struct FetchResult {
+    /// Outcome for the status, or `None` if the current status is at least as informative.
     outcome: Option<Outcome>,
     reason: &'static str,
-    again: Again,
+    requeue: Requeue,
     /// Keeps the content in the store until the status names the content.
     hold: Option<Hold>,
 }
 
-/// The time to look again.
+/// Time of the next reconcile.
 #[derive(Debug, Clone, Copy)]
-enum Again {
-    /// Ever later, if it has failed; and later still if that is terminal.
-    Sooner(bool),
-    /// Then.
+enum Requeue {
+    /// After the back-off for failures, which is longer if the failure is terminal.
+    Retry(bool),
+    /// After this delay.
     After(Duration),
 }
 
-impl Work {
+impl FetchResult {
     fn done(outcome: Outcome) -> Self {
         Self {
             outcome: Some(outcome),
             reason: "",
-            again: Again::Sooner(false),
+            requeue: Requeue::Retry(false),
             hold: None,
         }
     }
@@ -279,83 +281,91 @@ impl Work {
         Self {
             outcome: Some(outcome),
             reason,
-            again: Again::Sooner(is_terminal),
+            requeue: Requeue::Retry(is_terminal),
             hold: None,
         }
     }
 }
 
-/// Fetches and checks, and says in the status that it does where that takes its time, unless that tells more already.
-async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, Error> {
+/// Fetches and validates content. If that takes long, reports the progress, unless the status already reports more.
+async fn fetch_content(
+    shared: &Shared,
+    bundle: &Bundle,
+    class: Class,
+) -> Result<FetchResult, Error> {
     let ctx = &shared.ctx;
     let phase = bundle.status.as_ref().and_then(|status| status.phase);
     let is_new = matches!(phase, None | Some(Phase::Pending));
-    let mut permit = timeout(AT_ONCE, shared.fetches.acquire()).await;
+    let mut permit = timeout(IMMEDIATE_LIMIT, shared.fetches.acquire()).await;
     if permit.is_err() {
         if phase.is_none() {
-            let waits = "waiting for other Bundles to be unpacked first".to_owned();
-            write(shared, bundle, &Outcome::Pending(waits)).await?;
+            let message = "queued behind other Bundles".to_owned();
+            write(shared, bundle, &Outcome::Pending(message)).await?;
         }
         permit = Ok(shared.fetches.acquire().await);
     }
-    // What somebody else has to bring is not being unpacked before that.
-    let is_ours =
-        !source::is_upload(&bundle.spec.source) && !job::pulls(&ctx.settings, &bundle.spec.source);
+    // Uploads and images that a Job pulls are not being unpacked until their content arrives.
+    let unpacks_here = !source::is_upload(&bundle.spec.source)
+        && !job::uses_job(&ctx.settings, &bundle.spec.source);
     let mut fetch = Box::pin(fetch::fetch(ctx, bundle));
-    let mut fetched = timeout(AT_ONCE, &mut fetch).await;
+    let mut fetched = timeout(IMMEDIATE_LIMIT, &mut fetch).await;
     if fetched.is_err() {
-        if is_new && is_ours {
+        if is_new && unpacks_here {
             write(shared, bundle, &Outcome::Unpacking).await?;
         }
         fetched = Ok(fetch.await);
     }
     drop(permit);
     let fetched = fetched.unwrap_or(Err(fetch::Error::Cancelled));
-    let Brought {
+    let FetchedContent {
         resolved,
         stored,
         skipped,
     } = match fetched {
-        Ok(Fetched::Brought(brought)) => *brought,
-        Ok(Fetched::Waits {
+        Ok(FetchState::Ready(content)) => *content,
+        Ok(FetchState::Waiting {
             message,
             is_problem,
-            again,
+            requeue_after,
         }) => {
-            // That something has begun anew is less than why it failed, or that there was content.
+            // A new attempt is less informative than the reason of the last failure, or than existing content.
             let outcome = (is_new || is_problem).then_some(Outcome::Pending(message));
-            return Ok(waits(ctx, outcome, again));
+            return Ok(waiting(ctx, outcome, requeue_after));
         }
-        Ok(Fetched::Unpacking) => {
-            let is_under_way = is_new || phase == Some(Phase::Unpacking);
-            return Ok(waits(ctx, is_under_way.then_some(Outcome::Unpacking), None));
+        Ok(FetchState::Unpacking) => {
+            let is_progress = is_new || phase == Some(Phase::Unpacking);
+            return Ok(waiting(
+                ctx,
+                is_progress.then_some(Outcome::Unpacking),
+                None,
+            ));
         }
         Err(error) => {
             let message = format!("source bundle content: {}", chain(&error));
-            let mut work = Work::failed(message, error.reason(), error.is_terminal());
+            let mut result = FetchResult::failed(message, error.reason(), error.is_terminal());
             match &error {
-                fetch::Error::Job(job::Error::Failed { again, .. }) => {
-                    work.again = Again::After(*again);
+                fetch::Error::Job(job::Error::Failed { requeue_after, .. }) => {
+                    result.requeue = Requeue::After(*requeue_after);
                 }
-                // Whatever becomes of it, the watch tells.
+                // Watch events trigger a reconcile when the state changes.
                 fetch::Error::Job(job::Error::Stuck { .. }) => {
-                    work.again = Again::After(ctx.settings.resync);
+                    result.requeue = Requeue::After(ctx.settings.resync);
                 }
                 _ => {}
             }
-            return Ok(work);
+            return Ok(result);
         }
     };
     let digest = stored.digest;
-    // The content is removed with the Bundle, whether or not a status names the content by then.
+    // The content is removed with the Bundle, even if its status does not reference the content yet.
     ctx.contents.record(bundle, digest);
-    let before = bundle.status.as_ref();
-    let facts = match before.filter(|status| status.content_digest == Some(digest.to_string())) {
-        // It was checked when it was pinned.
+    let status = bundle.status.as_ref();
+    let facts = match status.filter(|status| status.content_digest == Some(digest.to_string())) {
+        // The content was validated when it was pinned.
         Some(status) => status.facts.clone(),
-        None => match checked(shared, class, digest).await {
+        None => match validate(shared, class, digest).await {
             Ok(facts) => facts,
-            Err(work) => return Ok(work),
+            Err(result) => return Ok(result),
         },
     };
     ctx.contents.insert(bundle, stored.hold.clone());
@@ -365,48 +375,57 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         skipped,
         facts,
     };
-    Ok(Work {
+    Ok(FetchResult {
         hold: Some(stored.hold),
-        ..Work::done(Outcome::Unpacked(Box::new(unpacked)))
+        ..FetchResult::done(Outcome::Unpacked(Box::new(unpacked)))
     })
 }
 
-/// What is waited for, until something tells.
-fn waits(ctx: &Context, outcome: Option<Outcome>, again: Option<Duration>) -> Work {
-    Work {
+/// Returns the result for a fetch that waits for an event.
+fn waiting(
+    ctx: &Context,
+    outcome: Option<Outcome>,
+    requeue_after: Option<Duration>,
+) -> FetchResult {
+    FetchResult {
         outcome,
         reason: "",
-        again: Again::After(again.unwrap_or(ctx.settings.resync)),
+        requeue: Requeue::After(requeue_after.unwrap_or(ctx.settings.resync)),
         hold: None,
     }
 }
 
-/// What content says of itself, once it turned out to be good.
-async fn checked(shared: &Shared, class: Class, digest: Digest) -> Result<Facts, Work> {
+/// Validates content, and returns its bundle info.
+async fn validate(shared: &Shared, class: Class, digest: Digest) -> Result<Facts, FetchResult> {
     let ctx = &shared.ctx;
     let version = ctx.versions.kubernetes().await.map_err(|error| {
-        let message = format!(
-            "failed to ask the apiserver for its version: {}",
-            chain(&error)
-        );
-        Work::failed(message, "ApiserverUnavailable", false)
+        let message = format!("failed to get the API server version: {}", chain(&error));
+        FetchResult::failed(message, "ApiserverUnavailable", false)
     })?;
     let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
     let load = move || store.get(&digest, &limits);
     let check = move |content: &_, limits| check::check(class, content, version, limits);
     match ctx.conversions.run(load, check).await {
         Ok(Ok(Ok(facts))) => Ok(facts),
-        Ok(Ok(Err(refusal))) => Err(Work::failed(refusal, "ContentRefused", true)),
+        Ok(Ok(Err(refusal))) => Err(FetchResult::failed(refusal, "ContentRefused", true)),
         Ok(Err(error)) => {
             let message = format!("persist bundle content: {}", chain(&error));
-            Err(Work::failed(message, error.reason(), error.is_terminal()))
+            Err(FetchResult::failed(
+                message,
+                error.reason(),
+                error.is_terminal(),
+            ))
         }
-        Err(error) if error.is_panic() => Err(Work::failed(
-            "the conversion of the content failed in a way that nobody thought of; report it with the provisioner's log"
+        Err(error) if error.is_panic() => Err(FetchResult::failed(
+            "internal error while converting the content; report it with the provisioner log"
                 .to_owned(),
             "Panicked",
             true,
         )),
-        Err(_) => Err(Work::failed("the provisioner is about to end".to_owned(), "Cancelled", false)),
+        Err(_) => Err(FetchResult::failed(
+            "the provisioner is shutting down".to_owned(),
+            "Cancelled",
+            false,
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! What a Bundle's source asks for, in the unpacker's words, and what came of it, in the Bundle's.
+//! Translation of the source of a Bundle to a source of the unpacker, and of the resolved source to the status.
 
 use manifests::{
     api::bundle::{BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource},
@@ -11,104 +11,104 @@ use unpacker::{
 };
 use url::Url;
 
-/// What is to be fetched.
+/// Validated request for the content of a source.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Wanted<'a> {
-    /// From another machine.
+pub(super) enum SourceRequest<'a> {
+    /// An image, a git repository or a URL.
     Remote(Source),
     /// ConfigMaps of the system namespace.
     ConfigMaps(&'a [ConfigMapSource]),
-    /// What somebody sends.
+    /// Content that a client uploads.
     Upload,
 }
 
-/// The reason why a source asks for nothing that could be fetched. Old Bundles were not checked by the API server.
+/// Reason why a source is invalid. The API server did not validate Bundles of older versions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A type without its member.
+    /// The member for the source type is not set.
     #[error(
         "spec.source.{member} must be set for source type {type_:?}; set it, or choose another type"
     )]
-    Unset {
-        /// The member.
+    MissingMember {
+        /// Name of the missing member.
         member: &'static str,
-        /// The type.
+        /// Type of the source.
         type_: String,
     },
-    /// A type nobody knows.
+    /// An unknown source type.
     #[error("source type {0:?} not supported; use one of image, git, http, configMaps and upload")]
     Type(String),
-    /// No image.
+    /// An invalid image reference.
     #[error(transparent)]
     Image(#[from] image::Error),
-    /// No address that can be asked.
+    /// An invalid URL.
     #[error("spec.source.{field} {problem}; correct it")]
     Address {
-        /// Where it stands.
+        /// Path of the field.
         field: &'static str,
-        /// What is wrong with it. The text itself may be a secret.
+        /// Problem of the value. The value itself may be secret.
         problem: String,
     },
-    /// An address with a password in it, which would show wherever the Bundle does.
+    /// A URL with a password, which would be visible to all readers of the Bundle.
     #[error(
-        "spec.source.{field} holds credentials; take them out, and put them into a Secret of the system namespace that \
-         spec.source.{secret} names"
+        "spec.source.{field} contains credentials; remove them, and store them in a Secret of the system namespace \
+         that spec.source.{secret} references"
     )]
     Credentials {
-        /// Where it stands.
+        /// Path of the field.
         field: &'static str,
-        /// Where the Secret is named.
+        /// Path of the field that names a Secret instead.
         secret: &'static str,
     },
-    /// A digest that is none.
-    #[error("spec.source.http.url has a fragment that pins nothing")]
+    /// An invalid digest in a URL fragment.
+    #[error("spec.source.http.url has an invalid fragment")]
     Pin(#[source] NotADigest),
-    /// None or several of branch, tag and commit.
-    #[error("spec.source.git.ref names {count} of branch, tag and commit; name exactly one")]
+    /// The reference sets none or several of branch, tag and commit.
+    #[error("spec.source.git.ref sets {count} of branch, tag and commit; set exactly one")]
     Revision {
-        /// How many.
+        /// Number of fields that are set.
         count: usize,
     },
-    /// A folder outside of the repository.
+    /// A directory outside of the repository.
     #[error(
-        "get subdirectory {directory:?} for repository \"{repository}\": directory can not start with '../' or '/'; write \
-         a path relative to the repository's root"
+        "get subdirectory {directory:?} for repository \"{repository}\": directory can not start with '../' or '/'; \
+         use a path relative to the repository root"
     )]
     Directory {
-        /// As written, cut to a readable length.
+        /// Directory of the spec, truncated to a readable length.
         directory: String,
-        /// The repository, without anything secret.
+        /// Repository without credentials.
         repository: Shown,
     },
 }
 
-/// Reads a source.
-pub(super) fn read(source: &BundleSource) -> Result<Wanted<'_>, Error> {
-    let unset = |member| Error::Unset {
+/// Parses and validates a source.
+pub(super) fn parse(source: &BundleSource) -> Result<SourceRequest<'_>, Error> {
+    let missing = |member| Error::MissingMember {
         member,
         type_: source.type_.clone(),
     };
     Ok(match source.type_.as_str() {
         "image" => {
-            let image = source.image.as_ref().ok_or_else(|| unset("image"))?;
-            Wanted::Remote(Source::Image(Image {
+            let image = source.image.as_ref().ok_or_else(|| missing("image"))?;
+            SourceRequest::Remote(Source::Image(Image {
                 reference: image.reference.trim().parse()?,
                 platform: None,
             }))
         }
         "git" => {
-            let git = source.git.as_ref().ok_or_else(|| unset("git"))?;
-            Wanted::Remote(Source::Git(read_git(git)?))
+            let git = source.git.as_ref().ok_or_else(|| missing("git"))?;
+            SourceRequest::Remote(Source::Git(read_git(git)?))
         }
         "http" => {
-            let http = source.http.as_ref().ok_or_else(|| unset("http"))?;
-            Wanted::Remote(Source::Http(read_http(http)?))
+            let http = source.http.as_ref().ok_or_else(|| missing("http"))?;
+            SourceRequest::Remote(Source::Http(read_http(http)?))
         }
         "configMaps" => match source.config_maps.as_deref() {
-            None | Some([]) => return Err(unset("configMaps")),
-            Some(config_maps) => Wanted::ConfigMaps(config_maps),
+            None | Some([]) => return Err(missing("configMaps")),
+            Some(config_maps) => SourceRequest::ConfigMaps(config_maps),
         },
-        "upload" => Wanted::Upload,
+        "upload" => SourceRequest::Upload,
         other => return Err(Error::Type(other.chars().take(100).collect())),
     })
 }
@@ -152,11 +152,11 @@ fn read_git(git: &GitSource) -> Result<Git, Error> {
     })
 }
 
-/// What `git clone` takes for ssh besides URLs, `git@host:path`, as a URL.
+/// Converts the scp-like syntax `git@host:path`, which `git clone` accepts for ssh, to a URL.
 fn scp(text: &str) -> Option<String> {
     let (host, path) = text.split_once(':')?;
-    let is_it = host.contains('@') && !host.contains('/') && !path.starts_with("//");
-    is_it.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
+    let is_scp_syntax = host.contains('@') && !host.contains('/') && !path.starts_with("//");
+    is_scp_syntax.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
 }
 
 fn read_http(http: &HttpSource) -> Result<Http, Error> {
@@ -166,7 +166,7 @@ fn read_http(http: &HttpSource) -> Result<Http, Error> {
         "http.auth.secret",
         &["https", "http"],
     )?;
-    // A fragment is never sent; one that looks like a digest is meant to pin.
+    // A fragment is never sent to the server. If it looks like a digest, it pins the content.
     let sha256 = match url.fragment() {
         Some(fragment) if fragment.starts_with("sha256:") => {
             Some(fragment.parse().map_err(Error::Pin)?)
@@ -177,23 +177,21 @@ fn read_http(http: &HttpSource) -> Result<Http, Error> {
     Ok(Http { url, sha256 })
 }
 
-/// A URL of one of these schemes, with a host and without a password.
+/// Parses a URL with one of these schemes, a host and no password.
 fn address(
     text: &str,
     field: &'static str,
     secret: &'static str,
     schemes: &[&str],
 ) -> Result<Url, Error> {
-    let wrong = |problem: String| Error::Address { field, problem };
-    let url = Url::parse(text).map_err(|error| wrong(format!("is no URL ({error})")))?;
+    let invalid = |problem: String| Error::Address { field, problem };
+    let url = Url::parse(text).map_err(|error| invalid(format!("is not a URL ({error})")))?;
     if !schemes.contains(&url.scheme()) {
-        let known = schemes.join("://, ");
-        return Err(wrong(format!(
-            "has a scheme that is not used here, instead of one of {known}://"
-        )));
+        let supported = schemes.join("://, ");
+        return Err(invalid(format!("must start with one of {supported}://")));
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return Err(wrong("names no host".to_owned()));
+        return Err(invalid("has no host".to_owned()));
     }
     let has_user = url.scheme() != "ssh" && !url.username().is_empty();
     if has_user || url.password().is_some() {
@@ -202,32 +200,32 @@ fn address(
     Ok(url)
 }
 
-/// The same source in the form in which it was resolved before: what it meant then, it has to mean now.
-pub(super) fn pinned<'a>(wanted: Wanted<'a>, resolved: &BundleSource) -> Wanted<'a> {
-    match wanted {
-        Wanted::Remote(Source::Image(image)) => {
+/// Pins a source to the digest or commit that it was resolved to before.
+pub(super) fn pinned<'a>(request: SourceRequest<'a>, resolved: &BundleSource) -> SourceRequest<'a> {
+    match request {
+        SourceRequest::Remote(Source::Image(image)) => {
             let pin = resolved.image.as_ref();
             let pin = pin.and_then(|pin| pin.reference.parse::<image::Reference>().ok());
             let reference = pin.filter(image::Reference::is_pinned);
-            Wanted::Remote(Source::Image(Image {
+            SourceRequest::Remote(Source::Image(Image {
                 reference: reference.unwrap_or(image.reference),
                 ..image
             }))
         }
-        Wanted::Remote(Source::Git(git)) => {
+        SourceRequest::Remote(Source::Git(git)) => {
             let pin = resolved.git.as_ref();
             let commit = pin.and_then(|pin| pin.reference.commit.clone());
-            Wanted::Remote(Source::Git(Git {
+            SourceRequest::Remote(Source::Git(Git {
                 revision: commit.map_or(git.revision, Revision::Commit),
                 ..git
             }))
         }
-        wanted => wanted,
+        request => request,
     }
 }
 
-/// What the status says about a source that was fetched: the spec's own words with what never changes in place of what
-/// may. Names of Secrets are no secrets, but a query may be one.
+/// Returns the resolved source for the status: the source of the spec, with immutable references instead of mutable ones. A
+/// URL query is omitted, because it may contain a secret. Names of Secrets are not secret.
 pub(super) fn resolved(spec: &BundleSource, pinned: Option<&Source>) -> BundleSource {
     let mut resolved = BundleSource {
         type_: spec.type_.clone(),
@@ -273,7 +271,7 @@ pub(super) fn resolved(spec: &BundleSource, pinned: Option<&Source>) -> BundleSo
     resolved
 }
 
-/// The Secret that a source names, if any.
+/// Returns the name of the Secret that a source refers to.
 pub(super) fn secret(source: &BundleSource) -> Option<&str> {
     let auth = match source.type_.as_str() {
         "git" => source.git.as_ref().and_then(|git| git.auth.as_ref()),
@@ -284,20 +282,20 @@ pub(super) fn secret(source: &BundleSource) -> Option<&str> {
         "image" => source.image.as_ref()?.pull_secret.as_deref(),
         _ => auth?.secret.as_ref().map(|secret| secret.name.as_str()),
     };
-    // rukpak wrote `auth: {secret: {}}` where there was none.
+    // rukpak wrote `auth: {secret: {}}` without a Secret.
     name.filter(|name| !name.is_empty())
 }
 
-/// Reports whether the content is sent by somebody, and cannot be fetched.
+/// Reports whether a client uploads the content, so that it cannot be fetched.
 pub(super) fn is_upload(source: &BundleSource) -> bool {
     source.type_ == "upload"
 }
 
-/// The ConfigMaps that a source reads.
+/// Returns the names of the ConfigMaps that a source refers to.
 pub(super) fn config_maps(source: &BundleSource) -> impl Iterator<Item = &str> {
     let listed = source.config_maps.iter().flatten();
     let listed = listed.filter(|_| source.type_ == "configMaps");
-    listed.map(|one| one.config_map.name.as_str())
+    listed.map(|source_map| source_map.config_map.name.as_str())
 }
 
 #[cfg(test)]

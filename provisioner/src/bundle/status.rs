@@ -1,4 +1,4 @@
-//! What has become of a Bundle, as its status says it.
+//! Status of a Bundle, derived from the outcome of a reconcile.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -11,46 +11,46 @@ use unpacker::Digest;
 
 use super::check::cut;
 
-/// What a condition's message may hold.
-const MESSAGE: usize = 32 << 10;
-/// The longest message of Stalled, which repeats the message of Unpacked.
-const STALLED_MESSAGE: usize = 1000;
+/// Maximum length of the message of a condition, in bytes.
+const MAX_MESSAGE_LEN: usize = 32 << 10;
+/// Maximum length of the message of Stalled, which repeats the message of Unpacked.
+const MAX_STALLED_MESSAGE_LEN: usize = 1000;
 
-/// What has become of a Bundle.
+/// Outcome of a reconcile of a Bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
-    /// Nobody here serves its class.
+    /// This provisioner does not handle the class.
     UnknownClass,
-    /// Something has to happen elsewhere first.
+    /// The fetch waits for an upload, a Job or other Bundles.
     Pending(String),
-    /// It is being fetched.
+    /// The content is being fetched.
     Unpacking,
-    /// It cannot be fetched, or not yet.
+    /// The fetch failed, and may succeed later.
     Failed(String),
-    /// The content or the spec is at fault.
+    /// The content or the spec is invalid.
     Refused(String),
-    /// The source has an entry that no bundle may have.
+    /// The source has an entry that bundles must not contain.
     Rejected(String),
-    /// Its content is stored and checked.
+    /// The content is stored and valid.
     Unpacked(Box<Unpacked>),
     /// The content store has the content of an unpacked Bundle again.
     Found,
 }
 
-/// Content that is stored and checked.
+/// Content that is stored and valid.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Unpacked {
-    /// The source in its immutable form.
+    /// Source, pinned to a digest or commit.
     pub(super) resolved: BundleSource,
-    /// By which the store gives it.
+    /// Digest of the content in the store.
     pub(super) digest: Digest,
     /// Skipped entries of the source; `None` if no entry was skipped.
     pub(super) skipped: Option<SkippedEntries>,
-    /// What it says of itself.
+    /// Bundle info of the content.
     pub(super) facts: Facts,
 }
 
-/// Reports whether the status says that the content of this very spec is stored.
+/// Reports whether the status confirms that the content of the current spec is stored.
 pub fn is_unpacked(bundle: &Bundle) -> bool {
     let Some(status) = &bundle.status else {
         return false;
@@ -64,26 +64,26 @@ pub fn is_unpacked(bundle: &Bundle) -> bool {
         && condition.is_some_and(|condition| condition.status == "True")
 }
 
-/// Reports whether the status says that the content of an unpacked Bundle is lost.
+/// Reports whether the status says that the content of an unpacked Bundle is missing.
 pub(super) fn is_lost(bundle: &Bundle) -> bool {
     let status = bundle.status.as_ref();
     status.is_some_and(|status| find(&status.conditions, CONTENT_AVAILABLE).is_some())
 }
 
-/// The status for an outcome. What a Bundle was pinned to once it stays pinned to, whatever happens to the store.
-pub(super) fn of(
+/// Returns the status for an outcome. The pinned source and digest remain, even if the store loses the content.
+pub(super) fn build(
     bundle: &Bundle,
     outcome: &Outcome,
     external_address: &str,
     now: Timestamp,
 ) -> BundleStatus {
-    let before = bundle.status.clone().unwrap_or_default();
+    let previous = bundle.status.clone().unwrap_or_default();
     let (phase, holds, reason, message) = match outcome {
         Outcome::Found => {
-            let mut status = before;
+            let mut status = previous;
             status
                 .conditions
-                .retain(|one| one.type_ != CONTENT_AVAILABLE);
+                .retain(|condition| condition.type_ != CONTENT_AVAILABLE);
             return status;
         }
         Outcome::UnknownClass => (
@@ -91,8 +91,8 @@ pub(super) fn of(
             false,
             reason::UNKNOWN_CLASS,
             format!(
-                "nobody here serves provisioner class {:?}; use core-rukpak-io-plain or core-rukpak-io-registry, or start \
-                 the provisioner that serves it",
+                "no provisioner handles class {:?}; use core-rukpak-io-plain or core-rukpak-io-registry, or start the \
+                 provisioner for that class",
                 cut(&bundle.spec.provisioner_class_name, 200)
             ),
         ),
@@ -122,7 +122,7 @@ pub(super) fn of(
             format!(
                 "Successfully unpacked the {} Bundle{}{}",
                 bundle.spec.source.type_,
-                unpinned(&unpacked.resolved),
+                unpinned_note(&unpacked.resolved),
                 unpacked.skipped.as_ref().map(skipped).unwrap_or_default()
             ),
         ),
@@ -132,32 +132,36 @@ pub(super) fn of(
             type_: type_.to_owned(),
             status: if holds { "True" } else { "False" }.to_owned(),
             reason: reason.to_owned(),
-            message: cut(message, MESSAGE),
+            message: cut(message, MAX_MESSAGE_LEN),
             observed_generation: bundle.metadata.generation,
             last_transition_time: Time(now),
         };
-        with_time_of(&before.conditions, condition)
+        with_time_of(&previous.conditions, condition)
     };
     if !holds && is_unpacked(bundle) && !matches!(outcome, Outcome::UnknownClass) {
-        // The content store is a cache: what was unpacked stays unpacked, and the failing fetch is reported beside it.
-        let kept = before.conditions.iter().filter(|one| one.type_ == UNPACKED);
+        // The content store is a cache: an unpacked Bundle remains unpacked, and the failed fetch is an additional
+        // condition.
+        let unpacked = previous
+            .conditions
+            .iter()
+            .filter(|condition| condition.type_ == UNPACKED);
         let lost = condition(CONTENT_AVAILABLE, false, &message);
         return BundleStatus {
-            conditions: kept.cloned().chain([lost]).collect(),
-            ..before
+            conditions: unpacked.cloned().chain([lost]).collect(),
+            ..previous
         };
     }
     let unpacked = condition(UNPACKED, holds, &message);
-    // Of an unknown class another provisioner may take care, which would not remove the condition.
+    // Another provisioner may handle an unknown class, and it would not remove the condition.
     let is_stalled = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
-    let message = cut(&message, STALLED_MESSAGE);
+    let message = cut(&message, MAX_STALLED_MESSAGE_LEN);
     let stalled = is_stalled.then(|| condition(STALLED, true, &message));
     let status = BundleStatus {
         phase: Some(phase),
         observed_generation: bundle.metadata.generation,
         conditions: [unpacked].into_iter().chain(stalled).collect(),
         content_url: None,
-        ..before
+        ..previous
     };
     let Outcome::Unpacked(unpacked) = outcome else {
         return status;
@@ -173,34 +177,35 @@ pub(super) fn of(
     }
 }
 
-/// What is said of an image whose tag nobody could pin: a node has pulled it, and the registry could not be asked.
-fn unpinned(resolved: &BundleSource) -> &'static str {
+/// Returns the note for an image whose tag could not be pinned: a node pulled it, and the registry could not be queried.
+fn unpinned_note(resolved: &BundleSource) -> &'static str {
     match &resolved.image {
         Some(image) if !image.reference.contains("@sha256:") => {
-            "; the registry could not be asked what its tag means, so it is pinned by contentDigest alone"
+            "; the tag could not be resolved, so the content is pinned by contentDigest only"
         }
         _ => "",
     }
 }
 
-/// Reports entries that are not part of the content although the bundle does not need them.
+/// Returns the note for entries that are not part of the content although the bundle does not need them.
 fn skipped(skipped: &SkippedEntries) -> String {
     format!("; skipped entries that are not regular files: {skipped}")
 }
 
-/// Reports whether a Bundle has this status already. Conditions of others do not count.
+/// Reports whether a Bundle has this status already. Conditions of other controllers are ignored.
 pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
-    let Some(found) = &bundle.status else {
+    let Some(current) = &bundle.status else {
         return false;
     };
-    let ours = |status: &BundleStatus| {
+    let owned_conditions = |status: &BundleStatus| {
         [UNPACKED, CONTENT_AVAILABLE, STALLED].map(|type_| find(&status.conditions, type_).cloned())
     };
-    let rest = |status: &BundleStatus| BundleStatus {
+    let other_fields = |status: &BundleStatus| BundleStatus {
         conditions: Vec::new(),
         ..status.clone()
     };
-    ours(found) == ours(status) && rest(found) == rest(status)
+    owned_conditions(current) == owned_conditions(status)
+        && other_fields(current) == other_fields(status)
 }
 
 #[cfg(test)]
@@ -249,7 +254,7 @@ mod tests {
             unpacked() => (Phase::Unpacked, "True", "UnpackSuccessful", "Successfully unpacked the image Bundle");
         ] {
             let mut bundle = bundle(class);
-            let status = of(&bundle, &outcome, "https://core.x.svc/", at(1));
+            let status = build(&bundle, &outcome, "https://core.x.svc/", at(1));
             assert_eq!(told(&status), expected);
             let is_refused = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
             let stalled: Vec<_> = status.conditions.iter().skip(1).collect();
@@ -263,7 +268,7 @@ mod tests {
             }
         }
         let unknown = bundle("example.com/other");
-        let status = of(&unknown, &Outcome::UnknownClass, "", at(1));
+        let status = build(&unknown, &Outcome::UnknownClass, "", at(1));
         let (phase, _, reason, message) = told(&status);
         assert_rows!((phase, reason) => (Phase::Failing, "UnknownProvisionerClass"));
         assert_rows!(message.contains("\"example.com/other\"") && message.contains("core-rukpak-io-registry") => true);
@@ -278,7 +283,7 @@ mod tests {
         let paths = ["docs/a", "docs/b"].map(str::to_owned);
         let skipped = with!(SkippedEntries, symlinks: 2, special: 1, paths: paths.into());
         unpacked.skipped = Some(skipped.clone());
-        let status = of(&bundle, &Outcome::Unpacked(unpacked), "", at(1));
+        let status = build(&bundle, &Outcome::Unpacked(unpacked), "", at(1));
         let message = "Successfully unpacked the image Bundle; skipped entries that are not regular files: 2 symbolic \
                        links, 1 special file (docs/a, docs/b and 1 more)";
         assert_eq!(told(&status).3, message);
@@ -288,14 +293,14 @@ mod tests {
     #[test]
     fn unpacked_bundle_stays_unpacked_while_its_content_is_lost() {
         let mut bundle = bundle("core-rukpak-io-plain");
-        bundle.status = Some(of(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
+        bundle.status = Some(build(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
         let url = bundle.status.as_ref().unwrap().content_url.as_deref();
         assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
 
         let unpacked_before = bundle.status.clone().unwrap();
         for outcome in [Outcome::Failed, Outcome::Pending] {
             let outcome = outcome("gone".to_owned());
-            let lost = of(&bundle, &outcome, "", at(2));
+            let lost = build(&bundle, &outcome, "", at(2));
             let [unpacked, available] = lost.conditions.as_slice() else {
                 panic!("{lost:?}");
             };
@@ -308,10 +313,10 @@ mod tests {
             }
         }
         for outcome in [unpacked(), Outcome::Found] {
-            let lost = of(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
+            let lost = build(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
             let lost = with!(bundle.clone() => status: Some(lost));
             assert!(is_lost(&lost) && is_unpacked(&lost));
-            assert_rows!(of(&lost, &outcome, "https://core.x.svc/", at(3)) => unpacked_before);
+            assert_rows!(build(&lost, &outcome, "https://core.x.svc/", at(3)) => unpacked_before);
         }
     }
 
@@ -326,7 +331,7 @@ mod tests {
             (5, unpacked(), 4),
             (6, Outcome::Failed("c".to_owned()), 4),
         ] {
-            let status = of(&bundle, &outcome, "", at(second));
+            let status = build(&bundle, &outcome, "", at(second));
             assert_eq!(status.conditions[0].last_transition_time, Time(at(since)));
             bundle.status = Some(status);
         }
@@ -336,8 +341,8 @@ mod tests {
     fn conditions_of_others_and_long_messages_do_no_harm() {
         let mut bundle = bundle("core-rukpak-io-plain");
         let long = Outcome::Failed("ä".repeat(40_000));
-        let status = of(&bundle, &long, "", at(1));
-        assert!(status.conditions[0].message.len() <= MESSAGE);
+        let status = build(&bundle, &long, "", at(1));
+        assert!(status.conditions[0].message.len() <= MAX_MESSAGE_LEN);
         let other = with!(status.conditions[0].clone() => type_: "Other".to_owned());
         let with_other = with!(status.clone() => |status| status.conditions.insert(0, other));
         bundle.status = Some(with_other);

@@ -1,4 +1,4 @@
-//! Content that no Bundle names any more leaves the store.
+//! Garbage collection of the content store: removes content that no Bundle references.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -20,10 +20,11 @@ use super::{
     source, uid, upload,
 };
 
-/// How long after content was in use it is tried again to remove it.
-const AGAIN: Duration = Duration::from_secs(5);
+/// Delay before removing content that was in use is retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Removes content as Bundles go, and content that was stored for deleted Bundles, until the process ends.
+/// Removes the content of deleted Bundles, and content that was stored for Bundles deleted during a fetch, until the
+/// process ends.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut abandoned: UnboundedReceiver<Digest>,
@@ -32,9 +33,9 @@ pub(super) async fn run(
     let changes = shared.bundles.subscribe();
     let changes = changes.filter(|change| future::ready(!matches!(change, Change::Applied(_))));
     let mut changes = pin!(changes);
-    // Content that was in use when it was to be removed.
-    let mut leaving: BTreeSet<Digest> = BTreeSet::new();
-    let mut again = Instant::now();
+    // Content that was in use when its removal was attempted.
+    let mut pending: BTreeSet<Digest> = BTreeSet::new();
+    let mut retry_at = Instant::now();
     loop {
         let change = tokio::select! {
             () = stop.cancelled() => return,
@@ -43,57 +44,61 @@ pub(super) async fn run(
                 None => return,
             },
             Some(digest) = abandoned.next() => {
-                leaving.insert(digest);
+                pending.insert(digest);
                 None
             }
-            () = time::sleep_until(again), if !leaving.is_empty() => None,
+            () = time::sleep_until(retry_at), if !pending.is_empty() => None,
         };
-        let was_empty = leaving.is_empty();
+        let was_empty = pending.is_empty();
         match change {
             Some(Change::Deleted(bundle)) => {
                 let stored = shared.forget(uid(&bundle));
                 let content = content(&bundle).into_iter().chain(stored).collect();
-                leaving.append(&mut remove(&shared, content).await);
+                pending.append(&mut remove(&shared, content).await);
             }
             Some(_) => {
                 shared.retain(|uid| shared.bundles.has(uid));
-                leaving.append(&mut unnamed(&shared).await);
-                leaving = remove(&shared, leaving).await;
+                pending.append(&mut unreferenced(&shared).await);
+                pending = remove(&shared, pending).await;
             }
             None => {
-                leaving = remove(&shared, leaving).await;
-                again = Instant::now() + AGAIN;
+                pending = remove(&shared, pending).await;
+                retry_at = Instant::now() + RETRY_INTERVAL;
             }
         }
         if was_empty {
-            again = Instant::now() + AGAIN;
+            retry_at = Instant::now() + RETRY_INTERVAL;
         }
     }
 }
 
-/// The content of the store that no Bundle names: of those that were deleted while this process did not run, too.
-async fn unnamed(shared: &Shared) -> BTreeSet<Digest> {
+/// Returns the content of the store that no Bundle references, including content of Bundles deleted while no provisioner
+/// was running.
+async fn unreferenced(shared: &Shared) -> BTreeSet<Digest> {
     let bundles = shared.bundles.all();
     let store = shared.ctx.store.clone();
-    // Before the uploads are looked at: what comes later is not in it.
+    // Listed before the uploads are checked, so that content uploaded later is not in the list.
     let digests = match spawn_blocking(move || store.digests()).await {
         Ok(Ok(digests)) => digests,
         Ok(Err(error)) => {
-            warn!(%error, "cannot look for content that no Bundle names");
+            warn!(%error, "failed to list unreferenced content");
             return BTreeSet::new();
         }
         Err(_) => return BTreeSet::new(),
     };
-    let mut unnamed: BTreeSet<Digest> = digests.into_iter().collect();
+    let mut unreferenced: BTreeSet<Digest> = digests.into_iter().collect();
     let settings = &shared.ctx.settings;
-    let waits = |bundle: &Arc<Bundle>| {
-        content(bundle).is_none() && job::pulls(settings, &bundle.spec.source)
+    let waits_for_job = |bundle: &Arc<Bundle>| {
+        content(bundle).is_none() && job::uses_job(settings, &bundle.spec.source)
     };
-    if !unnamed.is_empty() && bundles.iter().any(waits) {
-        match job::all_handed_over(&shared.ctx).await {
-            Ok(handed_over) => unnamed.retain(|digest| !handed_over.contains(digest)),
+    if !unreferenced.is_empty() && bundles.iter().any(waits_for_job) {
+        match job::list_delivered(&shared.ctx).await {
+            Ok(delivered) => unreferenced.retain(|digest| !delivered.contains(digest)),
             Err(error) => {
-                warn!(%error, "cannot tell what Jobs have handed over; keeping all content");
+                warn!(
+                    %error,
+                    "failed to determine the content that Jobs uploaded; keeping all content"
+                );
                 return BTreeSet::new();
             }
         }
@@ -103,34 +108,38 @@ async fn unnamed(shared: &Shared) -> BTreeSet<Digest> {
             let ctx = &shared.ctx;
             match upload::find(&ctx.client, &ctx.settings, bundle).await {
                 Ok(uploaded) => {
-                    uploaded.map(|(digest, _)| unnamed.remove(&digest));
+                    uploaded.map(|(digest, _)| unreferenced.remove(&digest));
                 }
                 Err(upload::Error::Damaged { .. }) => {}
                 Err(error) => {
-                    warn!(bundle = bundle.name_any(), %error, "cannot tell whether content is an upload; keeping all");
+                    warn!(
+                        bundle = bundle.name_any(),
+                        %error,
+                        "failed to determine whether content is an upload; keeping all content"
+                    );
                     return BTreeSet::new();
                 }
             }
         }
     }
-    unnamed
+    unreferenced
 }
 
-/// Removes content, save what other Bundles have, and returns what is in use.
-async fn remove(shared: &Shared, mut leaving: BTreeSet<Digest>) -> BTreeSet<Digest> {
+/// Removes content that no other Bundle uses, and returns the content that is in use.
+async fn remove(shared: &Shared, mut pending: BTreeSet<Digest>) -> BTreeSet<Digest> {
     let contents = &shared.ctx.contents;
-    leaving.retain(|digest| !shared.bundles.names(*digest) && !contents.has(*digest));
-    for digest in leaving.clone() {
+    pending.retain(|digest| !shared.bundles.names(*digest) && !contents.has(*digest));
+    for digest in pending.clone() {
         let store = shared.ctx.store.clone();
         let removed = spawn_blocking(move || store.remove(&digest)).await;
         match removed {
-            // Somebody reads it, or a Bundle is about to name it.
+            // The content is being read, or a Bundle is about to reference it.
             Ok(Err(store::Error::Held { .. })) => continue,
-            Ok(Err(error)) => warn!(%digest, %error, "cannot remove content that no Bundle names"),
-            Ok(Ok(())) => info!(%digest, "removed content that no Bundle names"),
-            Err(_) => return leaving,
+            Ok(Err(error)) => warn!(%digest, %error, "failed to delete unreferenced content"),
+            Ok(Ok(())) => info!(%digest, "deleted unreferenced content"),
+            Err(_) => return pending,
         }
-        leaving.remove(&digest);
+        pending.remove(&digest);
     }
-    leaving
+    pending
 }

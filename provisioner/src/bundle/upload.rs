@@ -1,14 +1,14 @@
-//! Uploads, kept in the cluster: there is no place to fetch them from again.
+//! Persistence of uploads in the cluster: an upload cannot be fetched again from its source.
 //!
 //! ```text
-//!  <bundle>-upload    digest, size, number of chunks   written last: without it there is no upload
+//!  <bundle>-upload    digest, size, number of chunks   written last: without it, the upload does not exist
 //!  <bundle>-upload-0  ┐
-//!  <bundle>-upload-1  ┘ the archive, in pieces
+//!  <bundle>-upload-1  ┘ the archive, in chunks
 //! ```
 //!
-//! All of them are immutable ConfigMaps of the system namespace that belong to the Bundle, and go with it. Whatever
-//! moment the process is killed in, there is a whole upload or none. What exceeds [`LIMIT`] stays in the store alone,
-//! where that outlives the pod; then the number of chunks is zero.
+//! All objects are immutable ConfigMaps of the system namespace. The Bundle owns them, so that they are deleted with it. If
+//! the process is killed, the cluster has either a complete upload or none. An upload that exceeds [`LIMIT`] is only in the
+//! store, if that is persistent. Its number of chunks is zero.
 
 mod config_maps;
 mod error;
@@ -29,25 +29,25 @@ use crate::settings::Settings;
 use config_maps::Index;
 pub use error::Error;
 
-/// How many bytes of a compressed archive are kept in the cluster.
+/// Maximum size in bytes of a compressed archive that is persisted in the cluster.
 pub const LIMIT: usize = 8 << 20;
-/// How many of them a ConfigMap holds; one MiB is the API server's own bound.
-const CHUNK: usize = 768 << 10;
-/// How many ConfigMaps that makes at most.
-const CHUNKS: usize = LIMIT.div_ceil(CHUNK);
-/// How often something that is in the way is removed.
-const TRIES: usize = 3;
+/// Bytes of the archive per ConfigMap. The API server limits an object to about one MiB.
+const CHUNK_SIZE: usize = 768 << 10;
+/// Maximum number of chunks of an upload.
+const MAX_CHUNKS: usize = LIMIT.div_ceil(CHUNK_SIZE);
+/// Maximum number of attempts to replace a conflicting ConfigMap.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Whether content had been kept before.
+/// Result of persisting content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// It was not.
+    /// The content is new.
     New,
-    /// The same content was.
+    /// The same content was persisted already.
     Already,
 }
 
-/// An upload that is kept.
+/// An upload that is persisted in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
     bundle: String,
@@ -56,20 +56,20 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// The digest of its content.
+    /// Returns the digest of the content.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The archive as the cluster has it, a tar.gz; `None` when only the store has the content.
+    /// Returns the archive as the cluster has it, a tar.gz. `None` if only the store has the content.
     pub fn archive(&self) -> Option<&Bytes> {
         self.archive.as_ref()
     }
 
-    /// Puts it back into the store, where it is not there already, and holds it. Blocks.
+    /// Restores the content in the store, if the store does not have it, and holds it. Blocks.
     ///
     /// # Errors
-    /// When the content is damaged or lost, or cannot be stored.
+    /// Returns an error if the content is corrupt or lost, or cannot be stored.
     pub fn store(&self, store: &Store, options: &Options) -> Result<Stored, Error> {
         let bundle = || self.bundle.clone();
         if let Ok(hold) = store.hold(&self.digest) {
@@ -93,18 +93,18 @@ impl Upload {
             Ok(stored)
         } else {
             Err(damaged(format!(
-                "its content is {}, and should be {}",
+                "its content digest is {}, expected {}",
                 stored.digest, self.digest
             )))
         }
     }
 }
 
-/// Keeps content that was uploaded for a Bundle; what was kept for it before is replaced.
+/// Persists content that was uploaded for a Bundle. An earlier upload is replaced.
 ///
 /// # Errors
-/// When it is too large, something is in the way, or the API server does not take it. There is no upload then, or the one
-/// there was before.
+/// Returns an error if the content is too large, a ConfigMap of another owner exists, or a request to the API server fails.
+/// The cluster then has no upload, or the earlier one.
 pub async fn keep(
     client: &Client,
     settings: &Settings,
@@ -114,9 +114,9 @@ pub async fn keep(
     skipped: &SkippedEntries,
 ) -> Result<Kept, Error> {
     check(bundle, content.digest)?;
-    let maps = Maps::new(client, settings, bundle);
-    let before = maps.index().await?;
-    if before.is_some_and(|index| index.digest == content.digest) {
+    let maps = UploadConfigMaps::new(client, settings, bundle);
+    let previous = maps.index().await?;
+    if previous.is_some_and(|index| index.digest == content.digest) {
         return Ok(Kept::Already);
     }
     let archive = compress(store, &content.digest, &maps.bundle).await?;
@@ -130,12 +130,12 @@ pub async fn keep(
         digest: content.digest,
         archive: Digest::of(&archive),
         size: archive.len(),
-        chunks: archive.len().div_ceil(CHUNK),
+        chunks: archive.len().div_ceil(CHUNK_SIZE),
         skipped: skipped.clone(),
     };
-    // From here to the new index there is no upload.
+    // From here until the new index is written, the Bundle has no upload.
     maps.remove(&config_maps::index_name(&maps.bundle)).await?;
-    for (number, chunk) in archive.chunks(CHUNK).enumerate() {
+    for (number, chunk) in archive.chunks(CHUNK_SIZE).enumerate() {
         maps.put_chunk(bundle, number, chunk).await?;
     }
     maps.remove_from(index.chunks).await?;
@@ -149,8 +149,8 @@ pub async fn keep(
     }
 }
 
-/// Returns the digest that the content of a Bundle must have; `None` if the Bundle takes any content. What was unpacked
-/// stays the content of the Bundle, whatever its phase is.
+/// Returns the digest that the content of a Bundle must have, or `None` if the Bundle accepts any content. Content that was
+/// unpacked remains the content of the Bundle, in any phase.
 ///
 /// # Errors
 /// Returns an error if the digest of the spec is malformed.
@@ -164,7 +164,7 @@ pub fn expected(bundle: &Bundle) -> Result<Option<Digest>, Error> {
 /// Returns the digest that the spec of a Bundle declares.
 ///
 /// # Errors
-/// Returns an error if the digest is malformed, as the API server accepted before it checked the field.
+/// Returns an error if the digest is malformed, which older versions of the CRD accepted.
 pub fn declared(bundle: &Bundle) -> Result<Option<Digest>, Error> {
     let upload = bundle.spec.source.upload.as_ref();
     let digest = upload.and_then(|upload| upload.digest.as_deref());
@@ -190,30 +190,32 @@ pub fn check(bundle: &Bundle, found: Digest) -> Result<(), Error> {
     }
 }
 
-/// Returns the digest of the content that was uploaded for a Bundle, and the entries that were skipped; `None` if nothing
-/// was uploaded.
+/// Returns the digest of the content that was uploaded for a Bundle, and the entries that were skipped. Returns `None`
+/// without an upload.
 ///
 /// # Errors
-/// Returns an error if the upload is damaged, or the API server does not respond.
+/// Returns an error if the upload is corrupt, or the API server does not respond.
 pub async fn find(
     client: &Client,
     settings: &Settings,
     bundle: &Bundle,
 ) -> Result<Option<(Digest, SkippedEntries)>, Error> {
-    let index = Maps::new(client, settings, bundle).index().await?;
+    let index = UploadConfigMaps::new(client, settings, bundle)
+        .index()
+        .await?;
     Ok(index.map(|index| (index.digest, index.skipped)))
 }
 
-/// What was uploaded for a Bundle, if anything was.
+/// Returns the upload of a Bundle, or `None` without an upload.
 ///
 /// # Errors
-/// When it is damaged, or the API server cannot be asked.
+/// Returns an error if the upload is corrupt, or the request to the API server fails.
 pub async fn restore(
     client: &Client,
     settings: &Settings,
     bundle: &Bundle,
 ) -> Result<Option<Upload>, Error> {
-    let maps = Maps::new(client, settings, bundle);
+    let maps = UploadConfigMaps::new(client, settings, bundle);
     let Some(index) = maps.index().await? else {
         return Ok(None);
     };
@@ -240,11 +242,11 @@ pub async fn restore(
     if Digest::of(&archive) == index.archive {
         Ok(Some(upload(Some(archive.into()))))
     } else {
-        Err(maps.damaged("its bytes are not what was uploaded".to_owned()))
+        Err(maps.damaged("its bytes differ from the upload".to_owned()))
     }
 }
 
-/// The archive of content, unless it is larger than what the cluster keeps.
+/// Returns the archive of content, or `None` if it exceeds [`LIMIT`].
 async fn compress(store: &Store, digest: &Digest, bundle: &str) -> Result<Option<Bytes>, Error> {
     let (store, digest, name) = (store.clone(), *digest, bundle.to_owned());
     let compressed = task::spawn_blocking(move || {
@@ -270,15 +272,15 @@ async fn compress(store: &Store, digest: &Digest, bundle: &str) -> Result<Option
     })
 }
 
-/// The ConfigMaps of one Bundle.
-struct Maps {
+/// The ConfigMaps with the upload of one Bundle.
+struct UploadConfigMaps {
     api: Api<ConfigMap>,
     namespace: String,
     bundle: String,
     uid: String,
 }
 
-impl Maps {
+impl UploadConfigMaps {
     fn new(client: &Client, settings: &Settings, bundle: &Bundle) -> Self {
         let namespace = settings.system_namespace.clone();
         Self {
@@ -296,7 +298,7 @@ impl Maps {
         }
     }
 
-    /// What is kept for this very Bundle: not for one of the same name that has gone.
+    /// Returns the index of the upload of this Bundle, and not of a deleted Bundle of the same name.
     async fn index(&self) -> Result<Option<Index>, Error> {
         let map = self.get(&config_maps::index_name(&self.bundle)).await?;
         let Some(map) = map.filter(|map| config_maps::belongs(map, &self.uid)) else {
@@ -308,11 +310,11 @@ impl Maps {
 
     async fn put_chunk(&self, bundle: &Bundle, number: usize, chunk: &[u8]) -> Result<(), Error> {
         let map = config_maps::chunk_map(bundle, &self.namespace, number, chunk);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if self.create(&map).await? {
                 return Ok(());
             }
-            // Left behind by an upload that was not completed.
+            // Remains of an incomplete upload.
             self.remove(&map.name_any()).await?;
         }
         Err(Error::Race {
@@ -320,10 +322,10 @@ impl Maps {
         })
     }
 
-    /// Reports whether it was created, and not there before.
+    /// Creates a ConfigMap. Returns false if it already exists.
     async fn create(&self, map: &ConfigMap) -> Result<bool, Error> {
         let doing = format!("create ConfigMap {}/{}", self.namespace, map.name_any());
-        match ask(doing, self.api.create(&PostParams::default(), map)).await {
+        match send(doing, self.api.create(&PostParams::default(), map)).await {
             Ok(_) => Ok(true),
             Err(Error::Api { source, .. }) if code(&source) == Some(409) => Ok(false),
             Err(error) => Err(error),
@@ -332,10 +334,10 @@ impl Maps {
 
     async fn get(&self, name: &str) -> Result<Option<ConfigMap>, Error> {
         let doing = format!("read ConfigMap {}/{name}", self.namespace);
-        ask(doing, self.api.get_opt(name)).await
+        send(doing, self.api.get_opt(name)).await
     }
 
-    /// Removes a ConfigMap that an upload for a Bundle of this name left.
+    /// Deletes a ConfigMap of an earlier upload for a Bundle of this name.
     async fn remove(&self, name: &str) -> Result<(), Error> {
         let Some(map) = self.get(name).await? else {
             return Ok(());
@@ -348,17 +350,17 @@ impl Maps {
         }
         let doing = format!("delete ConfigMap {}/{name}", self.namespace);
         let params = config_maps::exactly(&map);
-        match ask(doing, self.api.delete(name, &params)).await {
+        match send(doing, self.api.delete(name, &params)).await {
             Ok(_) => Ok(()),
-            // Somebody else was faster.
+            // Another client deleted or replaced it first.
             Err(Error::Api { source, .. }) if matches!(code(&source), Some(404 | 409)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes chunks of an upload that was longer.
+    /// Deletes the chunks of a longer upload.
     async fn remove_from(&self, number: usize) -> Result<(), Error> {
-        for number in number..CHUNKS {
+        for number in number..MAX_CHUNKS {
             let name = config_maps::chunk_name(&self.bundle, number);
             match self.get(&name).await? {
                 Some(map) if config_maps::is_ours(&map, &self.bundle) => self.remove(&name).await?,
@@ -376,15 +378,17 @@ fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-async fn ask<T>(
+async fn send<T>(
     doing: String,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    fetch::ask(request).await.map_err(|error| match error {
-        ApiError::Kube(source) => Error::Api {
-            doing,
-            source: Box::new(source),
-        },
-        ApiError::Silent => Error::Silent { doing },
-    })
+    fetch::with_timeout(request)
+        .await
+        .map_err(|error| match error {
+            ApiError::Kube(source) => Error::Api {
+                doing,
+                source: Box::new(source),
+            },
+            ApiError::Timeout => Error::Silent { doing },
+        })
 }

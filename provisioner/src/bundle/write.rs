@@ -1,30 +1,30 @@
-//! Writing a Bundle's status, and telling people.
+//! Writes the status of a Bundle and publishes Events.
 
 use kube::{Api, Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::api::{bundle::Bundle, condition::STALLED};
 use tracing::info;
 
 use super::{
-    fetch::ask,
+    fetch::with_timeout,
     reconcile::{Error, Shared},
     status::{self, Outcome},
 };
 
-/// Writes the status, if it says something new, and tells people.
+/// Writes the status if it has changed, and publishes an Event.
 pub(super) async fn write(
     shared: &Shared,
     bundle: &Bundle,
     outcome: &Outcome,
 ) -> Result<(), Error> {
     let ctx = &shared.ctx;
-    let mut status = status::of(bundle, outcome, &ctx.settings.external_address, (ctx.now)());
+    let mut status = status::build(bundle, outcome, &ctx.settings.external_address, (ctx.now)());
     if status::is_written(bundle, &status) {
         return Ok(());
     }
     let api: Api<Bundle> = Api::all(ctx.client.clone());
     let version = shared.written.newest_version(bundle);
     let written = apply::status::apply(&api, bundle, version, &mut status, |_, _| {});
-    match ask(written).await {
+    match with_timeout(written).await {
         Ok(Some(written)) => shared.written.note(&written),
         Ok(None) => return Ok(()),
         Err(source) => {
@@ -42,10 +42,10 @@ pub(super) async fn write(
     info!(
         bundle = bundle.name_any(),
         reason = condition.reason,
-        "the status of a Bundle changed"
+        "Bundle status changed"
     );
     let (type_, action) = match outcome {
-        // Of one that is made from a template, the events of the BundleInstance report what becomes of it.
+        // For a Bundle that was created from a template, the events of the BundleInstance report the result.
         Outcome::Unpacked(_) if !bundle.owner_references().is_empty() => return Ok(()),
         Outcome::Unpacked(_) | Outcome::Found => (EventType::Normal, "Unpack"),
         Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_) => {

@@ -1,5 +1,5 @@
-//! With what a catalog's image is pulled: what the provisioner and the cluster have for everything, and before that the
-//! secrets that the CatalogSource names in its own namespace.
+//! Credentials for pulling catalog images: the secrets of the CatalogSource first, then those of the provisioner and the
+//! cluster.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -9,7 +9,7 @@ use unpacker::{Access, registry::Credentials};
 use super::Key;
 use crate::{bundle, context::Context};
 
-/// Why a catalog's secrets cannot be used.
+/// Error that keeps a catalog's pull secrets from being used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(
@@ -26,20 +26,24 @@ pub(super) enum Error {
     Secret(#[from] bundle::AccessError),
 }
 
-/// What pulling a catalog's image takes.
-pub(super) async fn of(ctx: &Context, key: &Key, source: &CatalogSource) -> Result<Access, Error> {
+/// Loads the credentials and settings for pulling a catalog's image.
+pub(super) async fn load(
+    ctx: &Context,
+    key: &Key,
+    source: &CatalogSource,
+) -> Result<Access, Error> {
     let mut access = ctx.pulling.access(&ctx.settings.access).await;
     let api: Api<Secret> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let mut registries = Vec::new();
-    // OLM passes empty names over, too.
+    // OLM ignores empty names, too.
     for name in source.spec.secrets.iter().filter(|name| !name.is_empty()) {
-        let told = || format!("{}/{name}", key.namespace);
+        let full_name = || format!("{}/{name}", key.namespace);
         let secret = api.get_opt(name).await.map_err(|source| Error::Api {
-            secret: told(),
+            secret: full_name(),
             source,
         })?;
         let secret = secret.ok_or_else(|| Error::Missing {
-            secret: told(),
+            secret: full_name(),
             catalog: key.to_string(),
         })?;
         registries.push(bundle::pull_secret(&secret)?);

@@ -1,5 +1,5 @@
-//! What of the cluster decides how catalogs are followed: whether OLM runs, and the values of templates. Watched, and of the
-//! server's version asked now and then, for nothing tells of it.
+//! Facts about the cluster that affect all catalogs: whether OLM runs, and the values of image templates. They are watched,
+//! except for the version of the API server, which is polled.
 
 mod olm;
 
@@ -23,41 +23,41 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use super::{olm_version::OlmFacts, release::Release};
+use super::{olm_version::OlmFacts, release::VersionTracker};
 use crate::context::Context;
 use apply::backoff::{patient, spread};
 
-/// How often the server is asked for its version.
-const POLL: Duration = Duration::from_secs(60);
-/// How soon it is asked again when it did not answer.
-const AGAIN: Duration = Duration::from_secs(5);
-/// Where nodes tell their architecture.
+/// Poll interval of the API server's version.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+/// Delay before the version is requested again after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Label of a node with its architecture.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
-/// The cluster, as far as it is known.
+/// Known facts about the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Around {
-    /// Whether OLM runs what CatalogSources declare.
+pub(super) struct ClusterFacts {
+    /// True if OLM serves the CatalogSources.
     pub(super) has_olm: bool,
     pub(super) values: Values,
     /// The declared version of OLM.
     pub(super) olm: OlmFacts,
-    /// What nodes call their architectures: with several, no template has one.
+    /// Architectures of the nodes. A template has no value for the architecture if they differ.
     pub(super) architectures: BTreeSet<String>,
-    /// The parts that a template needs and nothing else watches.
-    pub(super) wanted: BTreeSet<Part>,
-    /// What nobody has looked at yet.
-    pub(super) pending: BTreeSet<Part>,
+    /// Facts that a template needs and that are watched only on demand.
+    pub(super) wanted: BTreeSet<FactSource>,
+    /// Facts that have not been requested yet.
+    pub(super) pending: BTreeSet<FactSource>,
 }
 
-/// What is looked at by itself.
+/// Independent source of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum FactSource {
     /// Whether OLM runs, and its Deployment.
     Olm,
     Kubernetes,
     Openshift,
-    /// Only once a template needs it, as the next two.
+    /// Nodes. This source and the next two are watched only once a template needs them.
     Nodes,
     /// The ClusterOperator of OLM.
     ClusterOperator,
@@ -65,8 +65,8 @@ pub(super) enum Part {
     Packageserver,
 }
 
-/// Follows all of it, for ever.
-pub(super) async fn follow(ctx: &Context, around: &watch::Sender<Around>) {
+/// Runs all watches forever.
+pub(super) async fn watch_all(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     tokio::join!(
         olm::watch_server(ctx, around),
         olm::watch_version(ctx, around),
@@ -76,32 +76,37 @@ pub(super) async fn follow(ctx: &Context, around: &watch::Sender<Around>) {
     );
 }
 
-/// Starts the watches that only some templates need, from the first such template on.
+/// Starts the watches that only some templates need, when the first such template appears.
 pub(super) fn require<'a>(
-    around: &watch::Sender<Around>,
+    around: &watch::Sender<ClusterFacts>,
     templates: impl IntoIterator<Item = &'a str>,
 ) {
     let variables = templates.into_iter().flat_map(template::variables);
-    let wanted: BTreeSet<Part> = variables
+    let required: BTreeSet<FactSource> = variables
         .flat_map(|variable| match variable {
-            Variable::Architecture => &[Part::Nodes][..],
-            Variable::Olm(_) => &Part::OLM_VERSION,
+            Variable::Architecture => &[FactSource::Nodes][..],
+            Variable::Olm(_) => &FactSource::OLM_VERSION,
             Variable::Kube(_) | Variable::Openshift(_) | Variable::UpdateChannel => &[],
         })
         .copied()
         .collect();
-    if wanted.is_subset(&around.borrow().wanted) {
+    if required.is_subset(&around.borrow().wanted) {
         return;
     }
     around.send_modify(|around| {
-        let new = wanted.difference(&around.wanted);
-        // A second look comes with the next change alone, and there may be none.
+        let new = required.difference(&around.wanted);
+        // A template is resolved again only after the next change, which may never come. Marking the facts as pending
+        // delays its resolution until they are known.
         around.pending.extend(new.copied());
-        around.wanted.extend(wanted.iter().copied());
+        around.wanted.extend(required.iter().copied());
     });
 }
 
-fn change(around: &watch::Sender<Around>, part: Part, change: impl FnOnce(&mut Around)) {
+fn change(
+    around: &watch::Sender<ClusterFacts>,
+    part: FactSource,
+    change: impl FnOnce(&mut ClusterFacts),
+) {
     around.send_if_modified(|around| {
         let before = around.clone();
         change(around);
@@ -111,64 +116,68 @@ fn change(around: &watch::Sender<Around>, part: Part, change: impl FnOnce(&mut A
     });
 }
 
-async fn kubernetes(ctx: &Context, around: &watch::Sender<Around>) {
-    let (mut changes, mut release) = (ctx.versions.changes(), Release::default());
+async fn kubernetes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+    let (mut changes, mut release) = (ctx.versions.changes(), VersionTracker::default());
     loop {
         changes.mark_unchanged();
-        let pause = match ctx.versions.kubernetes_release().await {
-            Ok(told) => {
+        let delay = match ctx.versions.kubernetes_release().await {
+            Ok(reported) => {
                 let openshift = around.borrow().values.openshift.clone();
-                let version = release.see(told.clone(), openshift.as_ref(), Instant::now());
-                if *version != told {
-                    info!(%told, counts = %version, "another apiserver has told a newer Kubernetes, which counts for templates");
+                let version = release.observe(reported.clone(), openshift.as_ref(), Instant::now());
+                if *version != reported {
+                    info!(
+                        told = %reported,
+                        counts = %version,
+                        "API servers report different versions; using the newest for image templates"
+                    );
                 }
                 let version = version.clone();
-                change(around, Part::Kubernetes, |around| {
+                change(around, FactSource::Kubernetes, |around| {
                     around.values.kube = Some(version);
                 });
-                POLL
+                POLL_INTERVAL
             }
-            // What was known remains (OLM v0 parity).
+            // The last known version is kept (OLM v0 parity).
             Err(error) => {
-                warn!(%error, "the server does not tell its version");
-                change(around, Part::Kubernetes, |_| {});
-                AGAIN
+                warn!(%error, "failed to get the API server version");
+                change(around, FactSource::Kubernetes, |_| {});
+                RETRY_INTERVAL
             }
         };
         tokio::select! {
-            () = sleep(spread(pause)) => {}
+            () = sleep(spread(delay)) => {}
             _ = changes.changed() => {}
         }
     }
 }
 
-async fn openshift(ctx: &Context, around: &watch::Sender<Around>) {
-    let wanted = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
-    let tell = |version: Option<&ClusterVersion>| {
-        change(around, Part::Openshift, |around| {
+async fn openshift(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+    let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
+    let report = |version: Option<&ClusterVersion>| {
+        change(around, FactSource::Openshift, |around| {
             let (openshift, channel) = version.map(of_cluster_version).unwrap_or_default();
             around.values.openshift = openshift;
             around.values.update_channel = channel;
         });
     };
-    let tell = &tell;
+    let report = &report;
     ctx.kinds
-        .while_served(&wanted, |served| async move {
+        .while_served(&kind, |served| async move {
             if served.is_none() {
-                tell(None);
+                report(None);
                 return;
             }
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
-            watch_one(api, CLUSTER_VERSION, tell, |error| {
+            watch_one(api, CLUSTER_VERSION, report, |error| {
                 warn!(%error, "failed to watch the ClusterVersion; retrying");
-                change(around, Part::Openshift, |_| {});
+                change(around, FactSource::Openshift, |_| {});
             })
             .await;
         })
         .await;
 }
 
-/// Follows the one object of a kind that has a name: reports it, `None` while it does not exist, and failures.
+/// Watches a single named object. Reports the object, `None` while it does not exist, and failures.
 async fn watch_one<K>(
     api: Api<K>,
     name: &str,
@@ -193,9 +202,12 @@ async fn watch_one<K>(
     }
 }
 
-/// The newest version that an update was completed to, and the name of the update channel.
+/// Returns the version of the last completed update, and the name of the update channel.
 fn of_cluster_version(version: &ClusterVersion) -> (Option<semver::Version>, Option<String>) {
-    let history = version.status.iter().flat_map(|it| it.history.iter());
+    let history = version
+        .status
+        .iter()
+        .flat_map(|status| status.history.iter());
     let newest = history
         .flatten()
         .find(|entry| entry.state == "Completed")
@@ -204,10 +216,10 @@ fn of_cluster_version(version: &ClusterVersion) -> (Option<semver::Version>, Opt
     (newest, channel.and_then(template::update_channel))
 }
 
-async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
-    let mut wanted = around.subscribe();
-    let is_wanted = wanted.wait_for(|around| around.wanted.contains(&Part::Nodes));
-    if is_wanted.await.is_err() {
+async fn nodes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+    let mut facts = around.subscribe();
+    let is_required = facts.wait_for(|around| around.wanted.contains(&FactSource::Nodes));
+    if is_required.await.is_err() {
         return;
     }
     let api: Api<PartialObjectMeta<Node>> = Api::all(ctx.client.clone());
@@ -216,7 +228,7 @@ async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
     let mut nodes = BTreeMap::new();
     let mut listing = BTreeMap::new();
     while let Some(event) = events.next().await {
-        let of = |node: &PartialObjectMeta<Node>| {
+        let entry = |node: &PartialObjectMeta<Node>| {
             let architecture = node.labels().get(ARCHITECTURE).cloned();
             (node.name_any(), architecture.unwrap_or_default())
         };
@@ -226,41 +238,44 @@ async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
                 continue;
             }
             Ok(Event::InitApply(node)) => {
-                listing.extend([of(&node)]);
+                listing.extend([entry(&node)]);
                 continue;
             }
             Ok(Event::InitDone) => nodes = std::mem::take(&mut listing),
-            Ok(Event::Apply(node)) => nodes.extend([of(&node)]),
+            Ok(Event::Apply(node)) => nodes.extend([entry(&node)]),
             Ok(Event::Delete(node)) => {
                 nodes.remove(&node.name_any());
             }
             Err(error) => {
-                warn!(%error, "nodes cannot be watched; for templates their architectures stay what was known before");
-                change(around, Part::Nodes, |_| {});
+                warn!(
+                    %error,
+                    "failed to watch nodes; image templates keep the last known architectures"
+                );
+                change(around, FactSource::Nodes, |_| {});
                 continue;
             }
         }
-        change(around, Part::Nodes, |around| {
-            // A node that has just come says nothing of itself yet.
-            let said = nodes.values().filter(|it: &&String| !it.is_empty());
-            around.architectures = said.cloned().collect();
+        change(around, FactSource::Nodes, |around| {
+            // A new node may not have the label yet.
+            let labeled = nodes.values().filter(|name: &&String| !name.is_empty());
+            around.architectures = labeled.cloned().collect();
             let all = around.architectures.iter().map(String::as_str);
             around.values.architecture = template::architecture(all);
         });
     }
 }
 
-// === impl Part ===
+// === impl FactSource ===
 
-impl Part {
-    /// The parts that declare the version of OLM beside its Deployment.
+impl FactSource {
+    /// Sources that declare the version of OLM in addition to its Deployment.
     pub(super) const OLM_VERSION: [Self; 2] = [Self::ClusterOperator, Self::Packageserver];
 }
 
-// === impl Around ===
+// === impl ClusterFacts ===
 
-impl Around {
-    /// Returns the version of the program that serves catalogs: OLM where it does, else the provisioner.
+impl ClusterFacts {
+    /// Returns the version of the program that serves catalogs: OLM if it runs, else the provisioner.
     fn olm_version(&self) -> Option<semver::Version> {
         if self.has_olm {
             self.olm.version()
@@ -269,14 +284,15 @@ impl Around {
         }
     }
 
-    /// Describes why the version of the OLM that serves catalogs is unknown, if it is.
+    /// Describes why the version of the OLM that serves catalogs is unknown. Returns `None` if it is known or OLM does not
+    /// run.
     pub(super) fn unknown_olm(&self) -> Option<String> {
         (self.has_olm && self.values.olm.is_none()).then(|| self.olm.describe_unknown())
     }
 }
 
-impl Default for Around {
-    /// Nothing is known yet but our own version.
+impl Default for ClusterFacts {
+    /// Only the provisioner's own version is known initially.
     fn default() -> Self {
         Self {
             has_olm: false,
@@ -287,7 +303,12 @@ impl Default for Around {
             olm: OlmFacts::default(),
             architectures: BTreeSet::new(),
             wanted: BTreeSet::new(),
-            pending: [Part::Olm, Part::Kubernetes, Part::Openshift].into(),
+            pending: [
+                FactSource::Olm,
+                FactSource::Kubernetes,
+                FactSource::Openshift,
+            ]
+            .into(),
         }
     }
 }
@@ -324,12 +345,12 @@ mod tests {
     #[test]
     fn watches_start_once_a_template_needs_them() {
         for (text, wanted) in [
-            ("r/c:{platform_architecture}", &[Part::Nodes][..]),
-            ("r/c:{olm_minor_version}", &Part::OLM_VERSION),
+            ("r/c:{platform_architecture}", &[FactSource::Nodes][..]),
+            ("r/c:{olm_minor_version}", &FactSource::OLM_VERSION),
         ] {
-            let (around, mut changes) = watch::channel(Around::default());
+            let (around, mut changes) = watch::channel(ClusterFacts::default());
             changes.mark_unchanged();
-            change(&around, Part::Olm, |_| {});
+            change(&around, FactSource::Olm, |_| {});
             assert!(changes.has_changed().unwrap());
             changes.mark_unchanged();
             require(&around, ["r/c:{kube_minor_version}", "r/c:v1"]);
@@ -342,11 +363,11 @@ mod tests {
                 change(&around, *part, |_| {});
                 assert!(changes.has_changed().unwrap(), "{text}");
             }
-            // A second template waits for nothing.
+            // A second template does not wait.
             changes.mark_unchanged();
             require(&around, [text]);
             assert!(!changes.has_changed().unwrap(), "{text}");
-            change(&around, Part::Kubernetes, |_| {});
+            change(&around, FactSource::Kubernetes, |_| {});
             let pending = around.borrow().pending.clone();
             assert!(wanted.iter().all(|part| !pending.contains(part)), "{text}");
         }
@@ -356,7 +377,7 @@ mod tests {
     #[test]
     fn olm_version_is_that_of_the_program_that_serves() {
         let ours = template::server(env!("CARGO_PKG_VERSION"));
-        let (around, _changes) = watch::channel(Around::default());
+        let (around, _changes) = watch::channel(ClusterFacts::default());
         let label = |text: Option<&str>| with!(OlmFacts::default() => packageserver: text.map(str::to_owned));
         for (has_olm, declared, expected) in [
             (false, None, ours.clone()),
@@ -365,7 +386,7 @@ mod tests {
             (true, None, None),
             (false, None, ours),
         ] {
-            change(&around, Part::Olm, |around| {
+            change(&around, FactSource::Olm, |around| {
                 around.has_olm = has_olm;
                 around.olm = label(declared);
             });

@@ -1,4 +1,4 @@
-//! One catalog, from the moment its CatalogSource is seen to the moment it is gone.
+//! Worker of one catalog, from the first observation of its CatalogSource until its deletion.
 
 mod config_map;
 mod in_image;
@@ -19,68 +19,69 @@ use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 use unpacker::Digest;
 
-use self::own_pod::Reading;
-pub(super) use self::own_pod::Told;
+pub(super) use self::own_pod::PodReport;
+use self::own_pod::ReadPolicy;
 use super::{
     Key,
-    around::Around,
-    image::{self, Loaded, Remembered, Unfit},
-    known::Identity,
-    patience::Patience,
-    plan::{Plan, Way, is_still, plan},
+    around::ClusterFacts,
+    image::{self, DigestCache, LoadedCatalogs, RejectedImage},
+    known::CatalogIdentity,
+    patience::ServerBackoff,
+    plan::{CatalogLocation, CatalogPlan, is_unchanged, plan},
     pods::Watches,
-    report::{self, Report},
-    serving::{self, Offerer, Serving},
-    status::{Connection, Problem, Reason, Seen},
+    report::{self, StatusUpdate},
+    serving::{self, CatalogPublisher, RegistryServer},
+    status::{CatalogObservation, Connection, Problem, Reason},
 };
 use crate::context::Context;
 
-/// How often the removal of a pod is attempted before the status tells that it stays.
-const TRIES: u32 = 4;
+/// Maximum number of attempts to remove a pod before the failure is reported in the status.
+const MAX_REMOVAL_ATTEMPTS: u32 = 4;
 
-/// What following catalogs takes.
-pub(super) struct Shared {
+/// State shared by the workers of all catalogs.
+pub(super) struct CatalogContext {
     pub(super) ctx: Context,
-    pub(super) loaded: Loaded,
-    pub(super) remembered: Remembered,
-    pub(super) around: watch::Sender<Around>,
-    /// By which catalogs are served, if they are.
-    pub(super) serving: Option<Arc<Serving>>,
-    /// Who tells of the pods of catalogs.
+    pub(super) loaded_catalogs: LoadedCatalogs,
+    pub(super) digest_cache: DigestCache,
+    pub(super) facts: watch::Sender<ClusterFacts>,
+    /// Built-in catalog server, if it is enabled.
+    pub(super) serving: Option<Arc<RegistryServer>>,
+    /// Watches of registry pods.
     pub(super) pods: Watches,
 }
 
-/// Follows a catalog until its sender is dropped. `conditions` are ours in its status.
-pub(super) async fn follow(
-    shared: Arc<Shared>,
+/// Runs the worker of a catalog until the sender of `source` is dropped. `conditions` are the provisioner's own conditions
+/// in the status.
+pub(super) async fn run(
+    shared: Arc<CatalogContext>,
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
     conditions: watch::Receiver<Vec<Condition>>,
 ) {
     let serving = shared.serving.as_ref();
-    let serving = serving.filter(|it| it.serves(&key.namespace));
+    let serving = serving.filter(|serving| serving.serves(&key.namespace));
     let (reports, written) = watch::channel(None);
-    let (pod, told) = watch::channel(None);
+    let (pod, pod_reports) = watch::channel(None);
     let writing = {
         let (shared, key, source) = (Arc::clone(&shared), key.clone(), source.clone());
         let serving = serving.cloned();
         async move {
             let serving = serving.as_deref();
-            let reports = (written, told);
-            report::write_all(&shared.ctx, &key, serving, reports, source, conditions).await;
+            let reports = (written, pod_reports);
+            report::run(&shared.ctx, &key, serving, reports, source, conditions).await;
         }
     };
-    let mut following = Following {
-        offerer: serving.map(|it| Arc::new(it.offerer(&key))),
-        counts: shared.ctx.settings.counts(&key.namespace),
+    let mut following = CatalogWorker {
+        publisher: serving.map(|serving| Arc::new(serving.publisher(&key))),
+        is_selectable: shared.ctx.settings.counts(&key.namespace),
         shared,
         key,
         source,
-        patience: Patience::default(),
+        backoff: ServerBackoff::default(),
         was_asked: false,
-        from: None,
-        unfit: None,
-        seen: Seen::default(),
+        last_location: None,
+        rejected: None,
+        seen: CatalogObservation::default(),
         identity: None,
         has_pod: None,
         is_in_pod: false,
@@ -88,8 +89,8 @@ pub(super) async fn follow(
         reports,
     };
     let following = async {
-        // A download is a large future, and most of the time there is none.
-        while Box::pin(following.once()).await.is_some() {}
+        // The future is large because of the download, so it is boxed and freed after each pass.
+        while Box::pin(following.reconcile_once()).await.is_some() {}
     };
     tokio::select! {
         () = following => {}
@@ -97,48 +98,48 @@ pub(super) async fn follow(
     }
 }
 
-struct Following {
-    shared: Arc<Shared>,
+struct CatalogWorker {
+    shared: Arc<CatalogContext>,
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
-    patience: Patience,
-    /// By which the catalog is served, if it is.
-    offerer: Option<Arc<Offerer>>,
-    /// Whether platform operators choose from it.
-    counts: bool,
-    /// Whether its registry was asked since we run.
+    backoff: ServerBackoff,
+    /// Publisher of the catalog, if the built-in server serves its namespace.
+    publisher: Option<Arc<CatalogPublisher>>,
+    /// True if platform operators choose from the catalog.
+    is_selectable: bool,
+    /// True if the registry was polled since this worker started.
     was_asked: bool,
-    /// From where it was read last.
-    from: Option<String>,
-    /// What its image is that cannot be used.
-    unfit: Option<Unfit>,
-    /// How it is, for its status.
-    seen: Seen,
-    /// What was followed last.
-    identity: Option<Identity>,
-    /// Whether it has a pod of its own, as far as that is known.
+    /// Location from which the catalog was read last; `None` if it was not read.
+    last_location: Option<String>,
+    /// Rejected image of the catalog, if the last one cannot be used.
+    rejected: Option<RejectedImage>,
+    /// Observed state of the catalog, for its status.
+    seen: CatalogObservation,
+    /// Identity of the catalog that was followed last.
+    identity: Option<CatalogIdentity>,
+    /// Whether the catalog has a registry pod; `None` if unknown.
     has_pod: Option<bool>,
-    /// Whether it is to have one.
+    /// True if the catalog has to be served from a registry pod.
     is_in_pod: bool,
-    /// How that pod is.
-    pod: watch::Sender<Option<Told>>,
-    reports: watch::Sender<Option<Report>>,
+    /// Reports of the registry pod, for the status.
+    pod: watch::Sender<Option<PodReport>>,
+    reports: watch::Sender<Option<StatusUpdate>>,
 }
 
-// === impl Following ===
+// === impl CatalogWorker ===
 
-impl Following {
-    /// Does what is to be done now, and waits until that may be something else. `None` is the end.
-    async fn once(&mut self) -> Option<()> {
+impl CatalogWorker {
+    /// Executes the current plan until it is finished or outdated. Returns `None` if the worker has to stop.
+    async fn reconcile_once(&mut self) -> Option<()> {
         let source = Arc::clone(&self.source.borrow_and_update());
-        let (mut newer, mut changes) = (self.source.clone(), self.shared.around.subscribe());
-        let since = self.patience.since(Instant::now());
-        let noted = image::last(&self.shared.remembered, &source).await;
-        let noted = noted.as_deref();
+        let (mut newer, mut changes) = (self.source.clone(), self.shared.facts.subscribe());
+        let since = self.backoff.since(Instant::now());
+        let cached = image::last_image(&self.shared.digest_cache, &source).await;
+        let cached = cached.as_deref();
         let plan = plan(
             &source,
             &changes.borrow_and_update(),
-            noted,
+            cached,
             since.elapsed(),
         );
         let planned = plan.clone();
@@ -151,7 +152,7 @@ impl Following {
                 let now = Arc::clone(&newer.borrow_and_update());
                 let around = changes.borrow_and_update();
                 let planned = planned.as_ref();
-                if !is_still(planned, &source, &now, &around, noted, since.elapsed()) {
+                if !is_unchanged(planned, &source, &now, &around, cached, since.elapsed()) {
                     return Some(());
                 }
             }
@@ -159,123 +160,134 @@ impl Following {
         let working = async {
             match plan {
                 Some(plan) => Box::pin(self.work(&source, plan)).await,
-                None => self.ask(&source).await,
+                None => self.wait_for_facts(&source).await,
             }
         };
         tokio::select! {
             () = working => Some(()),
-            // Whatever is under way is of the past.
-            there = other => {
-                self.patience.gives_up(Instant::now());
-                there
+            // Work on an outdated plan is cancelled.
+            result = other => {
+                self.backoff.abort_attempt(Instant::now());
+                result
             }
         }
     }
 
-    /// Waits until the cluster has been asked. Nothing is said of the CatalogSource meanwhile: what was said of it before may
-    /// still be true.
-    async fn ask(&self, source: &CatalogSource) {
-        let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
-        let why = "the cluster is being asked for what its template wants to know";
-        catalogs.change(|known| known.trouble(&self.key, &of, why.to_owned()));
-        pause(None).await;
+    /// Waits until the cluster facts are known. The status of the CatalogSource is left unchanged, because it may still be
+    /// valid.
+    async fn wait_for_facts(&self, source: &CatalogSource) {
+        let (catalogs, identity) = (
+            &self.shared.ctx.catalogs,
+            CatalogIdentity::from_source(source),
+        );
+        let message = "waiting for the cluster facts that its image template requires";
+        catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.to_owned()));
+        sleep_or_forever(None).await;
     }
 
-    async fn work(&mut self, source: &Arc<CatalogSource>, plan: Plan) {
-        let identity = Identity::of(source);
+    async fn work(&mut self, source: &Arc<CatalogSource>, plan: CatalogPlan) {
+        let identity = CatalogIdentity::from_source(source);
         if self.identity.as_ref() != Some(&identity) {
-            // What was seen of another catalog is not true of this one.
-            self.seen = Seen::default();
+            // The observations belong to another catalog.
+            self.seen = CatalogObservation::default();
             self.identity = Some(identity);
         }
         let image = plan.image.as_ref();
-        self.seen.conditions = image.map_or_else(Vec::new, |it| it.conditions.clone());
-        if plan.has_olm || image.is_some_and(|it| it.write.is_some()) {
+        self.seen.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
+        if plan.has_olm || image.is_some_and(|image| image.write.is_some()) {
             self.report(source, &plan);
         }
         if plan.has_olm {
-            // It makes a Service of the same name.
+            // OLM creates a Service of the same name.
             self.withdraw().await;
         }
-        self.is_in_pod = plan.may_have_pod() && self.wants_pod(source);
-        // With OLM none at all: it would take ours, with its labels, for one of its own.
-        // Of an image and of a ConfigMap it goes when we serve them ourselves.
-        let keeps_pod = !plan.has_olm && !matches!(plan.catalog, Way::Served(_) | Way::Never(_));
+        self.is_in_pod = plan.may_have_pod() && self.should_have_pod(source);
+        // OLM would adopt a registry pod because of its labels, so none may exist beside it. If the built-in server takes
+        // over an image or a ConfigMap, the pod is removed after the catalog is served.
+        let keeps_pod = !plan.has_olm
+            && !matches!(
+                plan.catalog,
+                CatalogLocation::Address(_) | CatalogLocation::Invalid(_)
+            );
         if !keeps_pod {
-            self.leave_pod(source).await;
+            self.remove_pod(source).await;
         }
         if let Some(warning) = &plan.warning {
-            self.tell(source, EventType::Warning, "ImageTemplate", warning)
+            self.publish_event(source, EventType::Warning, "ImageTemplate", warning)
                 .await;
         }
         match &plan.catalog {
-            Way::Never(why) => {
-                self.seen = Seen {
+            CatalogLocation::Invalid(message) => {
+                self.seen = CatalogObservation {
                     problem: Some(Problem {
                         reason: Reason::SpecInvalid,
-                        message: why.clone(),
+                        message: message.clone(),
                     }),
-                    ..Seen::default()
+                    ..CatalogObservation::default()
                 };
                 self.withdraw().await;
                 self.report(source, &plan);
-                self.trouble(source, why.clone()).await;
-                pause(None).await;
+                self.report_problem(source, message.clone()).await;
+                sleep_or_forever(None).await;
             }
-            Way::Unresolved(unresolved) => match &unresolved.last {
+            CatalogLocation::Unresolved(unresolved) => match &unresolved.last {
                 Some(last) if self.is_in_pod => {
-                    self.in_pod(source, &plan, last, Reading::Last(unresolved))
+                    self.serve_from_pod(source, &plan, last, ReadPolicy::LastImage(unresolved))
                         .await;
                 }
-                // A pod that is there is of another template, and stays as it is.
+                // An existing pod was created for an earlier template and is left unchanged.
                 _ => {
                     if self.is_in_pod {
                         self.may_have_pod(source).await;
                     }
-                    self.unresolved(source, &plan, unresolved).await;
+                    self.follow_unresolved(source, &plan, unresolved).await;
                 }
             },
-            Way::Wait { why, left } => {
-                let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
-                catalogs.change(|known| known.trouble(&self.key, &of, why.clone()));
-                pause(Some(*left)).await;
+            CatalogLocation::Pending { why: message, left } => {
+                let (catalogs, identity) = (
+                    &self.shared.ctx.catalogs,
+                    CatalogIdentity::from_source(source),
+                );
+                catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.clone()));
+                sleep_or_forever(Some(*left)).await;
             }
-            Way::Served(address) => {
+            CatalogLocation::Address(address) => {
                 self.withdraw().await;
-                sleep(self.patience.rest(Instant::now())).await;
-                self.patience.asks();
-                match self.served(source, &plan, address).await {
-                    // Not at once: there may be servers that end each connection.
+                sleep(self.backoff.remaining_delay(Instant::now())).await;
+                self.backoff.start_attempt();
+                match self.read_from_server(source, &plan, address).await {
+                    // No immediate reconnect: the server may be closing every connection.
                     Ok(()) => {
                         self.is_served(source, &plan, address, Connection::Connecting);
-                        let rest = self.patience.pause(Instant::now());
-                        pause(Some(rest)).await;
+                        let delay = self.backoff.next_delay(Instant::now());
+                        sleep_or_forever(Some(delay)).await;
                     }
                     Err(error) => {
-                        let why = unpacker::job::chain(&error);
+                        let problem = unpacker::job::chain(&error);
                         self.seen.problem = Some(Problem {
                             reason: Reason::RegistryServer,
-                            message: format!("couldn't connect to registry - {why}"),
+                            message: format!("couldn't connect to registry - {problem}"),
                         });
                         self.is_served(source, &plan, address, Connection::Failing);
-                        let rest = self.patience.pause(Instant::now());
-                        self.failed(source, &error, rest).await;
+                        let delay = self.backoff.next_delay(Instant::now());
+                        self.report_failure(source, &error, delay).await;
                     }
                 }
             }
-            Way::ConfigMap(name) => self.config_map(source, &plan, name).await,
-            Way::Image { reference, poll } if self.is_in_pod => {
-                let reading = Reading::Tag(poll.as_ref());
-                self.in_pod(source, &plan, reference, reading).await;
+            CatalogLocation::ConfigMap(name) => self.follow_config_map(source, &plan, name).await,
+            CatalogLocation::Image { reference, poll } if self.is_in_pod => {
+                let reading = ReadPolicy::FollowTag(poll.as_ref());
+                self.serve_from_pod(source, &plan, reference, reading).await;
             }
-            Way::Image { reference, poll } => {
-                self.image(source, &plan, reference, poll.as_ref()).await;
+            CatalogLocation::Image { reference, poll } => {
+                self.follow_image(source, &plan, reference, poll.as_ref())
+                    .await;
             }
         }
     }
 
-    /// Serves what was read, where no OLM does. A pod that has served it goes when that is done.
-    async fn offer<F>(
+    /// Serves the content that was read, unless OLM serves it. An existing registry pod is removed afterwards.
+    async fn publish<F>(
         &mut self,
         source: &CatalogSource,
         digest: Digest,
@@ -285,80 +297,93 @@ impl Following {
         F: FnOnce() -> Result<Box<dyn Files + Send>, serving::Error> + Send + 'static,
     {
         if self.is_in_pod {
-            return Ok(()); // which serves it
+            return Ok(()); // served by the registry pod
         }
-        let has_olm = self.shared.around.borrow().has_olm;
-        let Some(offerer) = self.offerer.as_ref().filter(|_| !has_olm) else {
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
             self.withdraw().await;
             return Ok(());
         };
-        match offerer.offer(source, digest, files).await {
+        match publisher.publish(source, digest, files).await {
             Ok(_) => {
-                let left = self.try_to_leave_pod(source, Some(TRIES)).await;
-                left.map_err(|error| {
-                    let why = unpacker::job::chain(&error);
-                    serving::Error::Told(format!("the pod that has served it stays: {why}"))
+                let removal = self
+                    .try_remove_pod(source, Some(MAX_REMOVAL_ATTEMPTS))
+                    .await;
+                removal.map_err(|error| {
+                    let problem = unpacker::job::chain(&error);
+                    serving::Error::Rejected(format!(
+                        "failed to delete its registry pod after the handover: {problem}"
+                    ))
                 })
             }
-            // What leads to the catalog is tried again by who serves it; but a pod goes only when that was done.
-            Err(serving::Error::Told(_)) if !self.may_have_pod(source).await => Ok(()),
+            // The publisher retries failed writes. The error is returned only if a pod has to be removed after a successful
+            // write.
+            Err(serving::Error::Rejected(_)) if !self.may_have_pod(source).await => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Lets nobody be led to where the catalog was served before, if nothing serves it now.
-    async fn has_nothing(&self) {
-        let has_olm = self.shared.around.borrow().has_olm;
-        let Some(offerer) = self.offerer.as_ref().filter(|_| !has_olm) else {
+    /// Empties the EndpointSlice of a catalog that is not served, so that it does not point to a terminated pod.
+    async fn unpublish(&self) {
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
             return;
         };
-        // Who may not write there has not led anybody anywhere.
-        if let Err(error) = offerer.has_nothing().await
+        // Without write permission, no earlier process has written an EndpointSlice.
+        if let Err(error) = publisher.unpublish().await
             && !matches!(error, serving::Error::Forbidden { .. })
         {
-            let why = unpacker::job::chain(&error);
-            warn!(catalog = %self.key, error = why, "clients may still be led to where a catalog was served before");
+            let problem = unpacker::job::chain(&error);
+            warn!(
+                catalog = %self.key,
+                error = problem,
+                "failed to withdraw the previous endpoint of a catalog; clients may still use it"
+            );
         }
     }
 
-    /// Somebody else serves the catalog.
+    /// Stops serving the catalog, because another server serves it.
     async fn withdraw(&self) {
-        let Some(offerer) = &self.offerer else {
+        let Some(publisher) = &self.publisher else {
             return;
         };
-        if let Err(error) = offerer.withdraw().await {
-            let why = unpacker::job::chain(&error);
-            warn!(catalog = %self.key, error = why, "what led to a catalog stays");
+        if let Err(error) = publisher.withdraw().await {
+            let problem = unpacker::job::chain(&error);
+            warn!(
+                catalog = %self.key,
+                error = problem,
+                "failed to withdraw the endpoint of a catalog"
+            );
         }
     }
 
-    async fn failed(
+    async fn report_failure(
         &mut self,
         source: &CatalogSource,
         error: &(dyn std::error::Error + Sync),
-        rest: Duration,
+        delay: Duration,
     ) {
-        let why = unpacker::job::chain(error);
-        warn!(catalog = %self.key, error = why, "a catalog cannot be read");
-        self.trouble(source, why).await;
-        self.has_nothing().await;
-        sleep(rest).await;
+        let problem = unpacker::job::chain(error);
+        warn!(catalog = %self.key, error = problem, "failed to read catalog");
+        self.report_problem(source, problem).await;
+        self.unpublish().await;
+        sleep(delay).await;
     }
 }
 
-impl Drop for Following {
+impl Drop for CatalogWorker {
     fn drop(&mut self) {
-        // Of the one server, that goes with who offers.
+        // The built-in server removes the metric of its catalogs when their publisher is dropped.
         if self.is_in_pod {
             self.shared.ctx.metrics.served_gone(&self.key);
         }
     }
 }
 
-/// Waits, without a time for ever.
-async fn pause(left: Option<Duration>) {
-    match left {
-        Some(left) => sleep(left).await,
+/// Sleeps for the given time, or forever if it is `None`.
+async fn sleep_or_forever(delay: Option<Duration>) {
+    match delay {
+        Some(delay) => sleep(delay).await,
         None => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
-//! A CatalogSource as it is found in the cluster, where each is to be read by itself.
+//! CatalogSource that tolerates malformed objects, so that one of them does not break the whole list.
 //!
-//! A list is read as a whole, and a single object that is nested too deep, or has a number where a text belongs, would take
-//! all others with it. The API server refuses such objects, but may have some from before it did.
+//! A list is parsed as a whole. A single object that is nested too deep, or has a number in place of a string, would make
+//! the list fail. The API server rejects such objects, but may still store some from before their validation.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::shallow::Shallow;
 
-/// What is where a CatalogSource is: one that has nothing in its spec but why that cannot be read, if it cannot.
+/// A CatalogSource. If the spec of the object is malformed, the value has only the error in its spec.
 #[derive(Debug, Clone)]
-pub(super) struct Found(pub(super) CatalogSource);
+pub(super) struct TolerantCatalogSource(pub(super) CatalogSource);
 
-impl<'de> Deserialize<'de> for Found {
+impl<'de> Deserialize<'de> for TolerantCatalogSource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Shallow(mut object) = Shallow::deserialize(deserializer)?;
-        // Nobody reads whose fields these are, and there is one below another for each that the object ever had.
+        // The managed fields are not used, and have one level of nesting for each level of the object.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Found {
         };
         let part = |name: &str| object.get(name).cloned().unwrap_or_default();
         Ok(Self(CatalogSource {
-            // The API server has checked that, whatever the definition said.
+            // The API server validates metadata regardless of the CRD.
             metadata: serde_json::from_value(part("metadata")).map_err(D::Error::custom)?,
             spec: CatalogSourceSpec {
                 unread: Some(unread),
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Found {
     }
 }
 
-impl Resource for Found {
+impl Resource for TolerantCatalogSource {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 
@@ -91,7 +91,7 @@ mod tests {
         let status = json!({"message": "before"});
         let mut list = ::tests::rows![
             "good" => format!(r#""spec":{{{image}}},"status":{status}"#);
-            // Below what is read, nothing of it is.
+            // Nested deeper than the parser reads.
             "deep" => format!(r#""spec":{{{image},"grpcPodConfig":{}}}"#, deep(5000));
             "owned" => format!(r#""spec":{{{image}}}"#);
             "typed" => format!(r#""spec":{{"image":5}},"status":{status}"#);
@@ -105,7 +105,7 @@ mod tests {
             r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSourceList","metadata":{{}},"items":[{}]}}"#,
             list.join(",")
         );
-        let found: ObjectList<Found> = serde_json::from_str(&text).unwrap();
+        let found: ObjectList<TolerantCatalogSource> = serde_json::from_str(&text).unwrap();
         let of = |index: usize| &found.items[index].0;
         for index in 0..3 {
             assert_eq!(of(index).spec.image.as_deref(), Some("a:1"), "{index}");
@@ -126,7 +126,9 @@ mod tests {
         assert_rows!([0, 3, 4].map(message) => [Some("before"), Some("before"), None]);
 
         let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, list[1]);
-        let event: WatchEvent<Found> = serde_json::from_str(&event).unwrap();
-        assert!(matches!(event, WatchEvent::Modified(Found(source)) if source.origin().is_ok()));
+        let event: WatchEvent<TolerantCatalogSource> = serde_json::from_str(&event).unwrap();
+        assert!(
+            matches!(event, WatchEvent::Modified(TolerantCatalogSource(source)) if source.origin().is_ok())
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Catalogs in images.
+//! Catalogs in images: pulls the image and reads its catalog.
 
 mod remembered;
 mod stored;
@@ -28,12 +28,12 @@ use unpacker::{
     store::{self, Hold},
 };
 
-use self::{remembered::Named, stored::Stored};
-pub(super) use self::{remembered::Remembered, unfit::Unfit};
+pub(super) use self::{remembered::DigestCache, unfit::RejectedImage};
+use self::{remembered::ImageSelector, stored::StoreFiles};
 use super::{Key, access, plan::template_of, serving};
 use crate::context::Context;
 
-/// How much an image of a catalog may hold: ten times what the largest known ones do.
+/// Limits of the content of a catalog image: ten times those of the largest known catalogs.
 const LIMITS: content::Limits = content::Limits {
     total: 2 << 30,
     file: 1 << 30,
@@ -42,10 +42,10 @@ const LIMITS: content::Limits = content::Limits {
     depth: 32,
 };
 
-/// How much of a finding is told, in characters.
-const FINDING: usize = 300;
+/// Maximum length of a reported finding, in characters.
+const MAX_FINDING_LEN: usize = 300;
 
-/// Why an image is no catalog here.
+/// Error that keeps an image from being used as a catalog.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("spec.image of CatalogSource {catalog}: {problem}")]
@@ -59,57 +59,57 @@ pub(super) enum Error {
     Unpack(#[from] unpacker::Error),
     #[error(transparent)]
     Store(#[from] store::Error),
-    #[error("the store's own tar cannot be read")]
+    #[error("failed to read an archive of the content store")]
     Tar(#[from] std::io::Error),
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
     #[error(transparent)]
     Database(#[from] sqlite::Error),
     #[error(
-        "the image of CatalogSource {catalog} has no catalog{found}; name an image with the folder of a file-based catalog, \
-         or with the database of an older one"
+        "the image of CatalogSource {catalog} contains no catalog{found}; use an image with a file-based catalog or an \
+         SQLite catalog"
     )]
     Empty {
         catalog: String,
-        /// What is there instead.
+        /// Text of the first finding, or empty.
         found: String,
     },
     #[error(transparent)]
     Serving(#[from] serving::Error),
-    /// As it was found before.
+    /// An earlier attempt has rejected this image.
     #[error("{0}")]
-    Unfit(String),
-    #[error("the provisioner is about to end")]
+    Rejected(String),
+    #[error("the provisioner is shutting down")]
     Cancelled,
 }
 
-/// Catalogs that are in memory, by the digest of their content.
+/// Catalogs in memory, by the digest of their content.
 #[derive(Debug, Default)]
-pub(super) struct Loaded(Mutex<HashMap<Digest, Slot>>);
+pub(super) struct LoadedCatalogs(Mutex<HashMap<Digest, Slot>>);
 
-/// One of them. Who reads it holds the lock.
+/// Slot of one catalog. The lock is held while the catalog is being read.
 type Slot = Arc<tokio::sync::Mutex<Weak<Catalog>>>;
 
-/// The content of a catalog's image, which stays in the store for as long.
-pub(super) struct Pulled {
-    /// By which the store has it.
+/// Content of a catalog image. It is held in the content store for the lifetime of this value.
+pub(super) struct PulledCatalog {
+    /// Digest of the content in the content store.
     pub(super) digest: Digest,
-    /// By which its registry has the image, if that was asked.
-    pub(super) named: Option<String>,
+    /// Digest of the image in its registry, if the registry was contacted.
+    pub(super) registry_digest: Option<String>,
     /// Entries of the image that are not regular files. Empty if the content was in the store after a restart.
     skipped: SkippedEntries,
     hold: Hold,
 }
 
-/// Pulls a catalog's image. Also where its content is here already, whether this CatalogSource may pull it, the registry
-/// has said.
+/// Pulls a catalog image. Contacts the registry even if the content is stored already, to check that the credentials of the
+/// CatalogSource allow the pull.
 pub(super) async fn pull(
     ctx: &Context,
     (key, source): (&Key, &CatalogSource),
     reference: &str,
-) -> Result<Pulled, Error> {
+) -> Result<PulledCatalog, Error> {
     let image = Source::Image(image(key, reference)?);
-    let access = access::of(ctx, key, source).await?;
+    let access = access::load(ctx, key, source).await?;
     let options = unpacker::Options {
         limits: LIMITS,
         ..ctx.settings.unpack.clone()
@@ -118,22 +118,22 @@ pub(super) async fn pull(
     let pinned = unpacker::unpack(&ctx.store, &image, &access, &options, &progress).await;
     ctx.metrics.unpacked(progress.done());
     let pinned = pinned?;
-    Ok(Pulled {
+    Ok(PulledCatalog {
         digest: pinned.digest,
-        named: digest(&pinned.resolved),
+        registry_digest: digest(&pinned.resolved),
         skipped: pinned.skipped,
         hold: pinned.hold,
     })
 }
 
-/// By which digest the registry has an image now, if it says that.
-pub(super) async fn named(
+/// Returns the digest that the registry currently has for an image, or `None` if it does not report one.
+pub(super) async fn registry_digest(
     ctx: &Context,
     (key, source): (&Key, &CatalogSource),
     reference: &str,
 ) -> Option<String> {
     let image = image(key, reference).ok()?;
-    let mut access = access::of(ctx, key, source).await.ok()?;
+    let mut access = access::load(ctx, key, source).await.ok()?;
     if !image.reference.is_pinned() {
         access.mirrors = access.mirrors.of_tag(&image.reference);
     }
@@ -159,38 +159,39 @@ fn digest(pinned: &Source) -> Option<String> {
     }
 }
 
-/// What the image of a CatalogSource had when it was pulled last, if that is still in the store, and which image that was:
-/// its template may have named another one. Nobody is asked.
-pub(super) async fn recall(
+/// Returns the content that the image of a CatalogSource had when it was last pulled, if it is still stored, and the
+/// reference of that image. The reference differs if the template resolved to another image then. No network access.
+pub(super) async fn load_cached(
     ctx: &Context,
-    remembered: &Remembered,
+    digest_cache: &DigestCache,
     source: &CatalogSource,
     reference: &str,
-) -> Option<(Pulled, String)> {
-    let (store, remembered) = (Arc::clone(&ctx.store), remembered.clone());
+) -> Option<(PulledCatalog, String)> {
+    let (store, digest_cache) = (Arc::clone(&ctx.store), digest_cache.clone());
     let (uid, reference) = (source.metadata.uid.clone()?, reference.to_owned());
     let template = template_of(source).map(str::to_owned);
-    let found = spawn_blocking(move || {
-        let named = Named {
+    let result = spawn_blocking(move || {
+        let selector = ImageSelector {
             image: &reference,
             template: template.as_deref(),
         };
-        let (digest, image) = remembered.get(&uid, named)?;
+        let (digest, image) = digest_cache.get(&uid, selector)?;
         let hold = store.hold(&digest).ok()?;
-        let pulled = Pulled {
+        let pulled = PulledCatalog {
             digest,
-            named: None,
+            registry_digest: None,
             skipped: SkippedEntries::default(),
             hold,
         };
         Some((pulled, image))
     });
-    found.await.ok().flatten()
+    result.await.ok().flatten()
 }
 
-/// Keeps in mind what the image of a CatalogSource had; without a content, which image its template is.
-pub(super) async fn remember(
-    remembered: &Remembered,
+/// Records the content digest of a CatalogSource's image. Without a digest, records the image that its template resolved
+/// to.
+pub(super) async fn record(
+    digest_cache: &DigestCache,
     source: &CatalogSource,
     reference: &str,
     digest: Option<Digest>,
@@ -198,53 +199,59 @@ pub(super) async fn remember(
     let Some(uid) = source.metadata.uid.clone() else {
         return;
     };
-    let (remembered, image) = (remembered.clone(), reference.to_owned());
+    let (digest_cache, image) = (digest_cache.clone(), reference.to_owned());
     let template = template_of(source).map(str::to_owned);
     if digest.is_none() && template.is_none() {
         return;
     }
-    let put = spawn_blocking(move || {
-        let named = Named {
+    let result = spawn_blocking(move || {
+        let selector = ImageSelector {
             image: &image,
             template: template.as_deref(),
         };
-        remembered.put(&uid, named, digest)
+        digest_cache.put(&uid, selector, digest)
     });
-    let put = put.await;
-    if let Ok(Err(error)) = put {
-        warn!(%error, "cannot note what the image of a catalog has; after a restart it is pulled first");
+    let result = result.await;
+    if let Ok(Err(error)) = result {
+        warn!(
+            %error,
+            "failed to record the content of a catalog image; it is pulled again after a restart"
+        );
     }
 }
 
-/// What the template of a CatalogSource was last, if that was noted.
-pub(super) async fn last(remembered: &Remembered, source: &CatalogSource) -> Option<String> {
-    let (remembered, uid) = (remembered.clone(), source.metadata.uid.clone()?);
+/// Returns the image that the template of a CatalogSource last resolved to, if it was recorded.
+pub(super) async fn last_image(
+    digest_cache: &DigestCache,
+    source: &CatalogSource,
+) -> Option<String> {
+    let (digest_cache, uid) = (digest_cache.clone(), source.metadata.uid.clone()?);
     let template = template_of(source)?.to_owned();
-    let found = spawn_blocking(move || remembered.last(&uid, &template));
-    found.await.ok().flatten()
+    let result = spawn_blocking(move || digest_cache.last_image(&uid, &template));
+    result.await.ok().flatten()
 }
 
-/// Reads what was pulled. A content that is in memory already is not read again.
+/// Reads the pulled content. Content that is already in memory is not read again.
 pub(super) async fn read(
     ctx: &Context,
-    loaded: &Loaded,
+    loaded: &LoadedCatalogs,
     key: &Key,
-    pulled: &Pulled,
+    pulled: &PulledCatalog,
 ) -> Result<Arc<Catalog>, Error> {
     let digest = pulled.digest;
-    // Whoever gives up while it is read does not end that; and nobody begins a second time beside it.
+    // The blocking task owns the lock. A read continues if its caller is cancelled, and no second one starts beside it.
     let slot = loaded.slot(digest).lock_owned().await;
-    if let Some(known) = slot.upgrade() {
-        return Ok(known);
+    if let Some(catalog) = slot.upgrade() {
+        return Ok(catalog);
     }
     if let Some(problem) = describe_skipped(&pulled.skipped) {
         warn!(catalog = %key, problem, "a part of a catalog is not served");
     }
-    let (store, held) = (Arc::clone(&ctx.store), pulled.hold.clone());
-    let read = spawn_blocking(move || {
-        let stored = Stored::new(store.reader(&digest)?)?;
+    let (store, hold) = (Arc::clone(&ctx.store), pulled.hold.clone());
+    let catalog = spawn_blocking(move || {
+        let stored = StoreFiles::new(store.reader(&digest)?)?;
         let limits = catalog::Limits {
-            threads: 2, // reconciles go on beside it
+            threads: 2, // leaves CPU for reconciles
             package_bundles: MOST_BUNDLES,
             package_size: MOST_BYTES,
             ..catalog::Limits::default()
@@ -252,61 +259,66 @@ pub(super) async fn read(
         let database = Database::alone(&stored, &limits)?;
         let files = database
             .as_ref()
-            .map_or(&stored as &dyn Files, |it| it as &dyn Files);
-        let read = catalog::load(catalog::Source::Files(files), &limits)?;
-        drop(held); // until here, whoever waits for it
-        Ok::<_, Error>((read, slot))
+            .map_or(&stored as &dyn Files, |database| database as &dyn Files);
+        let catalog = catalog::load(catalog::Source::Files(files), &limits)?;
+        drop(hold); // kept during the read, even if the caller is cancelled
+        Ok::<_, Error>((catalog, slot))
     });
-    let (read, mut slot) = read.await.map_err(|_| Error::Cancelled)??;
-    if let Some(found) = emptiness(&read) {
+    let (catalog, mut slot) = catalog.await.map_err(|_| Error::Cancelled)??;
+    if let Some(found) = describe_empty(&catalog) {
         return Err(Error::Empty {
             catalog: key.to_string(),
             found,
         });
     }
-    let read = Arc::new(read);
-    *slot = Arc::downgrade(&read);
-    Ok(read)
+    let catalog = Arc::new(catalog);
+    *slot = Arc::downgrade(&catalog);
+    Ok(catalog)
 }
 
-// === impl Pulled ===
+// === impl PulledCatalog ===
 
-impl Pulled {
-    /// Its files, for whoever serves them.
+impl PulledCatalog {
+    /// Returns a function that opens the files of the content for the built-in server.
     pub(super) fn files(
         &self,
         ctx: &Context,
     ) -> impl FnOnce() -> Result<Box<dyn Files + Send>, serving::Error> + Send + use<> {
         let (store, digest, hold) = (Arc::clone(&ctx.store), self.digest, self.hold.clone());
         move || {
-            let reader = store.reader(&digest)?; // which holds it itself
+            let reader = store.reader(&digest)?; // has its own hold
             drop(hold);
-            Ok(Box::new(Stored::new(reader).map_err(serving::Error::Tar)?))
+            Ok(Box::new(
+                StoreFiles::new(reader).map_err(serving::Error::Tar)?,
+            ))
         }
     }
 }
 
-/// What is said of a catalog without any package; `None` if it has some. An image of something else, also a database beside
-/// other files, is read as documents that are broken and belong to no package.
-fn emptiness(read: &Catalog) -> Option<String> {
-    if !read.packages.is_empty() || !read.broken.is_empty() {
+/// Returns the text of the first finding if a catalog has no packages, and `None` otherwise. An image of another kind, or
+/// with a database beside other files, is read as malformed documents without a package.
+fn describe_empty(catalog: &Catalog) -> Option<String> {
+    if !catalog.packages.is_empty() || !catalog.broken.is_empty() {
         return None;
     }
-    let first = read.findings.first().map(|it| {
-        let text: String = it.to_string().chars().take(FINDING).collect();
+    let first = catalog.findings.first().map(|finding| {
+        let text: String = finding.to_string().chars().take(MAX_FINDING_LEN).collect();
         format!(" ({text})")
     });
     Some(first.unwrap_or_default())
 }
 
-// === impl Loaded ===
+// === impl LoadedCatalogs ===
 
-impl Loaded {
+impl LoadedCatalogs {
     fn slot(&self, digest: Digest) -> Slot {
         let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who holds one reads it, or waits for that.
+        // A task with another reference to the slot is reading the catalog or waits for it.
         loaded.retain(|_, slot| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|it| it.strong_count() > 0)
+            Arc::strong_count(slot) > 1
+                || slot
+                    .try_lock()
+                    .is_ok_and(|catalog| catalog.strong_count() > 0)
         });
         Arc::clone(loaded.entry(digest).or_default())
     }
@@ -323,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_at_a_time_reads_a_catalog_also_when_nobody_waits_any_more() {
-        let (loaded, digest) = (Loaded::default(), Digest::of(b"one"));
+        let (loaded, digest) = (LoadedCatalogs::default(), Digest::of(b"one"));
         let (finish, finished) = std::sync::mpsc::channel::<()>();
         let slot = loaded.slot(digest).lock_owned().await;
         let reading = std::thread::spawn(move || {
@@ -331,7 +343,7 @@ mod tests {
             drop(slot);
         });
         assert_rows!(timeout(Duration::from_millis(100), loaded.slot(digest).lock_owned()).await.is_err() => true);
-        // Others are read meanwhile.
+        // Other contents can be read at the same time.
         drop(loaded.slot(Digest::of(b"two")).lock_owned().await);
         finish.send(()).unwrap();
         reading.join().unwrap();
@@ -367,10 +379,10 @@ mod tests {
             "bin/sh", &program[..] => Some(" (bin/sh:1: ");
             "readme", b"Hello.\n" => Some(" (readme:1: ");
             "other.json", b"{\"schema\":\"example.charts\"}" => Some("");
-            // A package that is broken is one.
+            // A malformed package counts as a package.
             "catalog.json", package => None;
         ] {
-            let found = emptiness(&loaded(&[(path, bytes)]));
+            let found = describe_empty(&loaded(&[(path, bytes)]));
             match (&found, said) {
                 (Some(found), Some("")) => assert_eq!(found, ""),
                 (Some(found), Some(said)) => assert!(found.starts_with(said), "{found}"),
@@ -378,6 +390,6 @@ mod tests {
                 _ => panic!("{path}: {found:?}"),
             }
         }
-        assert_eq!(emptiness(&loaded(&[])).as_deref(), Some(""));
+        assert_eq!(describe_empty(&loaded(&[])).as_deref(), Some(""));
     }
 }

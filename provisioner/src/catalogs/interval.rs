@@ -1,87 +1,86 @@
-//! How often a registry is asked whether a tag names another image by now. No I/O.
+//! Poll interval of image tags. Pure; no I/O.
 
 use std::{fmt::Write as _, time::Duration};
 
 use manifests::api::catalog_source::UpdateStrategy;
 
-/// The interval that counts when the one that is written makes no sense (OLM v0 parity).
-pub(super) const USUAL: Duration = Duration::from_secs(15 * 60);
-/// More often no registry is asked, whatever the CatalogSource says.
-pub(super) const SHORTEST: Duration = Duration::from_secs(60);
-/// Where an interval is longer than this, it is looked again at least so often whether it is over (OLM v0 parity).
-const LONGEST_SLEEP: Duration = Duration::from_secs(15 * 60);
+/// Interval that replaces a malformed one (OLM v0 parity).
+pub(super) const DEFAULT_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Minimum interval between polls of a registry.
+pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum time of one sleep. Longer intervals consist of several sleeps (OLM v0 parity).
+const MAX_SLEEP: Duration = Duration::from_secs(15 * 60);
 
-/// How often to ask, and what is to be said of how that is written.
+/// Effective poll interval, and the problem with the configured one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(super) struct PollInterval {
     pub(super) every: Duration,
-    /// In OLM's words where it has some.
+    /// Problem with the configured interval, with OLM's text if OLM has one.
     pub(super) problem: Option<String>,
 }
 
-/// What a CatalogSource wants. Nothing if it does not want registries to be asked.
-pub(super) fn of(strategy: Option<&UpdateStrategy>) -> Option<Interval> {
+/// Returns the poll interval of a CatalogSource, or `None` if it is not polled.
+pub(super) fn from_strategy(strategy: Option<&UpdateStrategy>) -> Option<PollInterval> {
     const FIELD: &str = "spec.updateStrategy.registryPoll.interval";
     let poll = strategy?.registry_poll.as_ref()?;
     let text = poll.interval.as_deref().unwrap_or_default();
     Some(match parse(text) {
-        Err(error) => Interval {
-            every: USUAL,
+        Err(error) => PollInterval {
+            every: DEFAULT_INTERVAL,
             problem: Some(format!(
                 "error parsing {FIELD}. Using the default value of 15m0s instead. Error: {error}"
             )),
         },
-        Ok(Parsed::Short) => Interval {
-            every: SHORTEST,
+        Ok(Parsed::Short) => PollInterval {
+            every: MIN_INTERVAL,
             problem: Some(format!(
                 "{FIELD} {} is shorter than a minute. Using 1m0s instead",
                 quoted(text)
             )),
         },
-        Ok(Parsed::Long(every)) => Interval {
+        Ok(Parsed::Long(every)) => PollInterval {
             every,
             problem: None,
         },
     })
 }
 
-/// How long to wait until the registry is asked again; `place` is anything from 0 to 1. Those who are asked for together once,
-/// as after a start, spread over the whole interval, and then each keeps about the time that it says.
-pub(super) fn spread(every: Duration, is_first: bool, place: f64) -> Duration {
-    let share = if is_first { place } else { 0.9 + place / 5.0 };
-    every.mul_f64(share).max(SHORTEST)
+/// Returns the delay until the next poll; `place` is a random number from 0 to 1. First polls are spread over the whole
+/// interval, because many catalogs start together. Later polls have 10 % of jitter.
+pub(super) fn poll_delay(every: Duration, is_first: bool, place: f64) -> Duration {
+    let factor = if is_first { place } else { 0.9 + place / 5.0 };
+    every.mul_f64(factor).max(MIN_INTERVAL)
 }
 
-/// How long to wait before it is looked again whether the interval is over, `elapsed` after the registry was asked last.
-/// Nothing left is zero.
-pub(super) fn wait(every: Duration, elapsed: Duration) -> Duration {
-    every.saturating_sub(elapsed).min(LONGEST_SLEEP)
+/// Returns the duration of the next sleep, `elapsed` after the last poll. Zero means that the interval is over.
+pub(super) fn next_sleep(every: Duration, elapsed: Duration) -> Duration {
+    every.saturating_sub(elapsed).min(MAX_SLEEP)
 }
 
-/// An interval that is a duration.
+/// A valid duration.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
-    /// Less than a minute, zero and what is negative included.
+    /// Less than a minute, including zero and negative durations.
     Short,
     Long(Duration),
 }
 
-/// A duration as Go's `time.ParseDuration` reads it, with its errors.
+/// Parses a duration like Go's `time.ParseDuration`, with the same errors.
 fn parse(text: &str) -> Result<Parsed, String> {
     let invalid = || format!("time: invalid duration {}", quoted(text));
     let is_negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
+    let mut remaining = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if remaining == "0" {
         return Ok(Parsed::Short);
     }
-    if rest.is_empty() {
+    if remaining.is_empty() {
         return Err(invalid());
     }
-    // Go counts in signed 64 bits of nanoseconds, and -2^63 is one of them.
-    let most = if is_negative { 1 << 63 } else { (1 << 63) - 1 };
+    // Go counts nanoseconds in signed 64 bits, and the minimum is -2^63.
+    let max = if is_negative { 1 << 63 } else { (1 << 63) - 1 };
     let mut total: u128 = 0;
-    while !rest.is_empty() {
-        let (whole, after) = digits(rest);
+    while !remaining.is_empty() {
+        let (whole, after) = digits(remaining);
         let (fraction, after) = match after.strip_prefix('.') {
             Some(after) => digits(after),
             None => ("", after),
@@ -89,7 +88,7 @@ fn parse(text: &str) -> Result<Parsed, String> {
         if whole.is_empty() && fraction.is_empty() {
             return Err(invalid());
         }
-        let is_number = |it: char| it == '.' || it.is_ascii_digit();
+        let is_number = |c: char| c == '.' || c.is_ascii_digit();
         let end = after.find(is_number).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() {
@@ -109,14 +108,14 @@ fn parse(text: &str) -> Result<Parsed, String> {
             whole.into()
         };
         total += whole * nanoseconds + part(fraction, nanoseconds);
-        if total > most {
+        if total > max {
             return Err(invalid());
         }
-        rest = after;
+        remaining = after;
     }
     let nanoseconds = u64::try_from(total).unwrap_or(u64::MAX);
     let every = Duration::from_nanos(nanoseconds);
-    Ok(if is_negative || every < SHORTEST {
+    Ok(if is_negative || every < MIN_INTERVAL {
         Parsed::Short
     } else {
         Parsed::Long(every)
@@ -124,11 +123,11 @@ fn parse(text: &str) -> Result<Parsed, String> {
 }
 
 fn digits(text: &str) -> (&str, &str) {
-    let end = text.find(|it: char| !it.is_ascii_digit());
+    let end = text.find(|c: char| !c.is_ascii_digit());
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// So many of a unit, behind the point. Nobody sees what is less than a nanosecond.
+/// Returns the nanoseconds of the fractional part. Anything below a nanosecond is truncated.
 fn part(fraction: &str, unit: u128) -> u128 {
     let (mut part, mut unit) = (0, unit * 1_000_000);
     for digit in fraction.bytes() {
@@ -150,7 +149,7 @@ fn unit_of(name: &str) -> Option<u128> {
     })
 }
 
-/// As Go's `time` quotes what it was given.
+/// Quotes a text like Go's `time` package.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {
@@ -160,7 +159,7 @@ fn quoted(text: &str) -> String {
                 quoted.push(char::from(byte));
             }
             b' '..=b'\x7f' => quoted.push(char::from(byte)),
-            // Nothing is refused by a String.
+            // Writing to a String cannot fail.
             _ => drop(write!(quoted, "\\x{byte:02x}")),
         }
     }
@@ -178,9 +177,9 @@ mod tests {
         Duration::from_secs(60 * number)
     }
 
-    fn written(interval: Option<&str>) -> Option<Interval> {
+    fn written(interval: Option<&str>) -> Option<PollInterval> {
         let interval = interval.map(str::to_owned);
-        of(Some(&UpdateStrategy {
+        from_strategy(Some(&UpdateStrategy {
             registry_poll: Some(RegistryPoll { interval }),
         }))
     }
@@ -235,21 +234,25 @@ mod tests {
         for (text, every, problem) in ::tests::rows![
             Some("45m"), minutes(45) => None;
             Some("1m"), minutes(1) => None;
-            Some("45mError.code"), USUAL => Some(default("time: unknown unit \"mError\" in duration \"45mError.code\""));
-            None, USUAL => Some(default("time: invalid duration \"\""));
-            Some("30s"), SHORTEST
+            Some("45mError.code"), DEFAULT_INTERVAL => Some(default("time: unknown unit \"mError\" in duration \"45mError.code\""));
+            None, DEFAULT_INTERVAL => Some(default("time: invalid duration \"\""));
+            Some("30s"), MIN_INTERVAL
                 => Some(
                     "spec.updateStrategy.registryPoll.interval \"30s\" is shorter than a minute. Using 1m0s instead"
                         .to_owned(),
                 );
         ] {
-            assert_eq!(written(text), Some(Interval { every, problem }), "{text:?}");
+            assert_eq!(
+                written(text),
+                Some(PollInterval { every, problem }),
+                "{text:?}"
+            );
         }
         for text in ["0", "-5m"] {
-            assert_eq!(written(Some(text)).unwrap().every, SHORTEST);
+            assert_eq!(written(Some(text)).unwrap().every, MIN_INTERVAL);
         }
-        assert_eq!(of(None), None);
-        assert_eq!(of(Some(&UpdateStrategy::default())), None);
+        assert_eq!(from_strategy(None), None);
+        assert_eq!(from_strategy(Some(&UpdateStrategy::default())), None);
     }
 
     // parity: serve-19
@@ -262,18 +265,18 @@ mod tests {
             (100, false, 0.0, 90),
             (100, false, 0.5, 100),
             (100, false, 1.0, 110),
-            // Less than a minute it never is.
+            // Never less than a minute.
             (1, true, 0.5, 1),
             (1, false, 0.0, 1),
         ] {
-            let found = spread(minutes(every), is_first, place);
+            let found = poll_delay(minutes(every), is_first, place);
             let off = found.abs_diff(minutes(expected));
             assert!(off < Duration::from_millis(1), "{every} {place}: {found:?}");
         }
-        // A thousand that begin at the same time: of each twentieth of the interval there are some, and nowhere many.
+        // A thousand catalogs that start together are spread evenly over the twentieths of the interval.
         let mut parts = [0; 20];
         for place in (0..1000).map(|it| f64::from(it) / 1000.0) {
-            let found = spread(minutes(100), true, place);
+            let found = poll_delay(minutes(100), true, place);
             parts[usize::try_from(found.as_secs() / 300).unwrap().min(19)] += 1;
         }
         assert!(parts.iter().all(|it| (40..=60).contains(it)), "{parts:?}");
@@ -292,7 +295,7 @@ mod tests {
             (40, 40, 0),
             (40, 100, 0),
         ] {
-            assert_rows!(wait(minutes(every), minutes(elapsed)) => minutes(expected), "{every} {elapsed}");
+            assert_rows!(next_sleep(minutes(every), minutes(elapsed)) => minutes(expected), "{every} {elapsed}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is known of catalogs. No I/O.
+//! Cache of catalog contents by CatalogSource. Loaded content remains available while its catalog is unavailable. Pure; no
+//! I/O.
 
 mod offers;
 
@@ -17,77 +18,77 @@ use manifests::{
     openshift::{MaxOpenShiftVersion, Release, maximum},
 };
 
-use self::offers::Held;
+use self::offers::CatalogOffer;
 pub use self::offers::Offers;
 use super::{Key, maxima::Said, plan::template_of};
 
-/// All catalogs.
+/// Cached contents and states of all catalogs.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// Whether anybody has looked.
-    is_begun: bool,
-    /// The namespaces that catalogs are taken from, in the admin's order.
+pub(super) struct CatalogCache {
+    /// True once CatalogSources are being listed, or are known not to be served.
+    is_started: bool,
+    /// Namespaces of the selectable catalogs, in the admin's order.
     namespaces: Vec<(String, Listing)>,
-    catalogs: BTreeMap<Key, Entry>,
+    catalogs: BTreeMap<Key, CachedCatalog>,
 }
 
-/// Whether it is known which catalogs a namespace has.
+/// Listing state of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Listing {
-    /// Not yet.
+    /// The initial list is not complete.
     Pending,
-    Known,
-    /// They may not be listed, and why.
-    Refused(String),
+    Listed,
+    /// Listing is forbidden, with the message to report.
+    Forbidden(String),
 }
 
-/// What a CatalogSource stands for: with another one it is another catalog, whatever its name, and what was read of the
-/// former one is not for those who may not read this one.
+/// Identity of the catalog behind a CatalogSource. With another identity it is another catalog, even under the same name.
+/// Content of the former catalog must not be disclosed to users without read access to the new one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct CatalogIdentity {
     uid: Option<String>,
-    /// What it is in, and its name there: of an image that is made of a template, that template, for it is the same catalog
-    /// whatever the cluster is. None where the CatalogSource does not say it.
+    /// Kind of the source, and its name or address. For an image from a template, the template: the catalog stays the same
+    /// when the template resolves to another image. `None` if the CatalogSource names no valid source.
     origin: Option<(&'static str, String)>,
 }
 
-/// One catalog.
+/// Cached content and state of one catalog.
 #[derive(Debug, Default)]
-struct Entry {
-    identity: Identity,
+struct CachedCatalog {
+    identity: CatalogIdentity,
     priority: i64,
-    /// What was read last, which stays while the catalog is away.
-    read: Option<Read>,
-    /// Why nothing newer can be read.
+    /// Content that was read last. It is kept while the catalog is unavailable.
+    read: Option<CatalogContent>,
+    /// Reason why no newer content can be read.
     trouble: Option<String>,
 }
 
-/// What was read of a catalog.
+/// Content that was read from a catalog.
 #[derive(Debug, Clone)]
-pub(super) enum Read {
-    /// All of it.
-    All(Arc<Catalog>),
-    /// What was asked for.
-    Some(Arc<Packages>),
+pub(super) enum CatalogContent {
+    /// The whole catalog.
+    Full(Arc<Catalog>),
+    /// The requested packages.
+    Partial(Arc<Packages>),
 }
 
-/// How a catalog is.
+/// State of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// Which.
+    /// Name of the catalog.
     pub catalog: Key,
-    /// Whether anything of it is known.
+    /// True if any content is cached.
     pub is_read: bool,
-    /// Why nothing, or nothing newer, can be read.
+    /// Reason why no content, or no newer content, can be read.
     pub trouble: Option<String>,
 }
 
-// === impl Known ===
+// === impl CatalogCache ===
 
-impl Known {
-    /// Begins anew, with these namespaces.
-    pub(super) fn begin(&mut self, namespaces: &[String]) {
-        self.is_begun = true;
+impl CatalogCache {
+    /// Resets the cache, with these namespaces.
+    pub(super) fn reset(&mut self, namespaces: &[String]) {
+        self.is_started = true;
         self.catalogs.clear();
         self.namespaces = namespaces
             .iter()
@@ -95,48 +96,48 @@ impl Known {
             .collect();
     }
 
-    /// There are no catalogs at all.
-    pub(super) fn has_none(&mut self) -> bool {
-        let changed = !self.is_begun || !self.catalogs.is_empty();
-        self.is_begun = true;
+    /// Records that no catalogs exist, because CatalogSources are not served. Reports whether that is a change.
+    pub(super) fn clear(&mut self) -> bool {
+        let changed = !self.is_started || !self.catalogs.is_empty();
+        self.is_started = true;
         self.namespaces.clear();
         self.catalogs.clear();
         changed
     }
 
-    /// It is known which catalogs a namespace has.
+    /// Records that the initial list of a namespace is complete.
     pub(super) fn listed(&mut self, namespace: &str) -> bool {
-        self.set(namespace, Listing::Known)
+        self.set(namespace, Listing::Listed)
     }
 
-    /// The catalogs of a namespace may not be listed. Those that are known stay.
-    pub(super) fn refused(&mut self, namespace: &str, why: String) -> bool {
-        self.set(namespace, Listing::Refused(why))
+    /// Records that listing a namespace is forbidden. Cached catalogs of the namespace are kept.
+    pub(super) fn refused(&mut self, namespace: &str, message: String) -> bool {
+        self.set(namespace, Listing::Forbidden(message))
     }
 
     fn set(&mut self, namespace: &str, listing: Listing) -> bool {
         let mut all = self.namespaces.iter_mut();
-        let known = all.find(|(name, _)| name == namespace);
-        let Some((_, known)) = known.filter(|(_, known)| *known != listing) else {
+        let stored = all.find(|(name, _)| name == namespace);
+        let Some((_, stored)) = stored.filter(|(_, stored)| *stored != listing) else {
             return false;
         };
-        *known = listing;
+        *stored = listing;
         true
     }
 
     pub(super) fn are_listed(&self) -> bool {
         let mut all = self.namespaces.iter();
-        self.is_begun && all.all(|(_, listing)| *listing != Listing::Pending)
+        self.is_started && all.all(|(_, listing)| *listing != Listing::Pending)
     }
 
-    /// There is a catalog. What was read of another one of its name is forgotten.
-    pub(super) fn add(&mut self, key: &Key, identity: &Identity, priority: i64) -> bool {
+    /// Adds a catalog or updates its priority. Content of another catalog of the same name is discarded.
+    pub(super) fn add(&mut self, key: &Key, identity: &CatalogIdentity, priority: i64) -> bool {
         let is_new = !self.is(key, identity);
         let entry = self.catalogs.entry(key.clone()).or_default();
         if is_new {
-            *entry = Entry {
+            *entry = CachedCatalog {
                 identity: identity.clone(),
-                ..Entry::default()
+                ..CachedCatalog::default()
             };
         }
         let changed = is_new || entry.priority != priority;
@@ -144,14 +145,19 @@ impl Known {
         changed
     }
 
-    /// Reports whether this very catalog is there.
-    pub(super) fn is(&self, key: &Key, identity: &Identity) -> bool {
+    /// Reports whether the cache has the catalog with this identity.
+    pub(super) fn is(&self, key: &Key, identity: &CatalogIdentity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity)
     }
 
-    /// A catalog was read. It counts only while the catalog is there.
-    pub(super) fn read(&mut self, key: &Key, identity: &Identity, read: Read) -> bool {
+    /// Stores the content of a catalog. Ignored if the cache does not have the catalog.
+    pub(super) fn read(
+        &mut self,
+        key: &Key,
+        identity: &CatalogIdentity,
+        read: CatalogContent,
+    ) -> bool {
         let Some(entry) = self.entry(key, identity) else {
             return false;
         };
@@ -160,41 +166,46 @@ impl Known {
         true
     }
 
-    /// A catalog can be reached again, with what was read before.
-    pub(super) fn is_well(&mut self, key: &Key, identity: &Identity) -> bool {
+    /// Records that a catalog is available again with unchanged content. Reports whether that is a change.
+    pub(super) fn is_ready(&mut self, key: &Key, identity: &CatalogIdentity) -> bool {
         let entry = self.entry(key, identity);
         entry.is_some_and(|entry| entry.trouble.take().is_some())
     }
 
-    /// A catalog cannot be read.
-    pub(super) fn trouble(&mut self, key: &Key, identity: &Identity, why: String) -> bool {
+    /// Records the problem of a catalog that cannot be read. Reports whether that is a change.
+    pub(super) fn set_problem(
+        &mut self,
+        key: &Key,
+        identity: &CatalogIdentity,
+        problem: String,
+    ) -> bool {
         let Some(entry) = self.entry(key, identity) else {
             return false;
         };
-        let why = Some(why);
-        let changed = entry.trouble != why;
-        entry.trouble = why;
+        let problem = Some(problem);
+        let changed = entry.trouble != problem;
+        entry.trouble = problem;
         changed
     }
 
-    fn entry(&mut self, key: &Key, identity: &Identity) -> Option<&mut Entry> {
+    fn entry(&mut self, key: &Key, identity: &CatalogIdentity) -> Option<&mut CachedCatalog> {
         let entry = self.catalogs.get_mut(key);
         entry.filter(|entry| entry.identity == *identity)
     }
 
-    /// Reports whether anything is known of a catalog.
-    pub(super) fn is_read(&self, key: &Key, identity: &Identity) -> bool {
+    /// Reports whether content of a catalog is cached.
+    pub(super) fn is_read(&self, key: &Key, identity: &CatalogIdentity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
     }
 
-    /// Reports whether nothing, or nothing newer, could be read of a catalog when that was last tried.
-    pub(super) fn is_away(&self, key: &Key) -> bool {
+    /// Reports whether no content of the catalog is cached, or the last attempt to read newer content failed.
+    pub(super) fn is_unavailable(&self, key: &Key) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_none_or(|entry| entry.read.is_none() || entry.trouble.is_some())
     }
 
-    /// A catalog is gone.
+    /// Removes a deleted catalog.
     pub(super) fn remove(&mut self, key: &Key) -> bool {
         self.catalogs.remove(key).is_some()
     }
@@ -205,48 +216,55 @@ impl Known {
         all.chain(self.hidden()).collect()
     }
 
-    /// What stands for the catalogs of namespaces where they may not be listed.
+    /// Returns placeholders for the catalogs of namespaces where listing is forbidden.
     fn hidden(&self) -> impl Iterator<Item = State> {
         self.namespaces.iter().filter_map(|(namespace, listing)| {
-            let Listing::Refused(why) = listing else {
+            let Listing::Forbidden(message) = listing else {
                 return None;
             };
             Some(State {
                 catalog: hidden(namespace),
                 is_read: false,
-                trouble: Some(why.clone()),
+                trouble: Some(message.clone()),
             })
         })
     }
 
     pub(super) fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
-        let wanted = only.map(|only| self.named(only));
+        let requested = only.map(|only| self.named(only));
         let offers = self
             .catalogs
             .iter()
-            .filter(|(key, _)| wanted.as_ref().is_none_or(|wanted| *wanted == Some(*key)))
-            .map(|(key, entry)| Held {
+            .filter(|(key, _)| {
+                requested
+                    .as_ref()
+                    .is_none_or(|requested| *requested == Some(*key))
+            })
+            .map(|(key, entry)| CatalogOffer {
                 catalog: key.to_string(),
                 priority: entry.priority,
                 read: entry.answer(package),
                 state: entry.state(key),
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
             });
-        // The catalog that is meant may be one that nobody sees.
+        // The requested catalog may be in a namespace where listing is forbidden.
         let may_be_meant = |state: &State| match only {
             None => true,
             Some(CatalogRef { namespace, .. }) => match namespace {
                 Some(namespace) => *namespace == state.catalog.namespace,
-                None => wanted == Some(None),
+                None => requested == Some(None),
             },
         };
-        let hidden = self.hidden().filter(may_be_meant).map(|state| Held {
-            catalog: state.catalog.to_string(),
-            priority: UNSAID,
-            read: Err(state.trouble.clone()),
-            state,
-            broken: None,
-        });
+        let hidden = self
+            .hidden()
+            .filter(may_be_meant)
+            .map(|state| CatalogOffer {
+                catalog: state.catalog.to_string(),
+                priority: DEFAULT_PRIORITY,
+                read: Err(state.trouble.clone()),
+                state,
+                broken: None,
+            });
         let offers = offers.chain(hidden).collect();
         Offers {
             package: package.to_owned(),
@@ -254,7 +272,7 @@ impl Known {
         }
     }
 
-    /// The catalog that is meant: without a namespace, the one in the first namespace that has it.
+    /// Returns the referenced catalog. Without a namespace, it is searched in all namespaces, in the admin's order.
     fn named(&self, only: &CatalogRef) -> Option<&Key> {
         let namespaces: Vec<&str> = match &only.namespace {
             Some(namespace) => vec![namespace],
@@ -269,46 +287,48 @@ impl Known {
         })
     }
 
-    /// Adds a catalog, which is read and has this package.
+    /// Adds a loaded catalog with this package.
     #[cfg(test)]
     pub(super) fn stock(&mut self, package: Package) {
         let key = Key {
             namespace: "catalogs".to_owned(),
             name: package.name.clone(),
         };
-        self.begin(std::slice::from_ref(&key.namespace));
-        self.add(&key, &Identity::default(), 0);
+        self.reset(std::slice::from_ref(&key.namespace));
+        self.add(&key, &CatalogIdentity::default(), 0);
         let packages = [(package.name.clone(), package)].into();
-        let read = Read::All(Arc::new(Catalog {
+        let read = CatalogContent::Full(Arc::new(Catalog {
             packages,
             ..Catalog::default()
         }));
-        self.read(&key, &Identity::default(), read);
+        self.read(&key, &CatalogIdentity::default(), read);
         self.listed(&key.namespace);
     }
 
     /// Returns the bundle of an image from the first catalog that has it, in the order in which bundles are chosen.
     pub(super) fn bundle(&self, package: &str, bundle: &str, digest: &str) -> Option<&Bundle> {
-        let found = self.catalogs.iter().filter_map(|(key, entry)| {
+        let candidates = self.catalogs.iter().filter_map(|(key, entry)| {
             let package = entry.read.as_ref()?.package(package)?;
             let bundle = package.bundle(bundle)?;
-            let is_it = digest_of(&bundle.image) == Some(digest);
-            is_it.then_some(((Reverse(entry.priority), key), bundle))
+            let is_same = digest_of(&bundle.image) == Some(digest);
+            is_same.then_some(((Reverse(entry.priority), key), bundle))
         });
-        found
-            .min_by_key(|(place, _)| *place)
+        candidates
+            .min_by_key(|(order, _)| *order)
             .map(|(_, bundle)| bundle)
     }
 
-    /// In the order in which bundles are chosen from catalogs, the first that has it decides, unless one that comes before
-    /// cannot be asked.
+    /// Returns the max OpenShift version that the first catalog with the bundle declares, in the order of selection. The
+    /// result is `Away` if a catalog of higher priority is unavailable.
     pub(super) fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
-        // Which catalogs there are, and where they come, must be known.
-        let mut is_away = !self.are_listed();
-        let hidden: Vec<Key> = self.hidden().map(|it| it.catalog).collect();
-        let hidden = hidden.iter().map(|key| (Reverse(UNSAID), key, None));
+        // Without all lists, a catalog of higher priority may be missing.
+        let mut is_unavailable = !self.are_listed();
+        let hidden: Vec<Key> = self.hidden().map(|state| state.catalog).collect();
+        let hidden = hidden
+            .iter()
+            .map(|key| (Reverse(DEFAULT_PRIORITY), key, None));
         let catalogs = self.catalogs.iter();
-        let mut all: Vec<(Reverse<i64>, &Key, Option<&Entry>)> = catalogs
+        let mut all: Vec<(Reverse<i64>, &Key, Option<&CachedCatalog>)> = catalogs
             .map(|(key, entry)| (Reverse(entry.priority), key, Some(entry)))
             .chain(hidden)
             .collect();
@@ -316,24 +336,27 @@ impl Known {
         let mut is_troubled = false;
         for (_, _, entry) in all {
             let read = entry.and_then(|entry| entry.read.as_ref());
-            let Some(read) = read.filter(|it| it.knows_of(package) && !it.is_broken(package))
+            let Some(read) = read.filter(|read| read.knows_of(package) && !read.is_broken(package))
             else {
-                is_away = true;
+                is_unavailable = true;
                 continue;
             };
             is_troubled |= entry.is_some_and(|entry| entry.trouble.is_some());
-            let listed = read.package(package).and_then(|it| it.bundle(bundle));
-            let Some(listed) = listed.filter(|it| digest_of(&it.image) == Some(digest)) else {
+            let listed = read
+                .package(package)
+                .and_then(|package| package.bundle(bundle));
+            let Some(listed) = listed.filter(|bundle| digest_of(&bundle.image) == Some(digest))
+            else {
                 continue;
             };
-            return if is_away {
+            return if is_unavailable {
                 Said::Away(value(listed))
             } else {
                 Said::Says(value(listed))
             };
         }
-        // One that is away may have it by now.
-        if is_away || is_troubled {
+        // An unavailable catalog may contain the bundle in the meantime.
+        if is_unavailable || is_troubled {
             Said::Away(None)
         } else {
             Said::Absent
@@ -352,8 +375,8 @@ impl Known {
         let Some(entry) = self.catalogs.get(catalog) else {
             let mut namespaces = self.namespaces.iter();
             let listed = namespaces.find(|(name, _)| *name == catalog.namespace);
-            let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Known);
-            return (!self.is_begun || !is_listed).then_some(Said::Away(None));
+            let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Listed);
+            return (!self.is_started || !is_listed).then_some(Said::Away(None));
         };
         let Some(read) = entry.usable(package) else {
             return Some(Said::Away(None));
@@ -366,8 +389,8 @@ impl Known {
         })
     }
 
-    /// Returns the lowest release that any catalog declares for a bundle of this name and version. One catalog that cannot be
-    /// read may declare a lower one.
+    /// Returns the lowest release that any catalog declares for a bundle of this name and version. One catalog that cannot
+    /// be read may declare a lower one.
     pub(super) fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
         if !self.are_listed() || self.hidden().next().is_some() {
             return Said::Away(None);
@@ -392,10 +415,10 @@ fn value(bundle: &Bundle) -> Option<String> {
     declared.map(MaxOpenShiftVersion::text)
 }
 
-/// The priority of catalogs that say nothing of it.
-const UNSAID: i64 = 0;
+/// Priority of catalogs that do not set one.
+const DEFAULT_PRIORITY: i64 = 0;
 
-/// What stands for all catalogs of a namespace.
+/// Returns the placeholder for all catalogs of a namespace.
 pub(super) fn hidden(namespace: &str) -> Key {
     Key {
         namespace: namespace.to_owned(),
@@ -403,22 +426,22 @@ pub(super) fn hidden(namespace: &str) -> Key {
     }
 }
 
-/// Of an image that is pinned.
+/// Returns the digest of a pinned image.
 fn digest_of(image: &str) -> Option<&str> {
     image.rsplit_once('@').map(|(_, digest)| digest)
 }
 
-// === impl Identity ===
+// === impl CatalogIdentity ===
 
-impl Identity {
-    pub(super) fn of(source: &CatalogSource) -> Self {
+impl CatalogIdentity {
+    pub(super) fn from_source(source: &CatalogSource) -> Self {
         let image = |reference: Option<&str>| {
             let name = template_of(source).or(reference);
-            name.map(|it| ("image", it.to_owned()))
+            name.map(|name| ("image", name.to_owned()))
         };
         let origin = match source.origin() {
             Ok(Origin::Image { reference, .. }) => image(Some(reference)),
-            // Its template is about to give it one.
+            // The template is about to provide the image.
             Err(Invalid::NoPlace) => image(None),
             Ok(Origin::Service { address }) => Some(("service", address.into_owned())),
             Ok(Origin::ConfigMap { name }) => Some(("configmap", name.to_owned())),
@@ -431,9 +454,9 @@ impl Identity {
     }
 }
 
-// === impl Entry ===
+// === impl CachedCatalog ===
 
-impl Entry {
+impl CachedCatalog {
     fn state(&self, key: &Key) -> State {
         State {
             catalog: key.clone(),
@@ -442,36 +465,37 @@ impl Entry {
         }
     }
 
-    /// What there is to be known of a package, or why it is not known; `None` while it is being read for the first time.
-    fn answer(&self, package: &str) -> Result<Read, Option<String>> {
+    /// Returns the content for a package, or the reason why it is unavailable. The reason is `None` while the catalog is
+    /// read for the first time.
+    fn answer(&self, package: &str) -> Result<CatalogContent, Option<String>> {
         match (&self.read, &self.trouble) {
             (Some(read), _) if read.knows_of(package) => Ok(read.clone()),
             (_, trouble) => Err(trouble.clone()),
         }
     }
 
-    /// Returns what was read last, if the package can be looked up in it.
-    fn usable(&self, package: &str) -> Option<&Read> {
-        let is_usable = |read: &&Read| read.knows_of(package) && !read.is_broken(package);
+    /// Returns the content, if it covers the package in a valid form.
+    fn usable(&self, package: &str) -> Option<&CatalogContent> {
+        let is_usable = |read: &&CatalogContent| read.knows_of(package) && !read.is_broken(package);
         self.read.as_ref().filter(is_usable)
     }
 }
 
-// === impl Read ===
+// === impl CatalogContent ===
 
-impl Read {
-    /// Reports whether the package is there if it is in the catalog.
+impl CatalogContent {
+    /// Reports whether the content covers the package.
     fn knows_of(&self, package: &str) -> bool {
         match self {
-            Self::All(_) => true,
-            Self::Some(read) => read.asked.contains(package),
+            Self::Full(_) => true,
+            Self::Partial(read) => read.asked.contains(package),
         }
     }
 
     fn package(&self, name: &str) -> Option<&Package> {
         match self {
-            Self::All(catalog) => catalog.packages.get(name),
-            Self::Some(read) => read.packages.get(name).map(AsRef::as_ref),
+            Self::Full(catalog) => catalog.packages.get(name),
+            Self::Partial(read) => read.packages.get(name).map(AsRef::as_ref),
         }
     }
 
@@ -481,18 +505,18 @@ impl Read {
         listed.filter(|listed| listed.version.version.to_string() == version)
     }
 
-    /// Reports whether the package is there, and cannot be used.
+    /// Reports whether the catalog has the package, but in an invalid form.
     fn is_broken(&self, name: &str) -> bool {
         match self {
-            Self::All(catalog) => catalog.broken.contains_key(name),
-            Self::Some(read) => read.broken.contains_key(name),
+            Self::Full(catalog) => catalog.broken.contains_key(name),
+            Self::Partial(read) => read.broken.contains_key(name),
         }
     }
 
     fn broken(&self, name: &str) -> Option<String> {
         match self {
-            Self::All(catalog) => catalog.why_broken(name),
-            Self::Some(read) => read.broken.get(name).cloned(),
+            Self::Full(catalog) => catalog.why_broken(name),
+            Self::Partial(read) => read.broken.get(name).cloned(),
         }
     }
 }

@@ -1,32 +1,33 @@
-//! What catalogs say of the newest OpenShift that an installed bundle runs on. No I/O.
+//! Max OpenShift versions that catalogs declare for installed bundles. Pure; no I/O.
 //!
-//! What a catalog said counts until it says otherwise: while it is away, the last word stays. So it is kept, and written
-//! down for whoever runs next. A catalog that cannot be asked must not be overruled by one that comes after it.
+//! The version that a catalog declared last is effective until the catalog declares another one, even while the catalog is
+//! unavailable. It is therefore recorded and persisted for the next process. An unavailable catalog must not be overruled
+//! by one of lower priority.
 
 use std::collections::BTreeMap;
 
 pub use manifests::api::identity::key;
 use manifests::{api::bounds, object::shortened};
 
-/// What catalogs say of a bundle now.
+/// Max OpenShift version that catalogs currently declare for a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// The catalog that decides has the bundle, with this max OpenShift version or none: see
+    /// The authoritative catalog has the bundle, with this max OpenShift version or none: see
     /// [`MaxOpenShiftVersion::text`](manifests::openshift::MaxOpenShiftVersion::text).
     Says(Option<String>),
-    /// All catalogs are read, and none has such a bundle.
+    /// All catalogs are loaded, and none has the bundle.
     Absent,
-    /// A catalog that would decide cannot be asked now; and what the first one says of those that come after it.
+    /// A catalog of higher priority is unavailable. Contains the version that the first available catalog declares.
     Away(Option<String>),
 }
 
-/// What is known of bundles, by their [`key`].
+/// Max OpenShift versions of bundles, by their [`key`].
 pub type Maxima = BTreeMap<String, String>;
 
 // === impl Said ===
 
 impl Said {
-    /// What is kept, given what was kept before.
+    /// Returns the version to record, given the recorded one.
     fn kept(&self, last: Option<&String>) -> Option<String> {
         match self {
             Self::Says(value) => value.clone().map(bounded),
@@ -35,45 +36,49 @@ impl Said {
         }
     }
 
-    /// What counts, given what was kept. Where nothing was, whoever can be asked has the word meanwhile; that is not kept.
+    /// Returns the effective version, given the recorded one. Without a recorded one, an available catalog of lower
+    /// priority decides for the time being. That version is not recorded.
     pub(super) fn counts(self, last: Option<&String>) -> Option<String> {
-        let kept = self.kept(last);
+        let recorded = self.kept(last);
         match self {
-            Self::Away(others) => kept.or(others.map(bounded)),
-            Self::Says(_) | Self::Absent => kept,
+            Self::Away(others) => recorded.or(others.map(bounded)),
+            Self::Says(_) | Self::Absent => recorded,
         }
     }
 }
 
-/// What counts of what catalogs say, and what of it is to be kept, given what was kept before. Bundles that are gone are
-/// forgotten.
-pub fn maxima(before: &Maxima, said: impl IntoIterator<Item = (String, Said)>) -> (Maxima, Maxima) {
-    let (mut counting, mut keeping) = (Maxima::new(), Maxima::new());
-    for (key, said) in said {
+/// Returns the effective versions and the versions to record, given the recorded ones. Bundles that are not in `declared`
+/// are dropped.
+pub fn maxima(
+    before: &Maxima,
+    declared: impl IntoIterator<Item = (String, Said)>,
+) -> (Maxima, Maxima) {
+    let (mut effective, mut to_record) = (Maxima::new(), Maxima::new());
+    for (key, declared) in declared {
         let last = before.get(&key);
-        if let Some(kept) = said.kept(last) {
-            keeping.insert(key.clone(), kept);
+        if let Some(version) = declared.kept(last) {
+            to_record.insert(key.clone(), version);
         }
-        if let Some(value) = said.counts(last) {
-            counting.insert(key, value);
+        if let Some(value) = declared.counts(last) {
+            effective.insert(key, value);
         }
     }
-    (counting, keeping)
+    (effective, to_record)
 }
 
-/// A release is short, and of anything else a word tells enough.
+/// Truncates a version. Valid releases are short, and a few characters of an invalid one are enough.
 fn bounded(value: String) -> String {
-    let longest = bounds::WORD as usize / 4; // characters have up to four bytes
-    if value.len() <= longest {
+    let max_len = bounds::WORD as usize / 4; // characters have up to four bytes
+    if value.len() <= max_len {
         return value;
     }
-    shortened(&value, longest)
+    shortened(&value, max_len)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogs::{Catalogs, known::Known};
+    use crate::catalogs::{Catalogs, known::CatalogCache};
 
     fn all(pairs: &[(&str, &str)]) -> Maxima {
         let pairs = pairs.iter();
@@ -112,15 +117,15 @@ mod tests {
         assert_rows! {
             maximum().as_deref() => Some("4.13");
             changes.has_changed().unwrap() => true, "whoever asked before asks again";
-            // What comes later is from catalogs, which have told of it themselves.
+            // Later values come from catalogs, whose changes have been published already.
             { changes.mark_unchanged(); catalogs.keep(all(&[(&key, "4.14")])); maximum() } => Some("4.14".to_owned());
             changes.has_changed().unwrap() => false;
-            // There are none, and so none is away.
-            { catalogs.change(Known::has_none); maximum() } => None;
+            // Without catalogs, none is unavailable.
+            { catalogs.change(CatalogCache::clear); maximum() } => None;
         }
     }
 
-    /// However many there are: what is written down is bounded, not what counts.
+    /// The number of recorded versions is bounded, that of effective ones is not.
     #[test]
     fn all_of_them_count_and_a_word_of_each() {
         let many = (0..3000).map(|n| (n.to_string(), Said::Says(Some("4".repeat(100_000)))));

@@ -1,84 +1,84 @@
-//! How long a catalog is waited for, and how soon it is tried again. No I/O.
+//! Back-off of the connection to one catalog server, and of reading one catalog image. Pure; no I/O.
 
 use std::time::{Duration, Instant};
 
 use apply::backoff::spread;
 
-/// A place that does not work is tried again at least so often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection that lasts so long is a good one. Each new one costs a list of the whole catalog, so there may not be
-/// many of them in a row.
-const LASTING: Duration = LONGEST_PAUSE;
+/// Maximum delay between attempts.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// Time after which a connection counts as stable. Each new connection reads the whole list of packages, so many short ones
+/// in a row have to be avoided.
+const STABLE_AFTER: Duration = MAX_DELAY;
 
-/// Of one catalog.
+/// Back-off of one catalog.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
-    /// Since when it is not served; nothing while it is.
+pub(super) struct ServerBackoff {
+    /// Time since which the catalog is not served; `None` while it is.
     lost: Option<Instant>,
-    /// Since when the connection is good, if there was a good one at last.
+    /// Time since which the connection is good; `None` without a good connection.
     good: Option<Instant>,
-    /// Failures and short connections in a row.
+    /// Consecutive failures and short connections.
     failures: u32,
-    /// Whether a server is being asked.
+    /// True while a server is being queried.
     is_asking: bool,
-    /// Before that no server is asked again.
+    /// Earliest time of the next query.
     not_before: Option<Instant>,
 }
 
-// === impl Patience ===
+// === impl ServerBackoff ===
 
-impl Patience {
-    /// Since when the catalog is not served. Whoever asks is about to look for another place.
+impl ServerBackoff {
+    /// Returns the time since which the catalog is not served. The first call after the last success sets it.
     pub(super) fn since(&mut self, now: Instant) -> Instant {
         *self.lost.get_or_insert(now)
     }
 
-    /// A server is to be asked: how long to wait before that.
-    pub(super) fn rest(&self, now: Instant) -> Duration {
+    /// Returns the delay before the next query of a server.
+    pub(super) fn remaining_delay(&self, now: Instant) -> Duration {
         let until = self.not_before;
-        until.map_or(Duration::ZERO, |it| it.saturating_duration_since(now))
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// A server is asked from now on.
-    pub(super) fn asks(&mut self) {
+    /// Records that a query has started.
+    pub(super) fn start_attempt(&mut self) {
         self.is_asking = true;
     }
 
-    /// The catalog has changed, and what was under way is given up. Whoever makes it change again and again, as an OLM
-    /// that says now one thing and now another, does not have it read each time.
-    pub(super) fn gives_up(&mut self, now: Instant) {
+    /// Records that a query was cancelled because the catalog changed. If the catalog changes constantly, for example
+    /// because OLM alternates between states, it is not read each time.
+    pub(super) fn abort_attempt(&mut self, now: Instant) {
         if self.is_asking {
-            self.not_before = Some(now + self.pause(now));
+            self.not_before = Some(now + self.next_delay(now));
         }
     }
 
-    /// It is served, and was read.
-    pub(super) fn is_served(&mut self, now: Instant) {
+    /// Records that the catalog is served and was read.
+    pub(super) fn record_success(&mut self, now: Instant) {
         self.lost = None;
         self.good.get_or_insert(now);
     }
 
-    /// Its image was read.
-    pub(super) fn is_read(&mut self) {
+    /// Records that the image was read, and resets the back-off.
+    pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Reports whether the last attempts have failed.
+    /// Reports whether the last attempt has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }
 
-    /// How long to wait after a failure, or after the end of a connection.
-    pub(super) fn pause(&mut self, now: Instant) -> Duration {
+    /// Returns the delay after a failure or the end of a connection.
+    pub(super) fn next_delay(&mut self, now: Instant) -> Duration {
         self.is_asking = false;
         let good = self.good.take();
-        if good.is_some_and(|since| now.saturating_duration_since(since) >= LASTING) {
+        if good.is_some_and(|since| now.saturating_duration_since(since) >= STABLE_AFTER) {
             self.failures = 0;
         }
-        let pause = SHORTEST_PAUSE * 2u32.saturating_pow(self.failures.min(10));
+        let delay = INITIAL_DELAY * 2u32.saturating_pow(self.failures.min(10));
         self.failures = self.failures.saturating_add(1);
-        spread(pause.min(LONGEST_PAUSE))
+        spread(delay.min(MAX_DELAY))
     }
 }
 
@@ -98,12 +98,12 @@ mod tests {
     fn the_time_without_a_server_begins_when_it_is_lost() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut patience = Patience::default();
+        let mut patience = ServerBackoff::default();
         assert_eq!(patience.since(at(0)), at(0));
         assert_eq!(patience.since(at(100)), at(0));
-        patience.is_served(at(120));
-        // Read again meanwhile, and lost after an hour.
-        patience.is_served(at(1020));
+        patience.record_success(at(120));
+        // Read again, and lost after an hour.
+        patience.record_success(at(1020));
         assert_eq!(patience.since(at(3600)), at(3600));
         assert_eq!(patience.since(at(3700)), at(3600));
     }
@@ -112,51 +112,51 @@ mod tests {
     fn who_ends_each_connection_is_not_asked_each_second() {
         let begin = Instant::now();
         let mut now = begin;
-        let mut patience = Patience::default();
+        let mut patience = ServerBackoff::default();
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            patience.is_served(now);
-            let pause = patience.pause(now);
+            patience.record_success(now);
+            let pause = patience.next_delay(now);
             pauses.push(about(pause));
             now += pause;
         }
         assert_rows! {
             pauses => [1, 2, 4, 8, 16, 32, 60, 60];
-            // One that lasts is another one.
-            { patience.is_served(now); patience.is_served(now + LASTING / 2); about(patience.pause(now + LASTING)) } => 1;
-            // And what does not even begin is no connection.
-            about(patience.pause(now + 2 * LASTING)) => 2;
+            // A lasting connection resets the back-off.
+            { patience.record_success(now); patience.record_success(now + STABLE_AFTER / 2); about(patience.next_delay(now + STABLE_AFTER)) } => 1;
+            // A failed connection does not reset it.
+            about(patience.next_delay(now + 2 * STABLE_AFTER)) => 2;
             patience.has_failed() => true;
-            { patience.is_read(); patience.has_failed() } => false;
-            about(patience.pause(now + 2 * LASTING)) => 1;
+            { patience.reset(); patience.has_failed() } => false;
+            about(patience.next_delay(now + 2 * STABLE_AFTER)) => 1;
         }
     }
 
     #[test]
     fn a_server_that_is_given_up_again_and_again_is_not_asked_each_time() {
         let mut now = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = ServerBackoff::default();
         let mut rests = Vec::new();
         for _ in 0..8 {
-            patience.asks();
-            patience.is_served(now);
+            patience.start_attempt();
+            patience.record_success(now);
             now += Duration::from_millis(500);
-            patience.gives_up(now);
-            rests.push(about(patience.rest(now)));
-            // It changes back and forth meanwhile, and nobody has asked anything.
+            patience.abort_attempt(now);
+            rests.push(about(patience.remaining_delay(now)));
+            // The catalog changes without a query in between.
             let soon = now + Duration::from_millis(100);
-            patience.gives_up(soon);
-            assert!(patience.rest(soon) < patience.rest(now));
-            now += patience.rest(now);
-            assert_eq!(patience.rest(now), Duration::ZERO);
+            patience.abort_attempt(soon);
+            assert!(patience.remaining_delay(soon) < patience.remaining_delay(now));
+            now += patience.remaining_delay(now);
+            assert_eq!(patience.remaining_delay(now), Duration::ZERO);
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
-        // After one that has lasted, what is new is asked almost at once.
-        patience.asks();
-        patience.is_served(now);
-        patience.gives_up(now + LASTING);
-        assert_eq!(about(patience.rest(now + LASTING)), 1);
-        // Nobody waits who was not asking: where an image is to be read now.
-        assert_rows!(with!(Patience::default() => |patience| patience.gives_up(now)).rest(now) => Duration::ZERO);
+        // After a lasting connection, the next query follows almost at once.
+        patience.start_attempt();
+        patience.record_success(now);
+        patience.abort_attempt(now + STABLE_AFTER);
+        assert_eq!(about(patience.remaining_delay(now + STABLE_AFTER)), 1);
+        // No delay without a running query, as for a catalog in an image.
+        assert_rows!(with!(ServerBackoff::default() => |patience| patience.abort_attempt(now)).remaining_delay(now) => Duration::ZERO);
     }
 }

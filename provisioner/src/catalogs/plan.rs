@@ -1,4 +1,4 @@
-//! Where to take a catalog from at this moment. No I/O.
+//! Plans from where a catalog is loaded. Pure; no I/O.
 
 use std::time::Duration;
 
@@ -11,90 +11,96 @@ use manifests::{
 };
 
 use super::{
-    around::Around,
-    interval::{self, Interval},
-    template::{self, Input, Resolved, Unresolved},
+    around::ClusterFacts,
+    interval::{self, PollInterval},
+    template::{self, Input, ResolvedImage, UnresolvedImage},
 };
 
-/// How long OLM may take to serve a catalog before its image is pulled here: as long as OLM gives its pod to start, and a
-/// little more.
-pub(super) const OLM_BUDGET: Duration = Duration::from_secs(180);
+/// Time that OLM has to serve a catalog before its image is pulled instead: the startup timeout of OLM's registry pods, and
+/// some margin.
+pub(super) const OLM_STARTUP_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The annotations that may hold a template.
-pub(super) const TEMPLATES: [&str; 2] = [CATALOG_IMAGE_TEMPLATE, manifests::template::ANNOTATION];
+/// Annotations that may contain an image template.
+pub(super) const TEMPLATE_ANNOTATIONS: [&str; 2] =
+    [CATALOG_IMAGE_TEMPLATE, manifests::template::ANNOTATION];
 
-/// What to do, and what is to be said of the template.
+/// Location of a catalog, and the result of its image template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) catalog: Way,
-    /// Nothing without an image.
-    pub(super) image: Option<Resolved>,
-    /// What else people should know of its templates.
+pub(super) struct CatalogPlan {
+    pub(super) catalog: CatalogLocation,
+    /// Result of the image template; `None` if the catalog is not in an image.
+    pub(super) image: Option<ResolvedImage>,
+    /// Warning about the template annotations, to publish as an Event.
     pub(super) warning: Option<String>,
-    /// Whether OLM is the one who says how the catalog is.
+    /// True if OLM reports the state of the catalog.
     pub(super) has_olm: bool,
 }
 
-/// Where to take a catalog from.
+/// Location of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
-    /// From whoever serves it at this address.
-    Served(String),
-    /// From its image.
+pub(super) enum CatalogLocation {
+    /// The registry server at this address.
+    Address(String),
+    /// The image with this reference.
     Image {
         reference: String,
-        /// How often to look for a new one.
-        poll: Option<Interval>,
+        /// Poll interval of the image's tag; `None` if it is not polled.
+        poll: Option<PollInterval>,
     },
-    /// From a ConfigMap of its namespace.
+    /// A ConfigMap in the namespace of the CatalogSource.
     ConfigMap(String),
-    /// From nowhere yet.
-    Wait { why: String, left: Duration },
-    /// From nowhere, unless it changes.
-    Never(String),
-    /// From nowhere, unless it or the cluster changes. What was read stays.
-    Unresolved(Unresolved),
+    /// Undecided, because OLM may still serve the catalog.
+    Pending { why: String, left: Duration },
+    /// Invalid CatalogSource without a usable location. Contains the reason.
+    Invalid(String),
+    /// Image template that does not resolve in the current cluster. Loaded content remains available.
+    Unresolved(UnresolvedImage),
 }
 
-// === impl Plan ===
+// === impl CatalogPlan ===
 
-impl Plan {
-    /// Whether the catalog may have a pod of its own: one that is in an image, also while nobody knows in which.
+impl CatalogPlan {
+    /// Reports whether the catalog may have a registry pod: it is in an image, even if a template currently resolves to
+    /// none.
     pub(super) fn may_have_pod(&self) -> bool {
-        !self.has_olm && matches!(self.catalog, Way::Image { .. } | Way::Unresolved(_))
+        !self.has_olm
+            && matches!(
+                self.catalog,
+                CatalogLocation::Image { .. } | CatalogLocation::Unresolved(_)
+            )
     }
 }
 
-/// Decides. `waited` is for how long the catalog has not been served, or has been seen here without that; `noted`, what the
-/// template in its image was last. Nothing is decided while the cluster has not been asked yet for what the template wants to
-/// know.
+/// Plans the location of a catalog. `waited` is the time for which it has not been served, or has been followed without
+/// being served. `recorded` is the image to which its template resolved last. Returns `None` while a fact that the
+/// template needs is unknown.
 pub(super) fn plan(
     source: &CatalogSource,
-    around: &Around,
-    noted: Option<&str>,
+    facts: &ClusterFacts,
+    recorded: Option<&str>,
     waited: Duration,
-) -> Option<Plan> {
-    let has_olm = around.has_olm;
-    // What OLM makes of it aside.
+) -> Option<CatalogPlan> {
+    let has_olm = facts.has_olm;
+    // The source as declared, regardless of a server of OLM.
     let reference = match source.place(false) {
         Ok(Place::Image(reference)) => Some(reference),
-        // The template in an annotation is about to give it one.
+        // The template in an annotation is about to provide the image.
         Err(Invalid::NoPlace) => templates(source).next().map(|_| ""),
         _ => None,
     };
-    let unknown_olm = around.unknown_olm();
+    let unknown_olm = facts.unknown_olm();
     let resolved = |reference| {
         let status = source.status.as_ref();
         let input = Input {
             reference,
             annotations: source.metadata.annotations.as_ref(),
             conditions: status.map_or(&[], |status| &status.conditions),
-            noted,
+            noted: recorded,
             generation: source.metadata.generation,
             has_olm,
             unknown_olm: unknown_olm.as_deref(),
         };
-        template::resolve(input, &around.values, &around.pending)
+        template::resolve(input, &facts.values, &facts.pending)
     };
     let image = match reference {
         Some(reference) => Some(resolved(reference)?),
@@ -104,64 +110,71 @@ pub(super) fn plan(
         || template::idle(source.metadata.annotations.as_ref(), has_olm),
         |image| image.warning.clone(),
     );
-    Some(Plan {
-        catalog: way(source, around, image.as_ref(), waited),
+    Some(CatalogPlan {
+        catalog: locate(source, facts, image.as_ref(), waited),
         image,
         warning,
         has_olm,
     })
 }
 
-fn way(source: &CatalogSource, around: &Around, image: Option<&Resolved>, waited: Duration) -> Way {
-    match source.place(around.has_olm) {
-        // Its template gives it an image.
+fn locate(
+    source: &CatalogSource,
+    facts: &ClusterFacts,
+    image: Option<&ResolvedImage>,
+    waited: Duration,
+) -> CatalogLocation {
+    match source.place(facts.has_olm) {
+        // The template provides the image.
         Err(Invalid::NoPlace) if image.is_some() => {}
-        Err(invalid) => return Way::Never(invalid.to_string()),
-        Ok(Place::Served(address)) => return Way::Served(address.to_string()),
+        Err(invalid) => return CatalogLocation::Invalid(invalid.to_string()),
+        Ok(Place::Served(address)) => return CatalogLocation::Address(address.to_string()),
         Ok(Place::Image(_) | Place::ConfigMap(_)) => {}
     }
-    if around.has_olm
-        && let Some(left) = OLM_BUDGET.checked_sub(waited).filter(|it| !it.is_zero())
+    if facts.has_olm
+        && let Some(left) = OLM_STARTUP_TIMEOUT
+            .checked_sub(waited)
+            .filter(|left| !left.is_zero())
     {
-        let why = source
+        let message = source
             .status
             .as_ref()
             .and_then(|status| status.message.as_deref());
-        let why = match why.filter(|why| !why.is_empty()) {
-            Some(why) => format!("OLM does not serve it yet: {why}"),
+        let message = match message.filter(|message| !message.is_empty()) {
+            Some(message) => format!("OLM does not serve it yet: {message}"),
             None => "OLM does not serve it yet".to_owned(),
         };
-        return Way::Wait { why, left };
+        return CatalogLocation::Pending { why: message, left };
     }
     if let Ok(Place::ConfigMap(name)) = source.place(false) {
-        return Way::ConfigMap(name.to_owned());
+        return CatalogLocation::ConfigMap(name.to_owned());
     }
-    let reference = match image.map(|it| &it.image) {
+    let reference = match image.map(|image| &image.image) {
         Some(Ok(reference)) => reference.clone(),
-        Some(Err(unresolved)) => return Way::Unresolved(unresolved.clone()),
+        Some(Err(unresolved)) => return CatalogLocation::Unresolved(unresolved.clone()),
         None => String::new(),
     };
-    // What is pinned stays what it is.
-    let poll = interval::of(source.spec.update_strategy.as_ref());
+    // A pinned image is not polled.
+    let poll = interval::from_strategy(source.spec.update_strategy.as_ref());
     let poll = poll.filter(|_| !reference.contains('@'));
-    Way::Image { reference, poll }
+    CatalogLocation::Image { reference, poll }
 }
 
-/// Whether what was planned for a CatalogSource is still to be done now that it has changed, or the cluster. OLM writes into
-/// it again and again what makes no difference.
-pub(super) fn is_still(
-    planned: Option<&Plan>,
-    of: &CatalogSource,
-    now: &CatalogSource,
-    around: &Around,
-    noted: Option<&str>,
+/// Reports whether a plan is still valid after a change of the CatalogSource or the cluster. Most changes by OLM make no
+/// difference.
+pub(super) fn is_unchanged(
+    planned: Option<&CatalogPlan>,
+    old: &CatalogSource,
+    new: &CatalogSource,
+    facts: &ClusterFacts,
+    recorded: Option<&str>,
     waited: Duration,
 ) -> bool {
-    (&of.spec, &of.metadata.uid) == (&now.spec, &now.metadata.uid)
-        && plan(now, around, noted, waited).as_ref() == planned
+    (&old.spec, &old.metadata.uid) == (&new.spec, &new.metadata.uid)
+        && plan(new, facts, recorded, waited).as_ref() == planned
 }
 
-/// The template that makes the image of a CatalogSource, if one does.
+/// Returns the template of a CatalogSource's image, or `None` if it has none.
 pub(super) fn template_of(source: &CatalogSource) -> Option<&str> {
     let image = match source.place(false) {
         Ok(Place::Image(reference)) => reference,
@@ -169,19 +182,22 @@ pub(super) fn template_of(source: &CatalogSource) -> Option<&str> {
     };
     let annotations = source.metadata.annotations.as_ref();
     let choice = choose(image, |name| Some(annotations?.get(name)?.as_str()));
-    Some(choice.text).filter(|it| is_template(it))
+    Some(choice.text).filter(|text| is_template(text))
 }
 
-/// The texts that a CatalogSource may have a template in.
+/// Returns all texts of a CatalogSource that may be an image template.
 pub(super) fn templates(source: &CatalogSource) -> impl Iterator<Item = &str> {
     let image = match source.place(false) {
         Ok(Place::Image(reference)) => Some(reference),
         _ => None,
     };
     let annotations = source.metadata.annotations.iter().flatten();
-    let ours = annotations
-        .filter_map(|(name, text)| TEMPLATES.contains(&name.as_str()).then_some(text.as_str()));
-    image.into_iter().chain(ours)
+    let annotated = annotations.filter_map(|(name, text)| {
+        TEMPLATE_ANNOTATIONS
+            .contains(&name.as_str())
+            .then_some(text.as_str())
+    });
+    image.into_iter().chain(annotated)
 }
 
 #[cfg(test)]

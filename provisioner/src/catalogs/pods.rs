@@ -1,17 +1,17 @@
-//! A pod for a catalog, in clusters without OLM: for catalogs that say how their pod is to be, and for all of them where
-//! that is asked for.
+//! Registry pods: one pod per catalog in clusters without OLM, for catalogs with pod options, and for all catalogs if
+//! configured.
 //!
 //! ```text
 //!  CatalogSource ─ options ─┐
 //!  image's labels ──────────┴─ declare: ServiceAccount, Service, two NetworkPolicies, a pod
 //!                                │
-//!  pods there are ─ observe ─────┴─ decide: make, promote, delete, wait
+//!  existing pods ─── observe ────┴─ decide: create, promote, delete, wait
 //! ```
 //!
-//! The objects are OLM's, by name, label and shape, so that what selects, watches or scrapes them goes on working. What
-//! serves is another matter: our program is put beside the files of the catalog's image and reads them in place, as unpack
-//! Jobs do it. So nothing of the image runs, nothing is copied but the program, and the kubelet still tells which image
-//! the pod has. Only where it is not known in which folder the catalog is, the image's own program serves it.
+//! The objects have the names, labels and shape of OLM's, so that clients that select, watch or scrape those keep working.
+//! The server differs: the provisioner's binary is copied into the pod of the catalog's image and reads the catalog in
+//! place, as unpack Jobs do. No program of the image runs, only the binary is copied, and the kubelet still reports the
+//! image of the pod. The image's own program serves the catalog only if the directory of the catalog is unknown.
 
 pub mod decide;
 mod declare;
@@ -25,38 +25,38 @@ mod quantity;
 mod repair;
 mod watch;
 
-pub(super) use self::pace::Pace;
+pub(super) use self::pace::RepairBackoff;
 pub use self::{
-    declare::{Around, Content, Objects, Wanted, objects},
-    follow::{Of, follow, has_own},
+    declare::{Around, Content, RegistryPodObjects, Wanted, objects},
+    follow::{Of, follow, needs_pod},
     keep::{Asks, Error, Kept, is_restricted, keep},
-    leave::{are_there, hand_back, leave, remove},
-    options::{Extract, Options, Security},
+    leave::{exist, remove, return_service, tear_down},
+    options::{ExtractContent, Options, Security},
     watch::Watches,
 };
 
-/// Why there can be no pod for a catalog. All of it is for who wrote the CatalogSource to correct.
+/// Reason why a catalog cannot have a registry pod. All of them have to be corrected in the CatalogSource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Its name is a label's value and, with dashes for dots, a Service's name.
+    /// The name is not a valid label value or, with dashes for dots, not a valid Service name.
     #[error(
-        "a catalog with a pod of its own cannot be called {name:?}, for its Service would be {service:?}: {problem}; \
-         use another name, of 63 characters at most"
+        "a catalog with its own pod cannot be named {name:?}, because its Service would be {service:?}: {problem}; use \
+         another name of at most 63 characters"
     )]
     Name {
-        /// The CatalogSource's name.
+        /// Name of the CatalogSource.
         name: String,
-        /// The Service's.
+        /// Name of the Service.
         service: String,
-        /// What is wrong with it.
+        /// Problem with the Service name.
         problem: &'static str,
     },
-    /// An option that is none.
-    #[error("{field} cannot be read: {problem}; correct it or remove it")]
+    /// The value of an option is invalid.
+    #[error("failed to parse {field}: {problem}; correct it or remove it")]
     Option {
-        /// Where it stands.
+        /// Path of the field.
         field: String,
-        /// What is wrong with it.
+        /// Problem with the value.
         problem: String,
     },
 }

@@ -1,54 +1,54 @@
-//! Which Kubernetes a cluster is while its API servers do not agree. No I/O.
+//! Effective Kubernetes version of a cluster whose API servers report different versions. Pure; no I/O.
 //!
-//! Several API servers are upgraded one after the other, and whoever asks gets now the one and now another. An image that
-//! followed each answer would go back and forth. So the newest that was told counts, and an older one only when it stays, or
-//! when the ClusterVersion says that an update was taken back.
+//! Several API servers are upgraded one after the other, and each request may reach another one. An image that followed
+//! every response would flap between two versions. The newest reported version is therefore effective. An older one
+//! replaces it only if it lasts, or if the ClusterVersion shows that an update was reverted.
 
 use std::time::{Duration, Instant};
 
 use semver::Version;
 
-/// How long only older versions have to be told: longer than one API server of several takes to be replaced, for a connection
-/// may stay with the same one for as long.
-const STAYS: Duration = Duration::from_secs(15 * 60);
+/// Time for which only older versions have to be reported before a downgrade is accepted. It exceeds the time to replace
+/// one of several API servers, because a connection may stay with the same server for that long.
+const DOWNGRADE_DELAY: Duration = Duration::from_secs(15 * 60);
 
-/// Decides, and remembers.
+/// Tracker of the effective Kubernetes version.
 #[derive(Debug, Default)]
-pub(super) struct Release {
-    /// What counts, and the OpenShift that it was told on.
-    believed: Option<(Version, Option<Version>)>,
-    /// Since when only older ones are told.
+pub(super) struct VersionTracker {
+    /// Effective version, and the OpenShift version at the time of its report.
+    effective: Option<(Version, Option<Version>)>,
+    /// Time since which only older versions are reported.
     older: Option<Instant>,
 }
 
-// === impl Release ===
+// === impl VersionTracker ===
 
-impl Release {
-    /// What counts, now that a server has told this, on a cluster that is this OpenShift.
-    pub(super) fn see(
+impl VersionTracker {
+    /// Records a reported version on a cluster with this OpenShift version. Returns the effective version.
+    pub(super) fn observe(
         &mut self,
-        told: Version,
+        reported: Version,
         openshift: Option<&Version>,
         now: Instant,
     ) -> &Version {
-        let counts = match &self.believed {
-            Some((believed, of)) if told < *believed => {
+        let is_accepted = match &self.effective {
+            Some((effective, openshift_then)) if reported < *effective => {
                 let since = *self.older.get_or_insert(now);
-                let is_taken_back = openshift
-                    .zip(of.as_ref())
+                let is_reverted = openshift
+                    .zip(openshift_then.as_ref())
                     .is_some_and(|(now, then)| now < then);
-                is_taken_back || now.saturating_duration_since(since) >= STAYS
+                is_reverted || now.saturating_duration_since(since) >= DOWNGRADE_DELAY
             }
             _ => true,
         };
-        if counts {
+        if is_accepted {
             self.older = None;
-            self.believed = None;
+            self.effective = None;
         }
-        let (believed, _) = self
-            .believed
-            .get_or_insert_with(|| (told, openshift.cloned()));
-        believed
+        let (effective, _) = self
+            .effective
+            .get_or_insert_with(|| (reported, openshift.cloned()));
+        effective
     }
 }
 
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn a_version_that_goes_back_is_believed_when_it_stays() {
         let begin = Instant::now();
-        // Minutes, what a server tells then, the OpenShift, and what counts.
+        // Minutes, the version reported then, the OpenShift version, and the effective version.
         for (name, story) in ::tests::rows![
-            // Another one was heard of in between.
+            // Another version was reported in between.
             "three servers, of which one after the other is upgraded" => &[
                 (0, "1.36.3", None, "1.36.3"), (1, "1.37.0", None, "1.37.0"), (2, "1.36.3", None, "1.37.0"),
                 (9, "1.36.3", None, "1.37.0"), (12, "1.37.0", None, "1.37.0"), (13, "1.36.3", None, "1.37.0"),
@@ -83,11 +83,11 @@ mod tests {
                 (0, "1.22.0", Some("4.9.1"), "1.22.0"), (1, "1.21.1", None, "1.22.0"), (16, "1.21.1", None, "1.21.1"),
             ];
         ] {
-            let mut release = Release::default();
+            let mut release = VersionTracker::default();
             for (at, told, openshift, counts) in story {
                 let openshift: Option<Version> = openshift.map(|it| it.parse().unwrap());
                 let now = begin + Duration::from_secs(60 * at);
-                let found = release.see(told.parse().unwrap(), openshift.as_ref(), now);
+                let found = release.observe(told.parse().unwrap(), openshift.as_ref(), now);
                 assert_eq!(found.to_string(), *counts, "{name} at {at}");
             }
         }

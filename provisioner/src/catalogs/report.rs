@@ -1,8 +1,8 @@
-//! Writes into a CatalogSource what is to be said of it. The only one who does.
+//! Status writer of a CatalogSource. All other code reports through it.
 //!
-//! OLM writes the status where it runs, and only conditions of our types are applied there. OLM replaces the whole status by
-//! the one that it read, with a resourceVersion, so both keep their conditions. When another client removes ours, they are
-//! applied again: at once the first time, and then with growing delays.
+//! OLM writes the status if it runs. In that case, only conditions of rukpak's types are applied. OLM replaces the whole
+//! status by the one that it read, with a resourceVersion, so both keep their conditions. If another client removes
+//! rukpak's conditions, they are applied again: at once the first time, and then with growing delays.
 
 use std::{
     sync::Arc,
@@ -24,76 +24,76 @@ use tracing::{info, warn};
 
 use super::{
     Key,
-    follow::Told,
-    found::Found,
+    follow::PodReport,
+    found::TolerantCatalogSource,
     plan::templates,
-    pods::Pace,
-    serving::{Serving, State},
-    status::{self, Seen},
-    template::{OURS, OURS_BESIDE_OLM},
-    waiting::Changes,
+    pods::RepairBackoff,
+    serving::{RegistryServer, ServingState},
+    status::{self, CatalogObservation},
+    template::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
+    waiting::ChangeSubscription,
 };
 use crate::context::Context;
 use apply::backoff::spread;
 
-/// How soon what could not be written is tried again, and at the latest.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How often others may be quicker before there is a pause.
-const TRIES: usize = 4;
+/// Initial and maximum delay between failed writes.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// Maximum number of retries after a conflict before a delay.
+const MAX_CONFLICT_RETRIES: usize = 4;
 
-/// What is to be said.
+/// Status to write.
 #[derive(Debug, Clone)]
-pub(super) struct Report {
-    /// Of this.
-    pub(super) of: Arc<CatalogSource>,
-    pub(super) seen: Seen,
-    /// The image that its template has become.
+pub(super) struct StatusUpdate {
+    /// CatalogSource from which the status was derived.
+    pub(super) source: Arc<CatalogSource>,
+    pub(super) observed: CatalogObservation,
+    /// Image to which its template has resolved, if it has to be written.
     pub(super) image: Option<String>,
-    /// Whether OLM says the rest.
+    /// True if OLM writes the rest of the status.
     pub(super) has_olm: bool,
 }
 
-/// Returns the conditions of a CatalogSource that are ours, with OLM and without.
+/// Returns the conditions of a CatalogSource that rukpak owns, with OLM and without.
 pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
     let status = source.status.as_ref();
     let all = status.map_or(&[][..], |status| &status.conditions);
     let own = all.iter().filter(|condition| {
         let type_ = condition.type_.as_str();
-        OURS.contains(&type_)
+        OWNED_CONDITIONS.contains(&type_)
     });
     own.cloned().collect()
 }
 
 /// Writes each report, forever; an outdated report is dropped. `conditions` are those of [`own_conditions`].
-pub(super) async fn write_all(
+pub(super) async fn run(
     ctx: &Context,
     key: &Key,
-    serving: Option<&Serving>,
+    serving: Option<&RegistryServer>,
     (mut reports, mut pod): (
-        watch::Receiver<Option<Report>>,
-        watch::Receiver<Option<Told>>,
+        watch::Receiver<Option<StatusUpdate>>,
+        watch::Receiver<Option<PodReport>>,
     ),
     source: watch::Receiver<Arc<CatalogSource>>,
     mut conditions: watch::Receiver<Vec<Condition>>,
 ) {
-    let mut changes = serving.map(|it| it.changes(key));
-    let mut repairs = Pace::default();
-    repairs.has_written(Instant::now());
+    let mut changes = serving.map(|serving| serving.changes(key));
+    let mut repairs = RepairBackoff::default();
+    repairs.record_write(Instant::now());
     loop {
         let mut report = reports.borrow_and_update().clone();
         if let Some(changes) = &mut changes {
             changes.mark_unchanged();
         }
-        let state = serving.and_then(|it| it.state(key));
+        let state = serving.and_then(|serving| serving.state(key));
         if let (Some(report), Some(state)) = (&mut report, &state) {
-            report.seen.is_served(state);
+            report.observed.is_served(state);
         }
-        let told = pod.borrow_and_update().clone();
-        if let (Some(report), Some(told)) = (&mut report, &told) {
-            report.seen.is_in_pod(told, &key.namespace);
+        let pod_report = pod.borrow_and_update().clone();
+        if let (Some(report), Some(pod_report)) = (&mut report, &pod_report) {
+            report.observed.is_in_pod(pod_report, &key.namespace);
         }
-        let news = async {
+        let update = async {
             let other = async {
                 match &mut changes {
                     Some(changes) => until(serving, key, state.as_ref(), changes).await,
@@ -113,13 +113,13 @@ pub(super) async fn write_all(
             loop {
                 write(ctx, key, report, &source).await;
                 wait_for_removal(ctx, report, &source, &mut conditions, &repairs).await;
-                repairs.has_written(Instant::now());
+                repairs.record_write(Instant::now());
             }
         };
         tokio::select! {
             never = writing => never,
-            goes_on = news => {
-                if !goes_on {
+            is_open = update => {
+                if !is_open {
                     return;
                 }
             }
@@ -127,31 +127,36 @@ pub(super) async fn write_all(
     }
 }
 
-/// Waits until another client has removed or changed conditions that a report has written. Our own write changes them too,
-/// and leaves nothing to write.
+/// Waits until another client has removed or changed conditions of the report. A change by this process leaves nothing to
+/// write.
 async fn wait_for_removal(
     ctx: &Context,
-    report: &Report,
+    report: &StatusUpdate,
     source: &watch::Receiver<Arc<CatalogSource>>,
     conditions: &mut watch::Receiver<Vec<Condition>>,
-    repairs: &Pace,
+    repairs: &RepairBackoff,
 ) {
     loop {
         if conditions.changed().await.is_err() {
             return std::future::pending().await;
         }
-        sleep(repairs.rest(Instant::now())).await;
+        sleep(repairs.remaining_delay(Instant::now())).await;
         if !is_written(report, &source.borrow(), (ctx.now)()) {
             return;
         }
     }
 }
 
-/// Waits until a catalog is served in another way.
-async fn until(serving: Option<&Serving>, key: &Key, was: Option<&State>, changes: &mut Changes) {
+/// Waits until the serving state of a catalog changes.
+async fn until(
+    serving: Option<&RegistryServer>,
+    key: &Key,
+    was: Option<&ServingState>,
+    changes: &mut ChangeSubscription,
+) {
     loop {
         changes.changed().await;
-        let now = serving.and_then(|it| it.state(key));
+        let now = serving.and_then(|serving| serving.state(key));
         if now.as_ref() != was {
             return;
         }
@@ -161,49 +166,53 @@ async fn until(serving: Option<&Serving>, key: &Key, was: Option<&State>, change
 async fn write(
     ctx: &Context,
     key: &Key,
-    report: &Report,
+    report: &StatusUpdate,
     source: &watch::Receiver<Arc<CatalogSource>>,
 ) {
-    let api: Api<Found> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let mut pause = SHORTEST_PAUSE;
+    let api: Api<TolerantCatalogSource> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let mut delay = INITIAL_DELAY;
     loop {
         let newest = Arc::clone(&source.borrow());
-        match try_to(ctx, &api, report, (*newest).clone()).await {
+        match try_write(ctx, &api, report, (*newest).clone()).await {
             Ok(()) => return,
             Err(kube::Error::Api(status)) if status.code == 404 => return,
             Err(error) => {
-                warn!(catalog = %key, %error, "the status of a CatalogSource cannot be written");
+                warn!(catalog = %key, %error, "failed to update CatalogSource status");
             }
         }
-        sleep(spread(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(spread(delay)).await;
+        delay = (delay * 2).min(MAX_DELAY);
     }
 }
 
-async fn try_to(
+async fn try_write(
     ctx: &Context,
-    api: &Api<Found>,
-    report: &Report,
+    api: &Api<TolerantCatalogSource>,
+    report: &StatusUpdate,
     mut now: CatalogSource,
 ) -> Result<(), kube::Error> {
     let params = PatchParams::default();
-    let mut tries = 0..TRIES;
+    let mut attempts = 0..MAX_CONFLICT_RETRIES;
     loop {
-        // Whatever has become of it since, there will be another report on.
-        if !is_same(&report.of, &now) {
+        // If the CatalogSource has changed, another report follows.
+        if !is_same(&report.source, &now) {
             return Ok(());
         }
         let name = now.name_any();
         let version = now.metadata.resource_version.clone();
-        let written = if let Some(image) = &report.image {
+        let result = if let Some(image) = &report.image {
             let patch =
                 json!({"metadata": {"resourceVersion": version}, "spec": image_of(&now, image)});
-            let written = api.patch(&name, &params, &Patch::Merge(patch)).await;
-            if written.is_ok() {
-                info!(catalog = %format!("{}/{name}", now.namespace().unwrap_or_default()), image, "wrote the image of a template");
+            let result = api.patch(&name, &params, &Patch::Merge(patch)).await;
+            if result.is_ok() {
+                info!(
+                    catalog = %format!("{}/{name}", now.namespace().unwrap_or_default()),
+                    image,
+                    "updated the image of a CatalogSource from its template"
+                );
                 return Ok(());
             }
-            written
+            result
         } else if report.has_olm {
             apply_conditions(api, report, &now, (ctx.now)()).await
         } else {
@@ -214,10 +223,10 @@ async fn try_to(
             let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
             api.patch_status(&name, &params, &Patch::Merge(patch)).await
         };
-        match written {
+        match result {
             Ok(_) => return Ok(()),
-            // Somebody was quicker.
-            Err(kube::Error::Api(status)) if status.code == 409 && tries.next().is_some() => {
+            // Another client was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 && attempts.next().is_some() => {
                 now = api.get(&name).await?.0;
             }
             Err(error) => return Err(error),
@@ -225,20 +234,20 @@ async fn try_to(
     }
 }
 
-/// Applies our conditions to a status that OLM writes, and nothing else.
+/// Applies rukpak's conditions to a status that OLM writes, and nothing else.
 async fn apply_conditions(
-    api: &Api<Found>,
-    report: &Report,
+    api: &Api<TolerantCatalogSource>,
+    report: &StatusUpdate,
     now: &CatalogSource,
     at: jiff::Timestamp,
-) -> Result<Found, kube::Error> {
-    let Some(conditions) = due_beside_olm(report, now, at) else {
-        return Ok(Found(now.clone()));
+) -> Result<TolerantCatalogSource, kube::Error> {
+    let Some(conditions) = due_with_olm(report, now, at) else {
+        return Ok(TolerantCatalogSource(now.clone()));
     };
     let name = now.name_any();
     let patch = json!({
         "apiVersion": CatalogSource::api_version(&()), "kind": CatalogSource::kind(&()),
-        // The caller has compared the uid, and resourceVersion says that the object is still the same.
+        // The caller has compared the uid, and the resourceVersion detects a later change.
         "metadata": {"name": name, "uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version},
         "status": {"conditions": conditions},
     });
@@ -246,44 +255,46 @@ async fn apply_conditions(
     let applied = api
         .patch_status(&name, &params, &Patch::Apply(patch))
         .await?;
-    // Earlier releases wrote them without being the manager of what they wrote, which therefore stays.
-    let Some(kept) = without_leftovers(&applied.0, &conditions) else {
+    // Earlier releases wrote conditions without owning them, so applying does not remove them.
+    let Some(retained) = without_leftovers(&applied.0, &conditions) else {
         return Ok(applied);
     };
     let version = &applied.0.metadata.resource_version;
-    let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": kept}});
+    let patch =
+        json!({"metadata": {"resourceVersion": version}, "status": {"conditions": retained}});
     let params = PatchParams::default();
     api.patch_status(&name, &params, &Patch::Merge(patch)).await
 }
 
-/// Returns our conditions as they are due beside OLM; `None` if the status has them.
-fn due_beside_olm(
-    report: &Report,
+/// Returns the desired conditions beside OLM, or `None` if the status has them.
+fn due_with_olm(
+    report: &StatusUpdate,
     now: &CatalogSource,
     at: jiff::Timestamp,
 ) -> Option<Vec<Condition>> {
     let status = now.status.as_ref();
     let before = status.map_or(&[][..], |status| &status.conditions);
-    let updates = &report.seen.conditions;
+    let updates = &report.observed.conditions;
     let generation = now.metadata.generation;
-    let mut due = status::conditions(before, updates, OURS_BESIDE_OLM, generation, at);
-    if due == before {
+    let mut desired =
+        status::conditions(before, updates, OWNED_CONDITIONS_WITH_OLM, generation, at);
+    if desired == before {
         return None;
     }
-    due.retain(is_ours_beside_olm);
-    Some(due)
+    desired.retain(is_owned_with_olm);
+    Some(desired)
 }
 
-fn is_ours_beside_olm(condition: &Condition) -> bool {
-    OURS_BESIDE_OLM.contains(&condition.type_.as_str())
+fn is_owned_with_olm(condition: &Condition) -> bool {
+    OWNED_CONDITIONS_WITH_OLM.contains(&condition.type_.as_str())
 }
 
-/// Returns the conditions of a status without those of our types that were not applied; `None` if all were.
+/// Returns the conditions of a status without those of rukpak's types that were not applied. Returns `None` if all were.
 fn without_leftovers(now: &CatalogSource, applied: &[Condition]) -> Option<Vec<Condition>> {
     let all = &now.status.as_ref()?.conditions;
     let is_leftover = |condition: &Condition| {
         let mut applied = applied.iter().map(|applied| &applied.type_);
-        is_ours_beside_olm(condition) && !applied.any(|type_| *type_ == condition.type_)
+        is_owned_with_olm(condition) && !applied.any(|type_| *type_ == condition.type_)
     };
     all.iter().any(is_leftover).then(|| {
         let others = all.iter().filter(|condition| !is_leftover(condition));
@@ -291,26 +302,27 @@ fn without_leftovers(now: &CatalogSource, applied: &[Condition]) -> Option<Vec<C
     })
 }
 
-/// Whether a CatalogSource has all that a report is to write into its status. After an image another report follows.
-fn is_written(report: &Report, now: &CatalogSource, at: jiff::Timestamp) -> bool {
+/// Reports whether a CatalogSource has everything that a report writes into its status. After an image, another report
+/// follows.
+fn is_written(report: &StatusUpdate, now: &CatalogSource, at: jiff::Timestamp) -> bool {
     if report.image.is_some() {
         return true;
     }
     if report.has_olm {
-        return due_beside_olm(report, now, at).is_none();
+        return due_with_olm(report, now, at).is_none();
     }
     let was = now.status.clone().unwrap_or_default();
     due(&was, report, now.metadata.generation, at).is_none()
 }
 
-/// Reports whether what was found out of the one is true of the other.
-fn is_same(of: &CatalogSource, now: &CatalogSource) -> bool {
-    // Others annotate it as they like; what is followed is not begun anew for that.
-    (&of.metadata.uid, &of.spec) == (&now.metadata.uid, &now.spec)
-        && templates(of).eq(templates(now))
+/// Reports whether results for one CatalogSource apply to the other.
+fn is_same(old: &CatalogSource, new: &CatalogSource) -> bool {
+    // Other annotations do not affect the catalog.
+    (&old.metadata.uid, &old.spec) == (&new.metadata.uid, &new.spec)
+        && templates(old).eq(templates(new))
 }
 
-/// What to write into the spec, in the way in which it names its image.
+/// Returns the patch of the spec, in the field that holds its image.
 fn image_of(source: &CatalogSource, image: &str) -> Value {
     let spec = serde_json::to_value(&source.spec).unwrap_or_default();
     if spec.get("catalogImageSource").is_some() {
@@ -320,24 +332,25 @@ fn image_of(source: &CatalogSource, image: &str) -> Value {
     }
 }
 
-/// Returns the fields to write into a status that OLM does not write: those that change, and `null` for those that are removed.
+/// Returns the fields to write into a status that OLM does not write: those that change, and `null` for those that are
+/// removed.
 fn due(
     was: &CatalogSourceStatus,
-    report: &Report,
+    report: &StatusUpdate,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) -> Option<Value> {
-    let due = status::status(was, &report.seen, OURS, generation, now);
+    let desired = status::status(was, &report.observed, OWNED_CONDITIONS, generation, now);
     let map = |status: &CatalogSourceStatus| match serde_json::to_value(status) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
     };
-    let (was, mut due) = (map(was), map(&due));
-    let gone = was.keys().filter(|name| !due.contains_key(*name));
-    let gone: Vec<String> = gone.cloned().collect();
-    due.retain(|name, value| was.get(name) != Some(value));
-    // A member that has gone inside of one that has not is not merged away.
-    for (name, value) in &mut due {
+    let (was, mut changes) = (map(was), map(&desired));
+    let removed = was.keys().filter(|name| !changes.contains_key(*name));
+    let removed: Vec<String> = removed.cloned().collect();
+    changes.retain(|name, value| was.get(name) != Some(value));
+    // A merge patch must remove members of nested objects explicitly.
+    for (name, value) in &mut changes {
         let (Some(Value::Object(before)), Value::Object(value)) = (was.get(name), value) else {
             continue;
         };
@@ -345,8 +358,8 @@ fn due(
             value.entry(name.clone()).or_insert(Value::Null);
         }
     }
-    due.extend(gone.into_iter().map(|name| (name, Value::Null)));
-    (!due.is_empty()).then_some(Value::Object(due))
+    changes.extend(removed.into_iter().map(|name| (name, Value::Null)));
+    (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
 #[cfg(test)]
@@ -354,23 +367,23 @@ mod tests {
     use super::*;
     use crate::catalogs::{
         status::{Connection, Served},
-        template::Told,
+        template::ConditionUpdate,
     };
 
     fn source(spec: &Value) -> CatalogSource {
         object!({"metadata": {"name": "a"}, "spec": spec})
     }
 
-    fn report(seen: Seen, has_olm: bool) -> Report {
-        Report {
-            of: Arc::new(source(&json!({"sourceType": "grpc", "image": "a:1"}))),
-            seen,
+    fn report(seen: CatalogObservation, has_olm: bool) -> StatusUpdate {
+        StatusUpdate {
+            source: Arc::new(source(&json!({"sourceType": "grpc", "image": "a:1"}))),
+            observed: seen,
             image: None,
             has_olm,
         }
     }
 
-    fn patch(was: &Value, seen: Seen) -> Option<Value> {
+    fn patch(was: &Value, seen: CatalogObservation) -> Option<Value> {
         let was = serde_json::from_value(was.clone()).unwrap();
         let report = report(seen, false);
         due(&was, &report, Some(1), jiff::Timestamp::UNIX_EPOCH)
@@ -381,8 +394,7 @@ mod tests {
     fn only_what_changes_is_written() {
         let epoch = "1970-01-01T00:00:00Z";
         let (address, connection) = ("a:1".to_owned(), Connection::Ready);
-        let well =
-            with!(Seen::default() => served: Some(Served { address, service: None, connection }));
+        let well = with!(CatalogObservation::default() => served: Some(Served { address, service: None, connection }));
         let state = json!({"address": "a:1", "lastConnect": epoch, "lastObservedState": "READY"});
         let is = json!({"registryService": {"protocol": "grpc", "createdAt": epoch}, "connectionState": state});
         assert_eq!(patch(&is, well.clone()), None);
@@ -393,7 +405,7 @@ mod tests {
         let service = json!({"protocol": "grpc", "createdAt": epoch, "serviceName": null});
         assert_rows! {
             patch(&before, well) => Some(json!({"message": null, "registryService": service}));
-            // An image is written where the spec has it.
+            // The image is written to the field that holds it.
             image_of(&source(&json!({"sourceType": "grpc", "image": "a:1"})), "a:2") => json!({"image": "a:2"});
         }
     }
@@ -402,7 +414,7 @@ mod tests {
     #[test]
     fn beside_olm_only_own_conditions_are_due() {
         let epoch = jiff::Timestamp::UNIX_EPOCH;
-        let update = |type_: &&'static str| Told {
+        let update = |type_: &&'static str| ConditionUpdate {
             type_,
             is_true: true,
             reason: "A",
@@ -424,13 +436,13 @@ mod tests {
             json!([condition(olms, "x"), condition(ours, "old")]), &[ours], Some(json!([condition(ours, "b")])) => None;
             json!([condition(ours, "b"), condition(olms, "x")]), &[], Some(json!([])) => Some(json!([condition(olms, "x")]));
         ] {
-            let seen = with!(Seen::default() => conditions: reported.iter().map(update).collect());
+            let seen = with!(CatalogObservation::default() => conditions: reported.iter().map(update).collect());
             let report = report(seen, true);
             let mut now = source(&json!({"sourceType": "grpc", "image": "a:1"}));
             now.metadata.generation = Some(1);
             now.status =
                 serde_json::from_value(json!({"message": "OLM's", "conditions": was})).unwrap();
-            let found = due_beside_olm(&report, &now, epoch);
+            let found = due_with_olm(&report, &now, epoch);
             assert_eq!(found.as_ref().map(|found| json!(found)), due, "{was}");
             assert_eq!(is_written(&report, &now, epoch), due.is_none(), "{was}");
             let found = without_leftovers(&now, &found.unwrap_or(own_conditions(&now)));

@@ -1,64 +1,68 @@
-//! Who serves catalogs: OLM where it runs, else the provisioner. No I/O.
+//! Detects whether OLM or the provisioner serves catalogs. Pure; no I/O.
 //!
-//! That OLM's kinds are defined says nothing: definitions stay when OLM goes. Its catalog-operator is what counts. It has no
-//! Lease, but its Deployment has the same name everywhere. A Deployment is not believed at once when it says that nothing runs,
-//! for it may be restarted or replaced, and two who serve the same catalog would write over each other.
+//! OLM's CRDs prove nothing, because they remain after OLM is uninstalled. The relevant object is the Deployment of
+//! its catalog-operator, which has the same name everywhere; the catalog-operator has no Lease. A missing or unavailable
+//! Deployment is tolerated for some time, because it may be restarted or replaced. Two programs that serve the same catalog
+//! would overwrite each other's objects.
 
 use std::time::{Duration, Instant};
 
 pub(super) use manifests::api::olm::{NAMESPACES, OPERATOR, Operator};
 
-/// How long an operator may have no Deployment, or one without pods, and be the one who serves: somebody may be replacing it.
-const REPLACED: Duration = Duration::from_secs(120);
-/// How long one that is to run may not be available: nodes are drained, images are pulled.
-const AWAY: Duration = Duration::from_secs(15 * 60);
+/// Time for which the Deployment may be missing, or scaled to zero, before the provisioner takes over. It may be in the
+/// process of being replaced.
+const REPLACEMENT_GRACE: Duration = Duration::from_secs(120);
+/// Time for which the Deployment may be unavailable. Nodes may be drained, and images may have to be pulled.
+const UNAVAILABLE_GRACE: Duration = Duration::from_secs(15 * 60);
 
-/// Decides, and remembers.
+/// Detector of a running OLM, with the start of its grace period.
 #[derive(Debug, Default)]
-pub(super) struct Judge {
-    /// Whether OLM serves; nothing before the first look.
+pub(super) struct OlmDetector {
+    /// True if OLM serves; `None` before the first observation.
     has_olm: Option<bool>,
-    /// Since when OLM is the one who serves and does not run.
-    missed: Option<Instant>,
+    /// Time since which OLM is expected to serve, but does not run.
+    unavailable_since: Option<Instant>,
 }
 
-// === impl Judge ===
+// === impl OlmDetector ===
 
-impl Judge {
-    /// One who goes on from what was decided before, if anything was.
-    pub(super) fn after(has_olm: Option<bool>) -> Self {
+impl OlmDetector {
+    /// Creates a detector that continues from an earlier decision, if one exists.
+    pub(super) fn starting_from(has_olm: Option<bool>) -> Self {
         Self {
             has_olm,
-            missed: None,
+            unavailable_since: None,
         }
     }
 
-    /// Reports whether OLM serves, and when to look again although nothing has changed.
-    pub(super) fn see(&mut self, operator: Operator, now: Instant) -> (bool, Option<Duration>) {
+    /// Records an observation. Reports whether OLM serves, and the delay until the decision has to be evaluated again.
+    pub(super) fn observe(&mut self, operator: Operator, now: Instant) -> (bool, Option<Duration>) {
         let was = self.has_olm;
-        let patience = match operator {
+        let grace = match operator {
             Operator::Runs => {
-                self.missed = None;
+                self.unavailable_since = None;
                 self.has_olm = Some(true);
                 return (true, None);
             }
-            Operator::Away => AWAY,
-            Operator::Gone => REPLACED,
+            Operator::Away => UNAVAILABLE_GRACE,
+            Operator::Gone => REPLACEMENT_GRACE,
         };
-        // One that is not here at the first look, but is to run, may just be restarted as the provisioner is.
+        // An unavailable Deployment at the first observation may be restarting together with the provisioner.
         let has_olm = was.unwrap_or(operator == Operator::Away);
         if !has_olm {
             self.has_olm = Some(false);
             return (false, None);
         }
-        let missed = *self.missed.get_or_insert(now);
-        let elapsed = now.saturating_duration_since(missed);
-        let left = patience.checked_sub(elapsed).filter(|it| !it.is_zero());
-        self.has_olm = Some(left.is_some());
-        if left.is_none() {
-            self.missed = None;
+        let unavailable_since = *self.unavailable_since.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(unavailable_since);
+        let remaining = grace
+            .checked_sub(elapsed)
+            .filter(|remaining| !remaining.is_zero());
+        self.has_olm = Some(remaining.is_some());
+        if remaining.is_none() {
+            self.unavailable_since = None;
         }
-        (left.is_some(), left)
+        (remaining.is_some(), remaining)
     }
 }
 
@@ -79,7 +83,7 @@ mod tests {
             json!({"replicas": 1}), json!({"replicas": 1}) => Away;
             json!({"replicas": 1}), json!({"availableReplicas": 1}) => Runs;
             json!({}), json!({"availableReplicas": 2}) => Runs;
-            // Its pods are about to end.
+            // Its pods are terminating.
             json!({"replicas": 0}), json!({"availableReplicas": 1}) => Gone;
         ] {
             let spec =
@@ -93,13 +97,17 @@ mod tests {
     // parity: serve-10
     #[test]
     fn an_olm_that_comes_serves_from_when_it_runs() {
-        // While it is on its way nobody else would.
+        // Nothing else serves while OLM is restarting.
         for (was, expected) in [(None, true), (Some(false), false), (Some(true), true)] {
-            let (now, mut judge) = (Instant::now(), Judge::after(was));
-            assert_eq!(judge.see(Away, now).0, expected, "{was:?}");
-            assert_eq!(judge.see(Away, now).0, expected, "{was:?}");
-            assert_eq!(judge.see(Runs, now), (true, None), "{was:?}");
-            assert_eq!(judge.see(Away, now), (true, Some(AWAY)), "{was:?}");
+            let (now, mut detector) = (Instant::now(), OlmDetector::starting_from(was));
+            assert_eq!(detector.observe(Away, now).0, expected, "{was:?}");
+            assert_eq!(detector.observe(Away, now).0, expected, "{was:?}");
+            assert_eq!(detector.observe(Runs, now), (true, None), "{was:?}");
+            assert_eq!(
+                detector.observe(Away, now),
+                (true, Some(UNAVAILABLE_GRACE)),
+                "{was:?}"
+            );
         }
     }
 
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn olm_is_believed_to_serve_while_it_restarts() {
         let begin = Instant::now();
-        // Seconds, what is seen then, whether OLM serves, and in how many seconds to look again.
+        // Seconds, the observation at that time, whether OLM serves, and the seconds until the next evaluation.
         for (name, story) in ::tests::rows![
             "restarted, upgraded, and gone in the end" => &[
                 (0, Runs, true, None), (10, Away, true, Some(900)), (40, Runs, true, None), (100, Gone, true, Some(120)),
@@ -122,10 +130,10 @@ mod tests {
             ];
             "away, and then somebody removes it" => &[(0, Runs, true, None), (1, Away, true, Some(900)), (301, Gone, false, None)];
         ] {
-            let mut judge = Judge::default();
+            let mut detector = OlmDetector::default();
             for (at, seen, has_olm, again) in story {
                 let now = begin + Duration::from_secs(*at);
-                assert_rows!(judge.see(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{name} at {at}");
+                assert_rows!(detector.observe(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{name} at {at}");
             }
         }
     }

@@ -1,20 +1,20 @@
-//! The one catalog server of a cluster without OLM.
+//! Built-in catalog server for clusters without OLM.
 //!
 //! ```text
-//!  follow ── offer ──► Stores: a file for each content ──► Stand: a port of its own ──► keep: Service, EndpointSlice
-//!                                                            ▲                                     │
-//!                                                            └──── watch: somebody has changed them ◄
+//!  follow ── offer ──► Stores: one file per content ──► endpoint: one port per catalog ──► keep: Service, EndpointSlice
+//!                                                               ▲                                     │
+//!                                                               └────── watch: another client changed them ◄
 //! ```
 //!
-//! The protocol's requests do not name a catalog, so each has a port of its own; a Service without selector and an
-//! EndpointSlice lead `<name>.<namespace>.svc:50051` to that port of the pod that leads. All catalogs with the same
-//! content are served from one file. What was read last is served for as long as its CatalogSource is followed. Where there
-//! is nothing to serve, for the registry is away since this process has begun, the EndpointSlice leads nowhere: not to the
-//! address of a pod that has ended.
+//! Requests of the protocol do not name a catalog, so each catalog has its own port. A Service without selector and an
+//! EndpointSlice route `<name>.<namespace>.svc:50051` to that port of the leader's pod. All catalogs with the same content
+//! are served from one file. The content that was read last is served for as long as its CatalogSource is followed. If
+//! nothing can be served because the registry has been unavailable since this process started, the EndpointSlice is
+//! emptied. Otherwise it would point to the address of a terminated pod.
 //!
-//! Both objects belong to the CatalogSource, and go with it. They are known by a label and by who has written them;
-//! what has the name of one of them and is somebody else's is told, and not touched. The Service of a catalog with a pod of
-//! its own belongs to [`pods`](super::pods); both may lead to a catalog at once, while one takes over from the other.
+//! Both objects are owned by the CatalogSource and are garbage-collected with it. They are identified by a label and their
+//! field manager. An object of the same name that belongs to another owner is reported and left unchanged. The Service of a
+//! catalog with a registry pod belongs to [`pods`](super::pods). During a handover, both EndpointSlices may have endpoints.
 
 mod beside;
 mod error;
@@ -47,18 +47,18 @@ use unpacker::Digest;
 pub use self::{
     error::Error,
     listening::Listening,
-    offer::Offerer,
+    offer::CatalogPublisher,
     stores::{Served, Stores},
 };
 use self::{
     keep::Requests,
-    ports::Allotment,
-    share::Shares,
-    stand::{Stand, tend},
+    ports::PortAllocator,
+    share::NamespaceQuotas,
+    stand::{CatalogEndpoint, maintain},
 };
 use super::{
     Key,
-    waiting::{Changes, Waiting},
+    waiting::{ChangeNotifier, ChangeSubscription},
 };
 use crate::{
     context::Context,
@@ -67,69 +67,69 @@ use crate::{
     settings::{self, Share},
 };
 
-/// Where a catalog is served.
+/// A served catalog and its endpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Registered {
-    /// What a CatalogSource's status says of it.
+pub struct ServedCatalog {
+    /// Value of `registryService` in the status of the CatalogSource.
     pub service: RegistryService,
-    /// Where clients find it: `host:port`.
+    /// Address for clients: `host:port`.
     pub address: String,
-    /// The content that is served.
+    /// Digest of the served content.
     pub digest: Digest,
-    /// Since when this process serves it.
+    /// Time since which this process serves the content.
     pub since: Timestamp,
 }
 
-/// How a catalog is served.
+/// Serving state of a catalog.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
-    /// Where; clients find it there unless something is wrong.
-    pub registered: Option<Registered>,
-    /// What is wrong.
+pub struct ServingState {
+    /// Endpoint of the catalog. Clients can use it unless `trouble` is set.
+    pub registered: Option<ServedCatalog>,
+    /// Problem with serving the catalog; `None` if it is served without one.
     pub trouble: Option<String>,
 }
 
-/// The catalog server.
-pub struct Serving {
+/// Server of all catalogs that this process publishes.
+pub struct RegistryServer {
     shared: Arc<Shared>,
     stores: Stores,
     namespaces: settings::Namespaces,
-    /// How much the catalogs of one namespace may take.
+    /// Quota of the catalogs of one namespace.
     share: Share,
-    /// Where they may take whatever they want: what is there is an admin's own.
+    /// Namespaces without a quota, because only admins create catalogs there.
     counting: Vec<String>,
-    shares: Mutex<Shares>,
-    /// What goes on for each stand, and for each namespace that has any.
+    quotas: Mutex<NamespaceQuotas>,
+    /// Running tasks: one per served catalog, and one watch per namespace that has any.
     tasks: Mutex<Tasks>,
-    holders: AtomicU64,
+    owner_ids: AtomicU64,
 }
 
-/// What all stands share.
+/// State shared by all served catalogs.
 struct Shared {
     requests: Requests,
     events: Arc<Events>,
     metrics: Arc<Metrics>,
     address: IpAddr,
-    ports: Mutex<Allotment>,
-    stands: Mutex<BTreeMap<Key, Arc<Stand>>>,
-    waiting: Arc<Waiting>,
+    ports: Mutex<PortAllocator>,
+    endpoints: Mutex<BTreeMap<Key, Arc<CatalogEndpoint>>>,
+    notifier: Arc<ChangeNotifier>,
     now: fn() -> Timestamp,
 }
 
 #[derive(Default)]
 struct Tasks {
-    stands: BTreeMap<Key, Ended>,
-    watches: BTreeMap<String, Ended>,
+    endpoints: BTreeMap<Key, AbortOnDrop>,
+    watches: BTreeMap<String, AbortOnDrop>,
 }
 
-/// A task that ends with this.
-struct Ended(AbortHandle);
+/// Aborts the task when dropped.
+struct AbortOnDrop(AbortHandle);
 
-// === impl Serving ===
+// === impl RegistryServer ===
 
-impl Serving {
-    /// The server, if there is to be one.
-    pub fn of(ctx: &Context) -> Option<Self> {
+impl RegistryServer {
+    /// Creates the server, or returns `None` if serving is not configured.
+    pub fn from_context(ctx: &Context) -> Option<Self> {
         let settings::Serving {
             address,
             ports,
@@ -142,9 +142,9 @@ impl Serving {
             events: Arc::clone(&ctx.events),
             metrics: Arc::clone(&ctx.metrics),
             address,
-            ports: Mutex::new(Allotment::new(ports, address)),
-            stands: Mutex::default(),
-            waiting: Arc::default(),
+            ports: Mutex::new(PortAllocator::new(ports, address)),
+            endpoints: Mutex::default(),
+            notifier: Arc::default(),
             now: ctx.now,
         };
         Some(Self {
@@ -156,9 +156,9 @@ impl Serving {
             namespaces,
             share,
             counting: ctx.settings.catalog_namespaces.clone(),
-            shares: Mutex::default(),
+            quotas: Mutex::default(),
             tasks: Mutex::default(),
-            holders: AtomicU64::new(1),
+            owner_ids: AtomicU64::new(1),
         })
     }
 
@@ -167,88 +167,93 @@ impl Serving {
         self.namespaces.has(namespace)
     }
 
-    /// For who follows a catalog; whoever asks last is the one who does.
-    pub fn offerer(self: &Arc<Self>, key: &Key) -> Offerer {
-        Offerer {
+    /// Returns the publisher of a catalog for its worker. The most recent publisher owns the endpoint.
+    pub fn publisher(self: &Arc<Self>, key: &Key) -> CatalogPublisher {
+        CatalogPublisher {
             serving: Arc::clone(self),
             key: key.clone(),
-            id: self.holders.fetch_add(1, Ordering::Relaxed),
+            id: self.owner_ids.fetch_add(1, Ordering::Relaxed),
             is_withdrawn: AtomicBool::new(false),
-            leads_nowhere: AtomicBool::new(false),
+            is_detached: AtomicBool::new(false),
         }
     }
 
-    /// How a catalog is served, if it is.
-    pub fn state(&self, key: &Key) -> Option<State> {
-        let stands = self.shared.stands();
-        stands.get(key).map(|stand| stand.state().clone())
+    /// Returns the serving state of a catalog, or `None` if it is not served.
+    pub fn state(&self, key: &Key) -> Option<ServingState> {
+        let endpoints = self.shared.endpoints();
+        endpoints.get(key).map(|endpoint| endpoint.state().clone())
     }
 
-    /// Tells when that changes.
-    pub fn changes(&self, key: &Key) -> Changes {
-        self.shared.waiting.wait(key)
+    /// Subscribes to changes of the serving state of a catalog.
+    pub fn changes(&self, key: &Key) -> ChangeSubscription {
+        self.shared.notifier.subscribe(key)
     }
 
-    /// How much a catalog may take; nothing is as much as it wants.
+    /// Returns the quota that applies to a catalog, or `None` if it is unlimited.
     fn share(&self, key: &Key) -> Option<&Share> {
         let is_an_admins = self.counting.contains(&key.namespace);
         (!is_an_admins).then_some(&self.share)
     }
 
-    /// The stand of a catalog, put up if there is none.
-    fn stand(&self, key: &Key, holder: u64) -> Arc<Stand> {
+    /// Returns the endpoint of a catalog and creates it if it does not exist.
+    fn endpoint(&self, key: &Key, owner_id: u64) -> Arc<CatalogEndpoint> {
         let mut tasks = self.tasks();
-        let mut stands = self.shared.stands();
-        if let Some(stand) = stands.get(key) {
-            stand.holder.store(holder, Ordering::Relaxed);
-            return Arc::clone(stand);
+        let mut endpoints = self.shared.endpoints();
+        if let Some(endpoint) = endpoints.get(key) {
+            endpoint.owner_id.store(owner_id, Ordering::Relaxed);
+            return Arc::clone(endpoint);
         }
-        let stand = Arc::new(Stand::new(key.clone(), holder));
-        stands.insert(key.clone(), Arc::clone(&stand));
-        let tend = tokio::spawn(tend(Arc::clone(&self.shared), Arc::clone(&stand)));
-        tasks.stands.insert(key.clone(), Ended(tend.abort_handle()));
+        let endpoint = Arc::new(CatalogEndpoint::new(key.clone(), owner_id));
+        endpoints.insert(key.clone(), Arc::clone(&endpoint));
+        let maintain = tokio::spawn(maintain(Arc::clone(&self.shared), Arc::clone(&endpoint)));
+        tasks
+            .endpoints
+            .insert(key.clone(), AbortOnDrop(maintain.abort_handle()));
         tasks
             .watches
             .entry(key.namespace.clone())
             .or_insert_with(|| {
                 let watch = watch::run(Arc::clone(&self.shared), key.namespace.clone());
-                Ended(tokio::spawn(watch).abort_handle())
+                AbortOnDrop(tokio::spawn(watch).abort_handle())
             });
-        stand
+        endpoint
     }
 
-    /// A CatalogSource is gone, and another one has its name: nothing that was served of it is for that.
-    pub fn is_gone(&self, key: &Key) {
+    /// Stops serving a catalog whose CatalogSource was replaced by another one of the same name.
+    pub fn catalog_removed(&self, key: &Key) {
         self.take_down(key, None);
     }
 
-    /// Ends a catalog's stand, whoever holds it or if this is who does.
-    fn take_down(&self, key: &Key, holder: Option<u64>) {
+    /// Removes the endpoint of a catalog. With an `owner_id`, only if that publisher owns it.
+    fn take_down(&self, key: &Key, owner_id: Option<u64>) {
         let mut tasks = self.tasks();
-        let mut stands = self.shared.stands();
-        let is_meant = |it: &Arc<Stand>| {
-            holder.is_none_or(|holder| it.holder.load(Ordering::Relaxed) == holder)
+        let mut endpoints = self.shared.endpoints();
+        let is_owner = |endpoint: &Arc<CatalogEndpoint>| {
+            owner_id.is_none_or(|owner_id| endpoint.owner_id.load(Ordering::Relaxed) == owner_id)
         };
-        if !stands.get(key).is_some_and(is_meant) {
+        if !endpoints.get(key).is_some_and(is_owner) {
             return;
         }
-        tasks.stands.remove(key);
-        let stand = stands.remove(key);
-        if !stands.keys().any(|it| it.namespace == key.namespace) {
+        tasks.endpoints.remove(key);
+        let endpoint = endpoints.remove(key);
+        if !endpoints
+            .keys()
+            .any(|other| other.namespace == key.namespace)
+        {
             tasks.watches.remove(&key.namespace);
         }
-        drop((stands, tasks));
-        let port = stand.map_or(0, |it| it.port.load(Ordering::Relaxed));
+        drop((endpoints, tasks));
+        let port = endpoint.map_or(0, |endpoint| endpoint.port.load(Ordering::Relaxed));
         if port != 0 {
-            self.shared.ports().give_up(port, Instant::now());
+            self.shared.ports().release(port, Instant::now());
         }
-        self.shares().give_up(key);
+        self.quotas().release(key);
         self.shared.metrics.served_gone(key);
-        self.shared.waiting.wake(key);
+        self.shared.notifier.notify(key);
     }
 
-    fn shares(&self) -> MutexGuard<'_, Shares> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn quotas(&self) -> MutexGuard<'_, NamespaceQuotas> {
+        self.quotas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -256,7 +261,7 @@ impl Serving {
     }
 }
 
-impl Drop for Ended {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -265,11 +270,13 @@ impl Drop for Ended {
 // === impl Shared ===
 
 impl Shared {
-    fn stands(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Stand>>> {
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<CatalogEndpoint>>> {
+        self.endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ports(&self) -> MutexGuard<'_, Allotment> {
+    fn ports(&self) -> MutexGuard<'_, PortAllocator> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

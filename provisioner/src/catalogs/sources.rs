@@ -1,4 +1,4 @@
-//! Which catalogs there are: the watch of CatalogSources, in each namespace that catalogs are taken from.
+//! Controller of CatalogSources: watches them in all relevant namespaces and runs a worker per catalog.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,15 +22,15 @@ use tracing::warn;
 
 use super::{
     Key,
-    around::{self, Part},
-    follow::{Shared, follow},
-    found::Found,
-    image::{Loaded, Remembered},
-    known::{Identity, Known, hidden},
+    around::{self, FactSource},
+    follow::{self, CatalogContext},
+    found::TolerantCatalogSource,
+    image::{DigestCache, LoadedCatalogs},
+    known::{CatalogCache, CatalogIdentity, hidden},
     plan::templates,
     pods::Watches,
     report::own_conditions,
-    serving::Serving,
+    serving::RegistryServer,
 };
 use crate::{
     context::Context,
@@ -40,54 +40,54 @@ use apply::{api_error as answer, backoff::patient};
 
 const VERSION: &str = "v1alpha1";
 
-/// Follows the catalogs of the namespaces that they are taken from, until `stop`.
+/// Runs the workers of all relevant catalogs until `stop` is cancelled.
 pub async fn run(ctx: Context, stop: CancellationToken) {
     let (has_sources, sources) = watch::channel(false);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(CatalogContext {
         ctx: ctx.clone(),
-        loaded: Loaded::default(),
-        remembered: Remembered::new(ctx.store.folder()),
-        around: watch::Sender::default(),
-        serving: Serving::of(&ctx).map(Arc::new),
+        loaded_catalogs: LoadedCatalogs::default(),
+        digest_cache: DigestCache::new(ctx.store.folder()),
+        facts: watch::Sender::default(),
+        serving: RegistryServer::from_context(&ctx).map(Arc::new),
         pods: Watches::default(),
     });
     tokio::select! {
-        () = look(&ctx, &has_sources) => {}
-        () = around::follow(&ctx, &shared.around) => {}
+        () = watch_for_sources(&ctx, &has_sources) => {}
+        () = around::watch_all(&ctx, &shared.facts) => {}
         () = follow_while_served(&shared, sources) => {}
         () = stop.cancelled() => {}
     }
 }
 
-/// Tells whether there are CatalogSources at all.
-async fn look(ctx: &Context, has_sources: &watch::Sender<bool>) {
+/// Reports whether CatalogSources are served by the API server.
+async fn watch_for_sources(ctx: &Context, has_sources: &watch::Sender<bool>) {
     let sources = GroupVersionKind::gvk(GROUP, VERSION, "CatalogSource");
     let sources = ctx.kinds.while_served(&sources, |kind| {
         has_sources.send_replace(kind.is_some());
         if kind.is_none() {
-            // Nothing else would tell those who wait for the first look.
-            ctx.catalogs.change(Known::has_none);
+            // No other code would notify the tasks that wait for the initial list.
+            ctx.catalogs.change(CatalogCache::clear);
         }
         future::ready(())
     });
     sources.await;
 }
 
-async fn follow_while_served(shared: &Arc<Shared>, mut sources: watch::Receiver<bool>) {
+async fn follow_while_served(shared: &Arc<CatalogContext>, mut sources: watch::Receiver<bool>) {
     let ctx = &shared.ctx;
-    // Known before the first catalog is: who has an OLM leaves images to it at first.
-    let mut around = shared.around.subscribe();
-    let is_known = around.wait_for(|around| !around.pending.contains(&Part::Olm));
+    // OLM detection comes before the first catalog, because OLM serves the images if it runs.
+    let mut facts = shared.facts.subscribe();
+    let is_known = facts.wait_for(|facts| !facts.pending.contains(&FactSource::Olm));
     if is_known.await.is_err() {
         return;
     }
-    drop(around);
+    drop(facts);
     loop {
         if sources.wait_for(|served| *served).await.is_err() {
             return;
         }
-        ctx.catalogs.change(|known| {
-            known.begin(&ctx.settings.catalog_namespaces);
+        ctx.catalogs.change(|cache| {
+            cache.reset(&ctx.settings.catalog_namespaces);
             true
         });
         tokio::select! {
@@ -97,56 +97,56 @@ async fn follow_while_served(shared: &Arc<Shared>, mut sources: watch::Receiver<
     }
 }
 
-/// Follows all catalogs; whoever drops this ends that.
-async fn follow_all(shared: &Arc<Shared>) {
+/// Runs the workers of all catalogs. Dropping the future stops them.
+async fn follow_all(shared: &Arc<CatalogContext>) {
     let ctx = &shared.ctx;
-    let mut followed = Followed {
+    let mut followed = CatalogWorkers {
         shared: Arc::clone(shared),
         catalogs: BTreeMap::new(),
     };
     let mut events = stream::select_all(scopes(&ctx.settings).into_iter().map(|scope| {
-        let (api, config): (Api<Found>, _) = scope.watched(&ctx.client);
+        let (api, config): (Api<TolerantCatalogSource>, _) = scope.watched(&ctx.client);
         patient(watcher::watcher(api, config))
             .map(move |event| (scope.clone(), event))
             .boxed()
     }));
-    let mut seen: BTreeMap<Scope, BTreeSet<Key>> = BTreeMap::new();
+    let mut listed: BTreeMap<NamespaceScope, BTreeSet<Key>> = BTreeMap::new();
     while let Some((scope, event)) = events.next().await {
         match event {
             Ok(Event::Init) => {
-                seen.insert(scope, BTreeSet::new());
+                listed.insert(scope, BTreeSet::new());
             }
-            Ok(Event::InitApply(Found(source))) => {
-                seen.entry(scope).or_default().insert(key(&source));
+            Ok(Event::InitApply(TolerantCatalogSource(source))) => {
+                listed.entry(scope).or_default().insert(key(&source));
                 followed.add(source);
             }
             Ok(Event::InitDone) => {
-                let seen = seen.remove(&scope).unwrap_or_default();
-                followed.retain(&scope, &seen);
-                if let Scope::Counting(namespace) = &scope {
-                    ctx.catalogs.change(|known| {
+                let listed = listed.remove(&scope).unwrap_or_default();
+                followed.retain(&scope, &listed);
+                if let NamespaceScope::Selectable(namespace) = &scope {
+                    ctx.catalogs.change(|cache| {
                         ctx.metrics.catalog_gone(&hidden(namespace));
-                        known.listed(namespace)
+                        cache.listed(namespace)
                     });
                 }
             }
-            Ok(Event::Apply(Found(source))) => followed.add(source),
-            Ok(Event::Delete(Found(source))) => {
+            Ok(Event::Apply(TolerantCatalogSource(source))) => followed.add(source),
+            Ok(Event::Delete(TolerantCatalogSource(source))) => {
                 followed.remove(&key(&source));
                 followed.forget(source.metadata.uid);
             }
             Err(error) => {
-                warn!(?scope, %error, "the watch of CatalogSources failed; it is taken up again");
+                warn!(?scope, %error, "watch of CatalogSources failed; reconnecting");
                 if answer::is_outage(answer::code(&error)) {
-                    // The API server may come back as another version.
+                    // The API server may return with another version.
                     ctx.versions.doubt();
                 }
-                if let Scope::Counting(namespace) = &scope
-                    && let Some(why) = refusal(namespace, &error)
+                if let NamespaceScope::Selectable(namespace) = &scope
+                    && let Some(message) = forbidden_message(namespace, &error)
                 {
-                    ctx.catalogs.change(|known| {
+                    ctx.catalogs.change(|cache| {
                         ctx.metrics.catalog(&hidden(namespace), false);
-                        known.refused(namespace, why)
+                        cache.refused(namespace, message)
                     });
                 }
             }
@@ -154,44 +154,47 @@ async fn follow_all(shared: &Arc<Shared>) {
     }
 }
 
-/// What one watch sees.
+/// Scope of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
-    /// The CatalogSources of a namespace, from which platform operators choose.
-    Counting(String),
-    /// Those of another namespace, which are only served.
+enum NamespaceScope {
+    /// CatalogSources of a namespace from which platform operators choose.
+    Selectable(String),
+    /// CatalogSources of another namespace, which are only served.
     Served(String),
-    /// Those of all namespaces but these, which are only served, too.
-    Others(Vec<String>),
+    /// CatalogSources of all namespaces except these, which are only served.
+    Other(Vec<String>),
 }
 
-/// What is watched: each namespace that counts, and where else catalogs are served.
-fn scopes(settings: &Settings) -> Vec<Scope> {
+/// Returns the scopes to watch: each namespace of selectable catalogs, and all other namespaces whose catalogs are served.
+fn scopes(settings: &Settings) -> Vec<NamespaceScope> {
     let counting = settings.catalog_namespaces.iter().cloned();
-    let served = match settings.serving.as_ref().map(|it| &it.namespaces) {
+    let served = match settings.serving.as_ref().map(|serving| &serving.namespaces) {
         None => Vec::new(),
-        Some(Namespaces::All) => vec![Scope::Others(settings.catalog_namespaces.clone())],
+        Some(Namespaces::All) => vec![NamespaceScope::Other(settings.catalog_namespaces.clone())],
         Some(Namespaces::Some(some)) => {
-            let others = some.iter().filter(|it| !settings.counts(it));
-            others.cloned().map(Scope::Served).collect()
+            let others = some.iter().filter(|namespace| !settings.counts(namespace));
+            others.cloned().map(NamespaceScope::Served).collect()
         }
     };
-    counting.map(Scope::Counting).chain(served).collect()
+    counting
+        .map(NamespaceScope::Selectable)
+        .chain(served)
+        .collect()
 }
 
-// === impl Scope ===
+// === impl NamespaceScope ===
 
-impl Scope {
-    fn watched(&self, client: &Client) -> (Api<Found>, watcher::Config) {
+impl NamespaceScope {
+    fn watched(&self, client: &Client) -> (Api<TolerantCatalogSource>, watcher::Config) {
         let config = watcher::Config::default();
         match self {
-            Self::Counting(namespace) | Self::Served(namespace) => {
+            Self::Selectable(namespace) | Self::Served(namespace) => {
                 (Api::namespaced(client.clone(), namespace), config)
             }
-            Self::Others(namespaces) => {
+            Self::Other(namespaces) => {
                 let others = namespaces
                     .iter()
-                    .map(|it| format!("metadata.namespace!={it}"));
+                    .map(|namespace| format!("metadata.namespace!={namespace}"));
                 let others = others.collect::<Vec<_>>().join(",");
                 (Api::all(client.clone()), config.fields(&others))
             }
@@ -200,25 +203,25 @@ impl Scope {
 
     fn has(&self, key: &Key) -> bool {
         match self {
-            Self::Counting(namespace) | Self::Served(namespace) => *namespace == key.namespace,
-            Self::Others(namespaces) => !namespaces.contains(&key.namespace),
+            Self::Selectable(namespace) | Self::Served(namespace) => *namespace == key.namespace,
+            Self::Other(namespaces) => !namespaces.contains(&key.namespace),
         }
     }
 }
 
-/// What to say of a namespace where CatalogSources may not be listed. Everything else passes.
-fn refusal(namespace: &str, error: &watcher::Error) -> Option<String> {
+/// Returns the message for a namespace where listing CatalogSources is forbidden, or `None` for a temporary error.
+fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
     else {
         return None;
     };
-    let words: String = status.message.chars().take(400).collect();
+    let message: String = status.message.chars().take(400).collect();
     matches!(status.code, 401 | 403).then(|| {
         format!(
-            "its CatalogSources cannot be listed: {words}; let the provisioner's ServiceAccount list and watch \
-             catalogsources.{GROUP} in namespace {namespace}, or leave that out of --catalog-namespaces"
+            "failed to list its CatalogSources: {message}; grant the provisioner's ServiceAccount list and watch on \
+             catalogsources.{GROUP} in namespace {namespace}, or remove the namespace from --catalog-namespaces"
         )
     })
 }
@@ -230,60 +233,63 @@ fn key(source: &CatalogSource) -> Key {
     }
 }
 
-/// The catalogs that are followed.
-struct Followed {
-    shared: Arc<Shared>,
-    catalogs: BTreeMap<Key, Catalog>,
+/// Workers of all followed catalogs.
+struct CatalogWorkers {
+    shared: Arc<CatalogContext>,
+    catalogs: BTreeMap<Key, WorkerHandle>,
 }
 
-/// A catalog that is followed, as long as this lives.
-struct Catalog {
+/// Handle of one worker. Dropping it stops the worker.
+struct WorkerHandle {
     source: watch::Sender<Arc<CatalogSource>>,
-    /// Our conditions in its status, which other clients may remove.
+    /// Rukpak's conditions in the status, which other clients may remove.
     conditions: watch::Sender<Vec<Condition>>,
     task: AbortHandle,
 }
 
-// === impl Followed ===
+// === impl CatalogWorkers ===
 
-impl Followed {
+impl CatalogWorkers {
     fn add(&mut self, source: CatalogSource) {
         let key = key(&source);
-        let former = self.catalogs.get(&key).map(|it| it.source.borrow().clone());
-        if let Some(former) = former.filter(|it| is_another(it, &source)) {
-            // What was read of the former, and is served, is not this one's.
+        let former = self
+            .catalogs
+            .get(&key)
+            .map(|catalog| catalog.source.borrow().clone());
+        if let Some(former) = former.filter(|former| is_replacement(former, &source)) {
+            // Content of the former CatalogSource must not be used for the new one.
             self.remove(&key);
             self.forget(former.uid());
             if let Some(serving) = &self.shared.serving {
-                serving.is_gone(&key);
+                serving.catalog_removed(&key);
             }
         }
-        around::require(&self.shared.around, templates(&source));
-        // Here, and not by who follows it: he may still be at it when it is gone.
-        let (of, priority) = (Identity::of(&source), source.spec.priority);
+        around::require(&self.shared.facts, templates(&source));
+        // The cache is updated here and not by the worker, which may still be busy when the catalog is deleted.
+        let (identity, priority) = (CatalogIdentity::from_source(&source), source.spec.priority);
         let ctx = &self.shared.ctx;
         if ctx.settings.counts(&key.namespace) {
             ctx.catalogs
-                .change(|known| known.add(&key, &of, priority.unwrap_or_default()));
+                .change(|cache| cache.add(&key, &identity, priority.unwrap_or_default()));
         }
         let conditions = own_conditions(&source);
         if let Some(catalog) = self.catalogs.get(&key) {
-            catalog.source.send_if_modified(|known| {
-                let differs = matters(known) != matters(&source);
-                *known = Arc::new(source);
+            catalog.source.send_if_modified(|stored| {
+                let differs = relevant_fields(stored) != relevant_fields(&source);
+                *stored = Arc::new(source);
                 differs
             });
-            catalog.conditions.send_if_modified(|known| {
-                let differs = *known != conditions;
-                *known = conditions;
+            catalog.conditions.send_if_modified(|stored| {
+                let differs = *stored != conditions;
+                *stored = conditions;
                 differs
             });
             return;
         }
         let (sender, receiver) = watch::channel(Arc::new(source));
         let (conditions, changes) = watch::channel(conditions);
-        let following = follow(Arc::clone(&self.shared), key.clone(), receiver, changes);
-        let catalog = Catalog {
+        let following = follow::run(Arc::clone(&self.shared), key.clone(), receiver, changes);
+        let catalog = WorkerHandle {
             source: sender,
             conditions,
             task: tokio::spawn(following).abort_handle(),
@@ -294,37 +300,37 @@ impl Followed {
     fn remove(&mut self, key: &Key) {
         if self.catalogs.remove(key).is_some() {
             let ctx = &self.shared.ctx;
-            ctx.catalogs.change(|known| {
+            ctx.catalogs.change(|cache| {
                 ctx.metrics.catalog_gone(key);
-                known.remove(key)
+                cache.remove(key)
             });
         }
     }
 
-    /// What its image had is not for another one of its name.
+    /// Removes the recorded digest, which must not be used for another CatalogSource of the same name.
     fn forget(&self, uid: Option<String>) {
-        let remembered = self.shared.remembered.clone();
-        // Nobody waits for that.
+        let digest_cache = self.shared.digest_cache.clone();
+        // The result is not awaited.
         drop(spawn_blocking(move || {
-            uid.map(|uid| remembered.forget(&uid))
+            uid.map(|uid| digest_cache.forget(&uid))
         }));
     }
 
-    /// Forgets those that went while nobody watched.
-    fn retain(&mut self, scope: &Scope, seen: &BTreeSet<Key>) {
-        let gone: Vec<Key> = self
+    /// Removes catalogs that were deleted while the watch was down.
+    fn retain(&mut self, scope: &NamespaceScope, listed: &BTreeSet<Key>) {
+        let removed: Vec<Key> = self
             .catalogs
             .keys()
-            .filter(|key| scope.has(key) && !seen.contains(key))
+            .filter(|key| scope.has(key) && !listed.contains(key))
             .cloned()
             .collect();
-        for key in gone {
+        for key in removed {
             self.remove(&key);
         }
     }
 }
 
-impl Drop for Followed {
+impl Drop for CatalogWorkers {
     fn drop(&mut self) {
         let all: Vec<Key> = self.catalogs.keys().cloned().collect();
         for key in all {
@@ -337,19 +343,19 @@ impl Drop for Followed {
     }
 }
 
-impl Drop for Catalog {
+impl Drop for WorkerHandle {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Reports whether this one has taken the place of another one of its name, which went while nobody watched.
-fn is_another(known: &CatalogSource, now: &CatalogSource) -> bool {
-    known.metadata.uid != now.metadata.uid
+/// Reports whether a CatalogSource was replaced by another one of the same name while the watch was down.
+fn is_replacement(old: &CatalogSource, new: &CatalogSource) -> bool {
+    old.metadata.uid != new.metadata.uid
 }
 
-/// What of a CatalogSource may lead to another catalog. OLM writes more than that into it, again and again.
-fn matters(source: &CatalogSource) -> impl PartialEq + '_ {
+/// Returns the fields that can affect the catalog. OLM frequently updates other fields.
+fn relevant_fields(source: &CatalogSource) -> impl PartialEq + '_ {
     let status = source.status.as_ref();
     let connection: Option<&ConnectionState> =
         status.and_then(|status| status.connection_state.as_ref());
@@ -360,7 +366,7 @@ fn matters(source: &CatalogSource) -> impl PartialEq + '_ {
         &source.metadata.uid,
         connection,
         service,
-        // Templates, and whatever its pod gets of them.
+        // Templates, and the annotations that are copied to the registry pod.
         &source.metadata.annotations,
     )
 }
@@ -382,17 +388,17 @@ mod tests {
         for (now, expected) in [
             (source("a", "2", "example.com/one"), false),
             (source("a", "2", "example.com/two"), false),
-            // Also where it says the same.
+            // Even with the same spec.
             (source("b", "2", "example.com/one"), true),
             (source("b", "2", "example.com/two"), true),
         ] {
-            assert_eq!(is_another(&known, &now), expected, "{now:?}");
+            assert_eq!(is_replacement(&known, &now), expected, "{now:?}");
         }
     }
 
     #[test]
     fn each_namespace_is_watched_once() {
-        let counting = |name: &str| Scope::Counting(name.to_owned());
+        let counting = |name: &str| NamespaceScope::Selectable(name.to_owned());
         let served = |namespaces| {
             let settings = Settings {
                 catalog_namespaces: vec!["b".to_owned(), "a".to_owned()],
@@ -412,8 +418,8 @@ mod tests {
         let both = [counting("b"), counting("a")];
         assert_eq!(served(some(&["a", "b"])), both);
         assert_eq!(served(some(&[])), both);
-        assert_rows!(served(some(&["a", "c"])) => [&both[..], &[Scope::Served("c".to_owned())]].concat());
-        let others = Scope::Others(vec!["b".to_owned(), "a".to_owned()]);
+        assert_rows!(served(some(&["a", "c"])) => [&both[..], &[NamespaceScope::Served("c".to_owned())]].concat());
+        let others = NamespaceScope::Other(vec!["b".to_owned(), "a".to_owned()]);
         assert_rows!(served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat());
         for (namespace, is_other) in [("a", false), ("b", false), ("c", true)] {
             assert_rows! {

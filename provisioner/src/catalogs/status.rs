@@ -1,7 +1,7 @@
-//! The status of a CatalogSource, in clusters where OLM does not write it. No I/O.
+//! Status of a CatalogSource in clusters where OLM does not write it. Pure; no I/O.
 //!
-//! The fields and most words are OLM's, but they tell what is: READY is a server that listens or has answered, and the time of
-//! the last poll is one at which the registry did answer.
+//! The fields and most texts are OLM's, but the values are accurate. READY means that a server listens or has responded.
+//! The time of the last poll is one at which the registry has responded.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -17,25 +17,25 @@ use manifests::{
 };
 
 use super::{
-    interval::Interval,
-    serving::State,
-    template::{Told, Unresolved},
+    interval::PollInterval,
+    serving::ServingState,
+    template::{ConditionUpdate, UnresolvedImage},
 };
 
-/// What is wrong, in the API's words.
+/// Reason of a problem, with the values of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Somebody has to edit the CatalogSource.
+    /// A user has to correct the CatalogSource.
     SpecInvalid,
-    /// The catalog cannot be read, or is not served.
+    /// The catalog cannot be read or is not served.
     RegistryServer,
-    /// Its ConfigMap cannot be had.
+    /// The ConfigMap of the catalog cannot be read.
     ConfigMap,
-    /// It is served, and the interval of its polls is no good.
+    /// The catalog is served, but its poll interval is invalid.
     InvalidInterval,
 }
 
-/// The same, as the API has them (OLM v0 parity).
+/// Reasons in the status (OLM v0 parity).
 mod reason {
     pub(super) const SPEC_INVALID: &str = "SpecInvalidError";
     pub(super) const REGISTRY_SERVER: &str = "RegistryServerError";
@@ -43,60 +43,60 @@ mod reason {
     pub(super) const INVALID_INTERVAL: &str = "InvalidIntervalError";
 }
 
-/// Something that is wrong.
+/// Problem of a catalog, for `reason` and `message` of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: Reason,
     pub(super) message: String,
 }
 
-/// How a connection is, in gRPC's words.
+/// State of the connection to a catalog server, with gRPC's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Connection {
-    /// Someone is being asked.
+    /// The server has not responded yet.
     Connecting,
-    /// It is served.
+    /// The catalog is served.
     Ready,
-    /// It is not, and that is tried again.
+    /// The connection has failed and is retried.
     Failing,
 }
 
-/// Where a catalog is served.
+/// Endpoint and connection state of a served catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Served {
-    /// `host:port`.
+    /// Address of the server: `host:port`.
     pub(super) address: String,
-    /// Ours; nothing if somebody else serves the catalog.
+    /// Service of the provisioner; `None` if another server serves the catalog.
     pub(super) service: Option<RegistryService>,
     pub(super) connection: Connection,
 }
 
-/// How a catalog is, as far as its status tells.
+/// Observed state of a catalog, for its status.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct CatalogObservation {
     pub(super) problem: Option<Problem>,
     pub(super) served: Option<Served>,
-    /// Whether what was said of who serves it may still be true, while nothing is known.
+    /// True if the recorded server may still be valid while its state is unknown.
     pub(super) may_be_served: bool,
-    /// When the registry was last asked whether there is a new image, if it is to be asked.
-    pub(super) polled: Option<Timestamp>,
-    /// The ConfigMap that was read, if it is in one.
+    /// Time of the last poll of the image's tag; `None` if the tag is not polled, or not yet.
+    pub(super) last_poll: Option<Timestamp>,
+    /// ConfigMap that was read, if the catalog is in one.
     pub(super) config_map: Option<ConfigMapReference>,
-    /// Of its template.
-    pub(super) conditions: Vec<Told>,
+    /// Conditions of the image template.
+    pub(super) conditions: Vec<ConditionUpdate>,
 }
 
-/// The status that is due. Of the conditions, only those of `ours` change.
+/// Returns the desired status. Only the conditions in `owned` are changed.
 pub(super) fn status(
     was: &CatalogSourceStatus,
-    seen: &Seen,
-    ours: &[&str],
+    seen: &CatalogObservation,
+    owned: &[&str],
     generation: Option<i64>,
     now: Timestamp,
 ) -> CatalogSourceStatus {
-    let reason = seen.problem.as_ref().map(|it| it.reason);
+    let reason = seen.problem.as_ref().map(|problem| problem.reason);
     let was_invalid = was.reason.as_deref() == Some(Reason::SpecInvalid.as_str());
-    // What was said of something invalid is not said of what it has become.
+    // The status of an invalid spec does not apply to the corrected one.
     let base = if was_invalid && reason != Some(Reason::SpecInvalid) {
         CatalogSourceStatus::default()
     } else {
@@ -104,15 +104,15 @@ pub(super) fn status(
     };
     CatalogSourceStatus {
         message: seen.problem.as_ref().map(|problem| {
-            let longest = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
-            shortened(&problem.message, longest)
+            let max_len = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
+            shortened(&problem.message, max_len)
         }),
-        reason: reason.map(|it| it.as_str().to_owned()),
-        latest_image_registry_poll: seen.polled.map(Time).or(base.latest_image_registry_poll),
+        reason: reason.map(|reason| reason.as_str().to_owned()),
+        latest_image_registry_poll: seen.last_poll.map(Time).or(base.latest_image_registry_poll),
         config_map_reference: seen
             .config_map
             .clone()
-            .map(|read| referred(read, base.config_map_reference, now)),
+            .map(|read| config_map_reference(read, base.config_map_reference, now)),
         registry_service: match &seen.served {
             Some(served) => Some(served.service(base.registry_service, now)),
             None => base.registry_service.filter(|_| seen.may_be_served),
@@ -121,74 +121,75 @@ pub(super) fn status(
             Some(served) => Some(served.state(base.connection_state, now)),
             None => base.connection_state.filter(|_| seen.may_be_served),
         },
-        conditions: conditions(&was.conditions, &seen.conditions, ours, generation, now),
+        conditions: conditions(&was.conditions, &seen.conditions, owned, generation, now),
     }
 }
 
-/// A version that was told of before keeps the time at which it was read.
-fn referred(
+/// Returns the reference to the ConfigMap. An unchanged version keeps its time.
+fn config_map_reference(
     read: ConfigMapReference,
     was: Option<ConfigMapReference>,
     now: Timestamp,
 ) -> ConfigMapReference {
-    let due = ConfigMapReference {
+    let desired = ConfigMapReference {
         last_update_time: Some(Time(now)),
         ..read
     };
     let is_same = |was: &ConfigMapReference| {
-        let last_update_time = due.last_update_time.clone();
+        let last_update_time = desired.last_update_time.clone();
         let was = was.clone();
         was.last_update_time.is_some()
             && ConfigMapReference {
                 last_update_time,
                 ..was
-            } == due
+            } == desired
     };
-    was.filter(is_same).unwrap_or(due)
+    was.filter(is_same).unwrap_or(desired)
 }
 
-/// The conditions that are due: what is told, in the places where it was told before, and all that is not of `ours`.
+/// Returns the desired conditions. Updated conditions keep their position, and conditions that are not in `owned` are
+/// kept.
 pub(super) fn conditions(
     was: &[Condition],
-    told: &[Told],
-    ours: &[&str],
+    updates: &[ConditionUpdate],
+    owned: &[&str],
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let condition = |told: &Told| {
-        let status = if told.is_true { "True" } else { "False" };
-        let longest = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
+    let condition = |update: &ConditionUpdate| {
+        let status = if update.is_true { "True" } else { "False" };
+        let max_len = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
         let condition = Condition {
-            type_: told.type_.to_owned(),
+            type_: update.type_.to_owned(),
             status: status.to_owned(),
-            reason: told.reason.to_owned(),
-            message: shortened(&told.message, longest),
+            reason: update.reason.to_owned(),
+            message: shortened(&update.message, max_len),
             last_transition_time: Time(now),
             observed_generation: generation,
         };
         with_time_of(was, condition)
     };
-    let mut due: Vec<Condition> = was
+    let mut desired: Vec<Condition> = was
         .iter()
         .filter_map(|before| {
-            let now = told.iter().find(|told| told.type_ == before.type_);
-            match now {
-                Some(told) => Some(condition(told)),
-                None if ours.contains(&before.type_.as_str()) => None,
+            let update = updates.iter().find(|update| update.type_ == before.type_);
+            match update {
+                Some(update) => Some(condition(update)),
+                None if owned.contains(&before.type_.as_str()) => None,
                 None => Some(before.clone()),
             }
         })
         .collect();
-    let is_new = |told: &&Told| was.iter().all(|before| before.type_ != told.type_);
-    due.extend(told.iter().filter(is_new).map(condition));
-    due
+    let is_new = |update: &&ConditionUpdate| was.iter().all(|before| before.type_ != update.type_);
+    desired.extend(updates.iter().filter(is_new).map(condition));
+    desired
 }
 
-// === impl Seen ===
+// === impl CatalogObservation ===
 
-impl Seen {
-    /// Adds how we serve the catalog ourselves.
-    pub(super) fn is_served(&mut self, state: &State) {
+impl CatalogObservation {
+    /// Adds the state of the built-in catalog server.
+    pub(super) fn is_served(&mut self, state: &ServingState) {
         if let Some(at) = &state.registered {
             self.served = Some(Served {
                 address: at.address.clone(),
@@ -199,17 +200,17 @@ impl Seen {
                 },
             });
         }
-        if let Some(trouble) = &state.trouble {
-            self.has_trouble(trouble);
+        if let Some(problem) = &state.trouble {
+            self.has_trouble(problem);
         }
     }
 
-    /// Adds what is wrong with who serves the catalog.
-    pub(super) fn has_trouble(&mut self, why: &str) {
-        // What cannot be read at all is worse.
-        let is_worse = |it: &Problem| it.reason != Reason::InvalidInterval;
+    /// Adds a problem of the server, unless the catalog has a more severe one.
+    pub(super) fn has_trouble(&mut self, message: &str) {
+        // A catalog that cannot be read at all is more severe.
+        let is_worse = |problem: &Problem| problem.reason != Reason::InvalidInterval;
         if !self.problem.as_ref().is_some_and(is_worse) {
-            self.problem = Some(Problem::of_server(why));
+            self.problem = Some(Problem::of_server(message));
         }
     }
 }
@@ -217,31 +218,34 @@ impl Seen {
 // === impl Problem ===
 
 impl Problem {
-    /// Nothing serves the catalog as it is to be served (OLM v0 parity).
-    pub(super) fn of_server(why: &str) -> Self {
-        let begin = "couldn't ensure registry server - ";
-        let why = why.strip_prefix(begin).unwrap_or(why);
+    /// Returns the problem of a catalog that is not served as configured (OLM v0 parity).
+    pub(super) fn of_server(message: &str) -> Self {
+        let prefix = "couldn't ensure registry server - ";
+        let message = message.strip_prefix(prefix).unwrap_or(message);
         Self {
             reason: Reason::RegistryServer,
-            message: format!("{begin}{why}"),
+            message: format!("{prefix}{message}"),
         }
     }
 
-    /// What is wrong with a catalog that is read, if anything: the image is not the one that its template is now, or it is
-    /// asked for at other times than it says.
-    pub(super) fn of_read(kept: Option<&Unresolved>, poll: Option<&Interval>) -> Option<Self> {
+    /// Returns the problem of a catalog that is read, if any: its template no longer resolves to the image that is used, or
+    /// its poll interval is invalid.
+    pub(super) fn of_read(
+        retained: Option<&UnresolvedImage>,
+        poll: Option<&PollInterval>,
+    ) -> Option<Self> {
         let interval = || {
             Some(Self {
                 reason: Reason::InvalidInterval,
                 message: poll?.problem.clone()?,
             })
         };
-        kept.map(Self::from).or_else(interval)
+        retained.map(Self::from).or_else(interval)
     }
 }
 
-impl From<&Unresolved> for Problem {
-    fn from(unresolved: &Unresolved) -> Self {
+impl From<&UnresolvedImage> for Problem {
+    fn from(unresolved: &UnresolvedImage) -> Self {
         Self {
             reason: if unresolved.is_for_good {
                 Reason::SpecInvalid
@@ -286,22 +290,22 @@ impl Served {
             protocol: Some("grpc".to_owned()),
             ..RegistryService::default()
         };
-        let mut due = self.service.clone().unwrap_or_else(grpc);
-        if due.created_at.is_some() {
-            return due;
+        let mut desired = self.service.clone().unwrap_or_else(grpc);
+        if desired.created_at.is_some() {
+            return desired;
         }
-        due.created_at = Some(Time(now));
+        desired.created_at = Some(Time(now));
         let is_same = |was: &RegistryService| {
-            let created_at = due.created_at.clone();
+            let created_at = desired.created_at.clone();
             let was = was.clone();
-            was.created_at.is_some() && RegistryService { created_at, ..was } == due
+            was.created_at.is_some() && RegistryService { created_at, ..was } == desired
         };
-        was.filter(is_same).unwrap_or(due)
+        was.filter(is_same).unwrap_or(desired)
     }
 
-    /// A state that lasts keeps the time at which it began.
+    /// Returns the connection state. An unchanged state keeps its time.
     fn state(&self, was: Option<ConnectionState>, now: Timestamp) -> ConnectionState {
-        let due = ConnectionState {
+        let desired = ConnectionState {
             address: Some(self.address.clone()),
             last_connect: Some(Time(now)),
             last_observed_state: self.connection.as_str().to_owned(),
@@ -309,9 +313,9 @@ impl Served {
         let is_same = |was: &ConnectionState| {
             was.last_connect.is_some()
                 && (&was.address, &was.last_observed_state)
-                    == (&due.address, &due.last_observed_state)
+                    == (&desired.address, &desired.last_observed_state)
         };
-        was.filter(is_same).unwrap_or(due)
+        was.filter(is_same).unwrap_or(desired)
     }
 }
 

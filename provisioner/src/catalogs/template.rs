@@ -1,18 +1,21 @@
-//! What a template makes of a CatalogSource: an image, a word on it, and sometimes a change of the CatalogSource. No I/O.
+//! Image templates of CatalogSources: the resolved image, its conditions, and sometimes a change of the CatalogSource.
+//! Pure; no I/O.
 //!
 //! ```text
-//!  where the template is             who reads it                      what comes of it
-//!  the image itself                  us, where OLM does not run        the image is pulled; three conditions
-//!  our annotation                    us, everywhere                    the image is written; conditions
-//!  olm.catalogImageTemplate          OLM; us, where OLM does not run   the same, in OLM's words
+//!  location of the template          resolved by                           result
+//!  the image itself                  rukpak, where OLM does not run        the image is pulled; three conditions
+//!  rukpak's annotation               rukpak, everywhere                    the image is written; conditions
+//!  olm.catalogImageTemplate          OLM; rukpak, where OLM does not run   the same, with OLM's texts
 //! ```
 //!
-//! OLM takes braces in an image for a part of its name. So where it runs, our annotation holds the template, and we write the
-//! image that OLM then serves. The two conditions that OLM has for its own annotation are OLM's there, which removes them from
-//! objects without such an annotation; `resolved_image` is ours everywhere. Beside OLM, `core.rukpak.io/TemplateResolved` reports
-//! why a template has no image: OLM writes the message of the status, and an Event expires.
+//! OLM takes braces in an image literally. So where it runs, rukpak's annotation holds the template, and rukpak writes the
+//! image that OLM then serves. The two conditions that OLM has for its own annotation belong to OLM there, which removes
+//! them from objects without such an annotation; `resolved_image` is rukpak's everywhere. Beside OLM,
+//! `core.rukpak.io/TemplateResolved` reports why a template has no image: OLM writes the message of the status, and an
+//! Event expires.
 //!
-//! Nothing is decided, and nothing said, before the cluster was asked once for what a template wants to know.
+//! No decision is made and no condition is set before the values that a template needs were requested from the cluster
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,113 +25,114 @@ use manifests::{
     template::{self, Choice, Error, Holder, Values, Variable, choose},
 };
 
-use super::around::Part;
+use super::around::FactSource;
 
-/// The image that counts.
+/// Condition with the effective image.
 pub(super) const RESOLVED_IMAGE: &str = "resolved_image";
-/// Whether there is one (OLM v0 parity).
+/// Condition that reports whether the template resolves (OLM v0 parity).
 const TEMPLATES_HAVE_RESOLVED: &str = "TemplatesHaveResolved";
-/// The image, or what could be put together of it (OLM v0 parity).
+/// Condition with the resolved image, or its partially resolved text (OLM v0 parity).
 const IMAGE_IS_RESOLVED: &str = "ResolvedImage";
 /// Reports beside OLM whether the template resolves, and the reason if it does not.
 const TEMPLATE_RESOLVED: &str = "core.rukpak.io/TemplateResolved";
 /// The condition types that the provisioner removes where OLM does not run.
-pub(super) const OURS: &[&str] = &[
+pub(super) const OWNED_CONDITIONS: &[&str] = &[
     TEMPLATES_HAVE_RESOLVED,
     IMAGE_IS_RESOLVED,
     RESOLVED_IMAGE,
     TEMPLATE_RESOLVED,
 ];
 /// The condition types that the provisioner applies and removes where OLM runs.
-pub(super) const OURS_BESIDE_OLM: &[&str] = &[RESOLVED_IMAGE, TEMPLATE_RESOLVED];
+pub(super) const OWNED_CONDITIONS_WITH_OLM: &[&str] = &[RESOLVED_IMAGE, TEMPLATE_RESOLVED];
 
 /// Reasons of these conditions.
 mod reason {
-    /// The template is an image.
+    /// The template resolves to an image.
     pub(super) const RESOLVED: &str = "AllTemplatesResolved";
-    /// It is none.
+    /// The template does not resolve.
     pub(super) const UNRESOLVED: &str = "UnableToResolve";
-    /// There is no image for what the cluster is now, and that of before remains.
+    /// The template does not resolve in the current cluster, and the last image is retained.
     pub(super) const KEPT: &str = "LastResolved";
-    /// OLM resolves its own annotation, and ours counts for nothing.
+    /// OLM resolves its own annotation, so rukpak's is ignored.
     pub(super) const TWO_TEMPLATES: &str = "TwoTemplates";
-    /// The template is in the image, where OLM does not resolve it.
+    /// The template is in the image, which OLM does not resolve.
     pub(super) const UNSUPPORTED: &str = "UnsupportedByOLM";
 }
 
-/// What comes of a template, or of an image that is none.
+/// Result of a template, or of an image without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Resolved {
-    /// The image to pull, or why there is none.
-    pub(super) image: Result<String, Unresolved>,
-    /// Why that image is the one that was written before, where the status is to say so. Of OLM's annotation only conditions
-    /// tell (OLM v0 parity).
-    pub(super) kept: Option<Unresolved>,
-    /// The image that is to be written into the CatalogSource, unless it is there.
+pub(super) struct ResolvedImage {
+    /// Image to pull, or the reason why no image is available.
+    pub(super) image: Result<String, UnresolvedImage>,
+    /// Reason why the previously written image is retained, if the status has to report it. For OLM's annotation, only the
+    /// conditions report it (OLM v0 parity).
+    pub(super) kept: Option<UnresolvedImage>,
+    /// Image to write into the CatalogSource; `None` if it is already set.
     pub(super) write: Option<String>,
-    /// What is to be said of it; of the conditions that are ours, all others are removed.
-    pub(super) conditions: Vec<Told>,
-    /// What else people should know.
+    /// Conditions to set. Other owned conditions are removed.
+    pub(super) conditions: Vec<ConditionUpdate>,
+    /// Warning to publish as an Event.
     pub(super) warning: Option<String>,
 }
 
-/// Why there is no image.
+/// Reason why a template has no image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unresolved {
-    /// In the words of the design document.
+pub(super) struct UnresolvedImage {
+    /// Message, with the texts of the design document.
     pub(super) why: String,
-    /// Whether only somebody who edits the template can help.
+    /// True if only an edit of the template resolves the problem.
     pub(super) is_for_good: bool,
-    /// The image that this very CatalogSource had last: read where nothing is, as after a restart.
+    /// Image to which this CatalogSource resolved last. It is used if no content is loaded, as after a restart.
     pub(super) last: Option<String>,
 }
 
-/// A condition, without its times.
+/// Condition without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ConditionUpdate {
     pub(super) type_: &'static str,
     pub(super) is_true: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// What is known of a CatalogSource with an image.
+/// Input of the resolution: a CatalogSource with an image, and the facts about it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input<'a> {
     pub(super) reference: &'a str,
     pub(super) annotations: Option<&'a BTreeMap<String, String>>,
-    /// What was said before.
+    /// Conditions of the current status.
     pub(super) conditions: &'a [Condition],
-    /// What the template in its image was last, as far as that was noted.
+    /// Recorded image to which the template in `reference` resolved last.
     pub(super) noted: Option<&'a str>,
-    /// Of its spec.
+    /// Generation of the spec.
     pub(super) generation: Option<i64>,
     pub(super) has_olm: bool,
-    /// The reason why the version of the OLM that runs is unknown; `None` if it is known.
+    /// Reason why the version of the running OLM is unknown; `None` if it is known.
     pub(super) unknown_olm: Option<&'a str>,
 }
 
-/// What came of one of both dialects.
+/// Result of one template, in either dialect.
 struct Outcome {
-    /// The image, or what is known of it.
+    /// Resolved image, or the partially resolved text.
     image: String,
-    /// Why it is none, and whether only an edit helps.
+    /// Reason why the template does not resolve, and whether only an edit helps.
     problem: Option<(String, bool)>,
 }
 
-/// Puts the values into the template, if there is one. Nothing while the cluster has not been asked yet for one of them.
+/// Resolves the template, if the CatalogSource has one. Returns `None` while a value that it needs has not been requested
+/// from the cluster.
 pub(super) fn resolve(
     input: Input<'_>,
     values: &Values,
-    pending: &BTreeSet<Part>,
-) -> Option<Resolved> {
+    pending: &BTreeSet<FactSource>,
+) -> Option<ResolvedImage> {
     let annotation = |name: &str| Some(input.annotations?.get(name)?.as_str());
     let Choice {
         holder,
         text,
         ignored,
     } = choose(input.reference, annotation);
-    let plain = Resolved {
+    let plain = ResolvedImage {
         image: Ok(input.reference.to_owned()),
         kept: None,
         write: None,
@@ -137,14 +141,21 @@ pub(super) fn resolve(
     };
     let two = ignored.contains(&Holder::Rukpak).then(|| {
         format!(
-            "{} counts, and therefore {CATALOG_IMAGE_TEMPLATE} counts for nothing; remove one of them",
+            "annotation {CATALOG_IMAGE_TEMPLATE} is ignored because {} takes precedence; remove one of them",
             template::ANNOTATION
         )
     });
     if holder == Holder::Olm && input.has_olm {
-        let two_templates = |type_| Some(told(type_, false, reason::TWO_TEMPLATES, two.clone()?));
+        let two_templates = |type_| {
+            Some(condition_update(
+                type_,
+                false,
+                reason::TWO_TEMPLATES,
+                two.clone()?,
+            ))
+        };
         let conditions = [TEMPLATE_RESOLVED, RESOLVED_IMAGE];
-        return Some(Resolved {
+        return Some(ResolvedImage {
             conditions: conditions.into_iter().filter_map(two_templates).collect(),
             warning: two,
             ..plain
@@ -153,19 +164,19 @@ pub(super) fn resolve(
     if holder == Holder::Image && !template::is_template(text) {
         return Some(plain);
     }
-    if wants(holder, text, input.has_olm).any(|part| pending.contains(&part)) {
+    if required_facts(holder, text, input.has_olm).any(|part| pending.contains(&part)) {
         return None;
     }
     let outcome = match holder {
-        Holder::Olm => in_olms_words(text, values),
-        Holder::Rukpak | Holder::Image => in_our_words(text, values, input.unknown_olm),
+        Holder::Olm => resolve_olm_template(text, values),
+        Holder::Rukpak | Holder::Image => resolve_rukpak_template(text, values, input.unknown_olm),
     };
     Some(match holder {
         Holder::Image => input.in_place(outcome),
         Holder::Olm | Holder::Rukpak => {
             let resolved = input.written(holder, outcome);
             let warning = resolved.warning.or(two);
-            Resolved {
+            ResolvedImage {
                 warning,
                 ..resolved
             }
@@ -173,7 +184,8 @@ pub(super) fn resolve(
     })
 }
 
-/// What to say of an annotation at a catalog that is in no image; of its own, OLM says it.
+/// Returns a warning about a template annotation of a catalog that is not in an image. OLM reports its own annotation
+/// itself.
 pub(super) fn idle(
     annotations: Option<&BTreeMap<String, String>>,
     has_olm: bool,
@@ -183,27 +195,27 @@ pub(super) fn idle(
         .annotation()
         .filter(|_| !(has_olm && holder == Holder::Olm))?;
     Some(format!(
-        "the annotation {name} counts for nothing, for the catalog is in no image; remove it"
+        "annotation {name} is ignored because the catalog is not an image; remove it"
     ))
 }
 
-/// What of the cluster the values are told by.
-fn wants(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<Item = Part> {
+/// Returns the facts that a template needs.
+fn required_facts(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<Item = FactSource> {
     let all = template::variables(text);
     all.flat_map(move |variable| match (variable, holder) {
-        (Variable::Kube(_), _) => &[Part::Kubernetes][..],
-        // OLM has those of kube alone.
+        (Variable::Kube(_), _) => &[FactSource::Kubernetes][..],
+        // OLM's dialect has only the `kube` variables.
         (_, Holder::Olm) => &[],
-        (Variable::Olm(_), _) if has_olm => &Part::OLM_VERSION,
+        (Variable::Olm(_), _) if has_olm => &FactSource::OLM_VERSION,
         (Variable::Olm(_), _) => &[],
-        (Variable::Openshift(_) | Variable::UpdateChannel, _) => &[Part::Openshift],
-        (Variable::Architecture, _) => &[Part::Nodes],
+        (Variable::Openshift(_) | Variable::UpdateChannel, _) => &[FactSource::Openshift],
+        (Variable::Architecture, _) => &[FactSource::Nodes],
     })
     .copied()
 }
 
-fn in_our_words(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outcome {
-    let wants_olm = || {
+fn resolve_rukpak_template(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outcome {
+    let needs_olm = || {
         let mut variables = template::variables(text);
         variables.any(|variable| matches!(variable, Variable::Olm(_)))
     };
@@ -215,7 +227,7 @@ fn in_our_words(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outco
         Err(error) => Outcome {
             problem: Some((
                 match unknown_olm {
-                    Some(unknown) if wants_olm() => format!("{error}; {unknown}"),
+                    Some(unknown) if needs_olm() => format!("{error}; {unknown}"),
                     _ => error.to_string(),
                 },
                 error.is_for_good(),
@@ -229,25 +241,32 @@ fn in_our_words(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outco
     }
 }
 
-fn in_olms_words(text: &str, values: &Values) -> Outcome {
-    let it = template::annotated(text, values.kube.as_ref());
+fn resolve_olm_template(text: &str, values: &Values) -> Outcome {
+    let resolved = template::annotated(text, values.kube.as_ref());
     Outcome {
-        image: it.image,
-        problem: it.problem.map(|why| (why, it.is_for_good)),
+        image: resolved.image,
+        problem: resolved
+            .problem
+            .map(|message| (message, resolved.is_for_good)),
     }
 }
 
-/// Reports a template in the image, which OLM takes literally: one line per problem.
-fn unsupported_by_olm(outcome: &Outcome, unsupported: &str) -> Told {
+/// Returns the condition for a template in the image, which OLM takes literally. The message has one line per problem.
+fn unsupported_by_olm(outcome: &Outcome, unsupported: &str) -> ConditionUpdate {
     let (reason, message) = match &outcome.problem {
-        Some((why, _)) => (reason::UNRESOLVED, format!("{why}\n{unsupported}")),
+        Some((problem, _)) => (reason::UNRESOLVED, format!("{problem}\n{unsupported}")),
         None => (reason::UNSUPPORTED, unsupported.to_owned()),
     };
-    told(TEMPLATE_RESOLVED, false, reason, message)
+    condition_update(TEMPLATE_RESOLVED, false, reason, message)
 }
 
-fn told(type_: &'static str, is_true: bool, reason: &'static str, message: String) -> Told {
-    Told {
+fn condition_update(
+    type_: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+) -> ConditionUpdate {
+    ConditionUpdate {
         type_,
         is_true,
         reason,
@@ -258,22 +277,22 @@ fn told(type_: &'static str, is_true: bool, reason: &'static str, message: Strin
 // === impl Input ===
 
 impl<'a> Input<'a> {
-    /// The template is the image itself.
-    fn in_place(self, outcome: Outcome) -> Resolved {
+    /// Returns the result for a template in the image.
+    fn in_place(self, outcome: Outcome) -> ResolvedImage {
         let warning = self.has_olm.then(|| {
             format!(
                 "OLM does not resolve a template in the image; move the template to the annotation {CATALOG_IMAGE_TEMPLATE}, \
                  and set any image in its place"
             )
         });
-        Resolved {
+        ResolvedImage {
             conditions: match &warning {
                 Some(unsupported) => vec![unsupported_by_olm(&outcome, unsupported)],
                 None => self.conditions(&outcome, self.last()),
             },
             image: match outcome.problem {
                 None => Ok(outcome.image),
-                Some((why, is_for_good)) => Err(Unresolved {
+                Some((why, is_for_good)) => Err(UnresolvedImage {
                     why,
                     is_for_good,
                     last: self.last().map(str::to_owned),
@@ -285,12 +304,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The template is in an annotation. Where it comes to nothing, the image that was written last counts.
-    fn written(self, holder: Holder, outcome: Outcome) -> Resolved {
-        let last = Some(self.reference).filter(|it| !it.is_empty() && !template::is_template(it));
+    /// Returns the result for a template in an annotation. If it does not resolve, the image that was written last is
+    /// retained.
+    fn written(self, holder: Holder, outcome: Outcome) -> ResolvedImage {
+        let last = Some(self.reference)
+            .filter(|reference| !reference.is_empty() && !template::is_template(reference));
         let conditions = self.conditions(&outcome, last);
         let Some((why, is_for_good)) = outcome.problem else {
-            return Resolved {
+            return ResolvedImage {
                 write: (outcome.image != self.reference).then(|| outcome.image.clone()),
                 image: Ok(outcome.image),
                 kept: None,
@@ -299,62 +320,68 @@ impl<'a> Input<'a> {
             };
         };
         let warning = Some(why.clone());
-        let unresolved = Unresolved {
+        let unresolved = UnresolvedImage {
             why,
             is_for_good,
             last: None,
         };
-        let (image, kept) = match last {
+        let (image, retained) = match last {
             Some(last) => (Ok(last.to_owned()), Some(unresolved)),
             None => (Err(unresolved), None),
         };
-        Resolved {
+        ResolvedImage {
             image,
-            kept: kept.filter(|_| holder == Holder::Rukpak),
+            kept: retained.filter(|_| holder == Holder::Rukpak),
             write: None,
             conditions,
             warning,
         }
     }
 
-    fn conditions(self, outcome: &Outcome, last: Option<&str>) -> Vec<Told> {
+    fn conditions(self, outcome: &Outcome, last: Option<&str>) -> Vec<ConditionUpdate> {
         let (is_resolved, reason, message) = match &outcome.problem {
             None => {
                 let message = "catalog image reference was successfully resolved";
                 (true, reason::RESOLVED, message)
             }
-            Some((why, _)) => (false, reason::UNRESOLVED, why.as_str()),
+            Some((problem, _)) => (false, reason::UNRESOLVED, problem.as_str()),
         };
-        let (kept, counts) = match last.filter(|_| !is_resolved) {
+        let (condition_reason, effective) = match last.filter(|_| !is_resolved) {
             Some(last) => (reason::KEPT, last),
             None => (reason, outcome.image.as_str()),
         };
-        let resolved_image = told(RESOLVED_IMAGE, is_resolved, kept, counts.to_owned());
+        let resolved_image = condition_update(
+            RESOLVED_IMAGE,
+            is_resolved,
+            condition_reason,
+            effective.to_owned(),
+        );
         let (message, image) = (message.to_owned(), outcome.image.clone());
         if self.has_olm {
-            let template_resolved = told(TEMPLATE_RESOLVED, is_resolved, reason, message);
+            let template_resolved =
+                condition_update(TEMPLATE_RESOLVED, is_resolved, reason, message);
             return vec![template_resolved, resolved_image];
         }
         vec![
-            told(TEMPLATES_HAVE_RESOLVED, is_resolved, reason, message),
-            told(IMAGE_IS_RESOLVED, is_resolved, reason, image),
+            condition_update(TEMPLATES_HAVE_RESOLVED, is_resolved, reason, message),
+            condition_update(IMAGE_IS_RESOLVED, is_resolved, reason, image),
             resolved_image,
         ]
     }
 
-    /// The image that the template was last: what was said of this spec, or else what was noted of this very template. What
-    /// was said of another spec may have been another template.
+    /// Returns the image to which the template resolved last: from a condition for this generation, or else from the record
+    /// of this template. A condition for another generation may belong to another template.
     fn last(&self) -> Option<&'a str> {
-        self.said().or(self.noted)
+        self.last_in_conditions().or(self.noted)
     }
 
-    fn said(&self) -> Option<&'a str> {
+    fn last_in_conditions(&self) -> Option<&'a str> {
         let mut all = self.conditions.iter();
-        let condition = all.find(|it| it.type_ == RESOLVED_IMAGE)?;
+        let condition = all.find(|condition| condition.type_ == RESOLVED_IMAGE)?;
         let is_image = condition.status == "True" || condition.reason == reason::KEPT;
         let is_of_this =
             self.generation.is_some() && condition.observed_generation == self.generation;
-        let image = Some(condition.message.as_str()).filter(|it| !template::is_template(it));
+        let image = Some(condition.message.as_str()).filter(|image| !template::is_template(image));
         image.filter(|_| is_image && is_of_this)
     }
 }

@@ -1,4 +1,4 @@
-//! Who waits for something about a catalog to change. What happens to one catalog wakes nobody else.
+//! Notifies tasks of changes to single catalogs. A change of one catalog wakes only its own subscribers.
 
 use std::{
     collections::HashMap,
@@ -9,43 +9,43 @@ use tokio::sync::watch;
 
 use super::Key;
 
-/// All who wait.
+/// Subscribers of all catalogs.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Mutex<HashMap<Key, watch::Sender<()>>>);
+pub(super) struct ChangeNotifier(Mutex<HashMap<Key, watch::Sender<()>>>);
 
-/// Tells that something about a catalog has changed.
+/// Subscription to the changes of one catalog.
 #[derive(Debug)]
-pub struct Changes {
-    told: watch::Receiver<()>,
+pub struct ChangeSubscription {
+    last_seen: watch::Receiver<()>,
     key: Key,
-    waiting: Arc<Waiting>,
+    waiting: Arc<ChangeNotifier>,
 }
 
-// === impl Waiting ===
+// === impl ChangeNotifier ===
 
-impl Waiting {
-    /// For one more who waits.
-    pub(super) fn wait(self: &Arc<Self>, key: &Key) -> Changes {
-        let told = self.all().entry(key.clone()).or_default().subscribe();
-        Changes {
-            told,
+impl ChangeNotifier {
+    /// Subscribes to the changes of a catalog.
+    pub(super) fn subscribe(self: &Arc<Self>, key: &Key) -> ChangeSubscription {
+        let last_seen = self.all().entry(key.clone()).or_default().subscribe();
+        ChangeSubscription {
+            last_seen,
             key: key.clone(),
             waiting: Arc::clone(self),
         }
     }
 
-    /// Wakes who waits for this catalog.
-    pub(super) fn wake(&self, key: &Key) {
-        if let Some(who) = self.all().get(key) {
-            who.send_replace(());
+    /// Notifies the subscribers of a catalog.
+    pub(super) fn notify(&self, key: &Key) {
+        if let Some(subscribers) = self.all().get(key) {
+            subscribers.send_replace(());
         }
     }
 
-    /// Wakes who waits for a catalog of this namespace.
-    pub(super) fn wake_all(&self, namespace: &str) {
+    /// Notifies the subscribers of all catalogs of a namespace.
+    pub(super) fn notify_all(&self, namespace: &str) {
         let all = self.all();
-        for (_, who) in all.iter().filter(|(key, _)| key.namespace == namespace) {
-            who.send_replace(());
+        for (_, subscribers) in all.iter().filter(|(key, _)| key.namespace == namespace) {
+            subscribers.send_replace(());
         }
     }
 
@@ -54,27 +54,27 @@ impl Waiting {
     }
 }
 
-// === impl Changes ===
+// === impl ChangeSubscription ===
 
-impl Changes {
-    /// What has changed until now is known.
+impl ChangeSubscription {
+    /// Marks all changes so far as observed.
     pub fn mark_unchanged(&mut self) {
-        self.told.mark_unchanged();
+        self.last_seen.mark_unchanged();
     }
 
     /// Waits for the next change.
     pub async fn changed(&mut self) {
-        if self.told.changed().await.is_err() {
+        if self.last_seen.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-impl Drop for Changes {
+impl Drop for ChangeSubscription {
     fn drop(&mut self) {
         let mut all = self.waiting.all();
-        // Nobody but this one.
-        let is_last = |it: &watch::Sender<()>| it.receiver_count() <= 1;
+        // This is the last subscriber.
+        let is_last = |subscribers: &watch::Sender<()>| subscribers.receiver_count() <= 1;
         if all.get(&self.key).is_some_and(is_last) {
             all.remove(&self.key);
         }
@@ -92,23 +92,24 @@ mod tests {
 
     #[test]
     fn a_change_wakes_who_waits_for_that_catalog_and_nobody_else() {
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(ChangeNotifier::default());
         let names = (0..1000).map(|at| at.to_string());
-        let mut all: Vec<Changes> = names.map(|name| waiting.wait(&key(&name))).collect();
-        let second = waiting.wait(&key("7"));
-        waiting.wake(&key("7"));
-        waiting.wake(&key("of-nobody"));
-        let is_woken = |it: &&Changes| it.told.has_changed().unwrap();
+        let mut all: Vec<ChangeSubscription> =
+            names.map(|name| waiting.subscribe(&key(&name))).collect();
+        let second = waiting.subscribe(&key("7"));
+        waiting.notify(&key("7"));
+        waiting.notify(&key("of-nobody"));
+        let is_woken = |it: &&ChangeSubscription| it.last_seen.has_changed().unwrap();
         assert_rows! {
             all.iter().chain([&second]).filter(is_woken).map(|one| one.key.name.as_str()).collect::<Vec<&str>>() => ["7", "7"];
         }
         all[7].mark_unchanged();
-        assert!(!all[7].told.has_changed().unwrap());
-        // Who comes again, as another one goes, goes on to be told.
+        assert!(!all[7].last_seen.has_changed().unwrap());
+        // A new subscriber is still notified after another one unsubscribes.
         drop(all);
         assert_eq!(waiting.all().len(), 1);
-        waiting.wake(&key("7"));
-        assert!(second.told.has_changed().unwrap());
+        waiting.notify(&key("7"));
+        assert!(second.last_seen.has_changed().unwrap());
         drop(second);
         assert!(waiting.all().is_empty());
     }

@@ -1,4 +1,5 @@
-//! Who asks, and whether they may: the API server is asked both, and its answers are believed for a few seconds.
+//! Authentication and authorization of requests by TokenReview and SubjectAccessReview of the API server. Results are
+//! cached for a few seconds.
 
 mod remember;
 #[cfg(test)]
@@ -30,20 +31,20 @@ use unpacker::Digest;
 
 use super::answer;
 use crate::bundle::job::AUDIENCE;
-use remember::Remember;
+use remember::TtlCache;
 
-/// How long an answer is believed: so long a withdrawn right still works.
-const BELIEVED: Duration = Duration::from_secs(10);
-/// How many answers are remembered.
-const REMEMBERED: usize = 1024;
-/// How many questions are asked at once, however many tokens somebody makes up.
-const QUESTIONS: usize = 16;
-/// How long a question may take, its wait for its turn included.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What tokens that are bound to something say it by.
-const BOUND: &str = "authentication.kubernetes.io";
-/// Tokens of ServiceAccounts have about one KiB.
-const TOKEN: usize = 16 << 10;
+/// Lifetime of a cached result: a revoked permission remains effective for that long.
+const CACHE_TTL: Duration = Duration::from_secs(10);
+/// Maximum number of cached results.
+const CACHE_CAPACITY: usize = 1024;
+/// Maximum number of concurrent reviews, which also limits attempts with random tokens.
+const MAX_REVIEWS: usize = 16;
+/// Timeout of the reviews of a request, including the wait for a slot.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// Prefix of the user attributes of bound tokens.
+const BOUND_TOKEN_PREFIX: &str = "authentication.kubernetes.io";
+/// Maximum length of a token in bytes. Tokens of ServiceAccounts have about one KiB.
+const MAX_TOKEN_LEN: usize = 16 << 10;
 
 /// Use of the content service that needs a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,9 +60,9 @@ pub(super) enum Operation {
 /// Permission that allows an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Permission {
-    /// On the subresource `content` of the Bundle, which exists in RBAC only.
+    /// Permission on the subresource `content` of the Bundle, which exists in RBAC only.
     Content,
-    /// On the nonResourceURL. Deprecated for uploads, as roles cannot name a Bundle there.
+    /// Permission on the nonResourceURL. Deprecated for uploads, because roles cannot name a Bundle in it.
     Url,
 }
 
@@ -101,22 +102,22 @@ pub(super) struct Granted {
     pub(super) permission: Permission,
 }
 
-/// Why somebody does not get what they want.
+/// Reason why a request is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Denied {
-    /// They do not say who they are.
+pub(super) enum AuthError {
+    /// The request has no valid token.
     Unknown(&'static str),
-    /// They are somebody who may not.
+    /// The user lacks the permission.
     Forbidden {
         user: String,
         operation: Operation,
         bundle: String,
     },
-    /// The API server cannot tell.
+    /// The API server did not answer a review.
     Unavailable(String),
 }
 
-/// Whoever may.
+/// User that sends a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Caller(Arc<UserInfo>);
 
@@ -126,31 +127,31 @@ impl fmt::Display for Caller {
     }
 }
 
-/// A pod that has proved to be one.
+/// Identity of a pod, from its bound token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodToken {
-    /// Its name; its namespace is that of `user`.
+    /// Name of the pod. Its namespace is the namespace of `user`.
     pub(super) name: String,
     pub(super) uid: String,
-    /// `system:serviceaccount:<namespace>:<account>`.
+    /// User of the ServiceAccount: `system:serviceaccount:<namespace>:<account>`.
     pub(super) user: String,
 }
 
-/// Asks the API server.
-pub(super) struct Access {
+/// Authenticates and authorizes requests.
+pub(super) struct Authorizer {
     client: Client,
-    questions: Semaphore,
-    callers: Remember<Digest, Option<Caller>>,
-    permissions: Remember<(Digest, Operation, String), Option<Permission>>,
+    review_slots: Semaphore,
+    callers: TtlCache<Digest, Option<Caller>>,
+    permissions: TtlCache<(Digest, Operation, String), Option<Permission>>,
 }
 
-impl Access {
+impl Authorizer {
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            questions: Semaphore::new(QUESTIONS),
-            callers: Remember::new(REMEMBERED, BELIEVED),
-            permissions: Remember::new(REMEMBERED, BELIEVED),
+            review_slots: Semaphore::new(MAX_REVIEWS),
+            callers: TtlCache::new(CACHE_CAPACITY, CACHE_TTL),
+            permissions: TtlCache::new(CACHE_CAPACITY, CACHE_TTL),
         }
     }
 
@@ -160,56 +161,55 @@ impl Access {
         headers: &HeaderMap,
         operation: Operation,
         bundle: &str,
-    ) -> Result<Granted, Denied> {
+    ) -> Result<Granted, AuthError> {
         let token = token(headers)?;
-        // What is remembered is not the token itself: memory may be looked at.
+        // The cache contains a hash instead of the token, so that a memory dump does not reveal the token.
         let hash = Digest::of(token.as_bytes());
-        let work = self.ask(token, hash, operation, bundle);
-        match time::timeout(PATIENCE, work).await {
+        let check = self.check_token(token, hash, operation, bundle);
+        match time::timeout(REVIEW_TIMEOUT, check).await {
             Ok(result) => result,
-            Err(_) => Err(Denied::Unavailable(
-                "the apiserver did not say in time who you are and what you may do; try again"
-                    .to_owned(),
+            Err(_) => Err(AuthError::Unavailable(
+                "timed out while authenticating the request; retry".to_owned(),
             )),
         }
     }
 
-    /// Says which pod makes a request, if its token is meant for this.
-    pub(super) async fn pod(&self, headers: &HeaderMap) -> Result<PodToken, Denied> {
+    /// Authenticates the pod that sends a request, by a token with the audience for unpack Jobs.
+    pub(super) async fn pod(&self, headers: &HeaderMap) -> Result<PodToken, AuthError> {
         let token = token(headers)?;
-        let work = async {
-            let _turn = self.questions.acquire().await;
+        let review = async {
+            let _slot = self.review_slots.acquire().await;
             self.review(token, Some(AUDIENCE)).await
         };
-        let user = time::timeout(PATIENCE, work).await.unwrap_or_else(|_| {
-            Err(Denied::Unavailable(
-                "the apiserver did not say in time whose token this is; try again".to_owned(),
-            ))
-        })?;
-        user.as_ref().and_then(pod).ok_or(Denied::Unknown(
-            "the token is not one that the kubelet gives to the pod of an unpack Job for this purpose, or it is valid no \
-             longer",
+        let user = time::timeout(REVIEW_TIMEOUT, review)
+            .await
+            .unwrap_or_else(|_| {
+                Err(AuthError::Unavailable(
+                    "timed out while authenticating the token; retry".to_owned(),
+                ))
+            })?;
+        user.as_ref().and_then(pod).ok_or(AuthError::Unknown(
+            "the token is expired, or not one that the kubelet issues to the pod of an unpack Job for uploads",
         ))
     }
 
-    async fn ask(
+    async fn check_token(
         &self,
         token: &str,
         hash: Digest,
         operation: Operation,
         bundle: &str,
-    ) -> Result<Granted, Denied> {
+    ) -> Result<Granted, AuthError> {
         let caller = if let Some(caller) = self.callers.get(&hash, Instant::now()) {
             caller
         } else {
-            let caller = self.who(token).await?;
+            let caller = self.authenticate(token).await?;
             self.callers.put(hash, caller.clone(), Instant::now());
             caller
         };
         let Some(caller) = caller else {
-            return Err(Denied::Unknown(
-                "the token is not valid for this cluster, or no longer: get a new one, with \"kubectl create token\" \
-                 for a ServiceAccount",
+            return Err(AuthError::Unknown(
+                "the token is invalid or expired; create one with \"kubectl create token\"",
             ));
         };
         let key = (hash, operation, bundle.to_owned());
@@ -222,7 +222,7 @@ impl Access {
         };
         match permission {
             Some(permission) => Ok(Granted { caller, permission }),
-            None => Err(Denied::Forbidden {
+            None => Err(AuthError::Forbidden {
                 user: caller.to_string(),
                 operation,
                 bundle: bundle.to_owned(),
@@ -236,7 +236,7 @@ impl Access {
         caller: &Caller,
         operation: Operation,
         bundle: &str,
-    ) -> Result<Option<Permission>, Denied> {
+    ) -> Result<Option<Permission>, AuthError> {
         for &permission in operation.permissions() {
             if self
                 .is_allowed(caller, operation, permission, bundle)
@@ -248,18 +248,18 @@ impl Access {
         Ok(None)
     }
 
-    async fn who(&self, token: &str) -> Result<Option<Caller>, Denied> {
-        let _turn = self.questions.acquire().await;
+    async fn authenticate(&self, token: &str) -> Result<Option<Caller>, AuthError> {
+        let _slot = self.review_slots.acquire().await;
         let user = self.review(token, None).await?;
         Ok(user.map(|user| Caller(Arc::new(user))))
     }
 
-    /// Whose token it is: for the API server, or for somebody else.
+    /// Returns the user of a token, for the API server or another audience.
     async fn review(
         &self,
         token: &str,
         audience: Option<&str>,
-    ) -> Result<Option<UserInfo>, Denied> {
+    ) -> Result<Option<UserInfo>, AuthError> {
         let review = TokenReview {
             metadata: ObjectMeta::default(),
             spec: TokenReviewSpec {
@@ -269,16 +269,16 @@ impl Access {
             status: None,
         };
         let api = Api::<TokenReview>::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await;
-        let status = answer
+        let response = api.create(&PostParams::default(), &review).await;
+        let status = response
             .map_err(|error| failed("TokenReview", &error))?
             .status;
         Ok(status
             .filter(|status| status.authenticated == Some(true))
-            // An API server that knows nothing of audiences names none.
+            // An API server without support for audiences returns none.
             .filter(|status| {
-                let mut named = status.audiences.iter().flatten();
-                audience.is_none_or(|audience| named.any(|one| one == audience))
+                let mut audiences = status.audiences.iter().flatten();
+                audience.is_none_or(|audience| audiences.any(|allowed| allowed == audience))
             })
             .and_then(|status| status.user))
     }
@@ -289,7 +289,7 @@ impl Access {
         operation: Operation,
         permission: Permission,
         bundle: &str,
-    ) -> Result<bool, Denied> {
+    ) -> Result<bool, AuthError> {
         let Caller(user) = caller;
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -301,10 +301,10 @@ impl Access {
             },
             ..SubjectAccessReview::default()
         };
-        let _turn = self.questions.acquire().await;
+        let _slot = self.review_slots.acquire().await;
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await;
-        let status = answer
+        let response = api.create(&PostParams::default(), &review).await;
+        let status = response
             .map_err(|error| failed("SubjectAccessReview", &error))?
             .status;
         Ok(is_allowed(status.as_ref()))
@@ -340,10 +340,13 @@ fn attributes(
     }
 }
 
-/// What the API server says about the tokens of pods.
+/// Returns the pod that a token is bound to.
 fn pod(user: &UserInfo) -> Option<PodToken> {
     let extra = |key: &str| {
-        let values = user.extra.as_ref()?.get(&format!("{BOUND}/{key}"))?;
+        let values = user
+            .extra
+            .as_ref()?
+            .get(&format!("{BOUND_TOKEN_PREFIX}/{key}"))?;
         match values.as_slice() {
             [value] => Some(value.clone()),
             _ => None,
@@ -360,15 +363,15 @@ fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
 
-/// The bearer token of a request.
-fn token(headers: &HeaderMap) -> Result<&str, Denied> {
+/// Returns the bearer token of a request.
+fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok(),
         (Some(_), Some(_)) => None,
         (None, _) => {
-            return Err(Denied::Unknown(
-                "say who you are: send \"Authorization: Bearer <token>\" with a token of this cluster",
+            return Err(AuthError::Unknown(
+                "authentication required: send \"Authorization: Bearer <token>\" with a token for this cluster",
             ));
         }
     };
@@ -379,25 +382,25 @@ fn token(headers: &HeaderMap) -> Result<&str, Denied> {
     match token {
         Some(token)
             if !token.is_empty()
-                && token.len() <= TOKEN
+                && token.len() <= MAX_TOKEN_LEN
                 && token.bytes().all(|byte| byte.is_ascii_graphic()) =>
         {
             Ok(token)
         }
-        _ => Err(Denied::Unknown(
-            "the Authorization header is not one \"Bearer <token>\"",
+        _ => Err(AuthError::Unknown(
+            "invalid Authorization header; send \"Bearer <token>\"",
         )),
     }
 }
 
-fn failed(kind: &str, error: &kube::Error) -> Denied {
-    warn!(kind, %error, "asking the apiserver about a caller failed");
-    Denied::Unavailable(format!(
-        "the apiserver could not be asked for a {kind}; the log of the provisioner says why, try again"
+fn failed(kind: &str, error: &kube::Error) -> AuthError {
+    warn!(kind, %error, "failed to create a review for a caller");
+    AuthError::Unavailable(format!(
+        "failed to create a {kind}; check the provisioner log, and retry"
     ))
 }
 
-impl Denied {
+impl AuthError {
     pub(super) fn answer(&self) -> Response {
         match self {
             Self::Unknown(message) => {
@@ -423,7 +426,7 @@ impl Denied {
     }
 }
 
-/// Names the missing permission, and how an admin grants it.
+/// Returns a message with the missing permission and the command to grant it.
 fn forbidden(user: &str, operation: Operation, bundle: &str) -> String {
     let verb = operation.verb();
     let subject = match user

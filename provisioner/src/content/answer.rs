@@ -1,19 +1,19 @@
-//! Answers that are no content.
+//! Responses without content.
 
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use unpacker::wire::Problem;
 
-/// When to come back if it is our own fault.
+/// Delay in seconds after which a client may retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// An answer that says why there is no other: one word and one sentence.
+/// Returns an error response with a reason and a message.
 pub(super) fn problem(status: StatusCode, reason: &str, message: impl Into<String>) -> Response {
     let problem = Problem {
         reason: reason.to_owned(),
         message: message.into(),
     };
-    // Two texts cannot fail to become JSON.
+    // Serializing two strings does not fail.
     let mut body = serde_json::to_vec(&problem).unwrap_or_default();
     body.push(b'\n');
     let mut response = json(status, body);
@@ -28,8 +28,10 @@ pub(super) fn problem(status: StatusCode, reason: &str, message: impl Into<Strin
 pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
     response
 }
 

@@ -1,4 +1,4 @@
-//! `GET /bundles/<name>.tgz`.
+//! `GET /bundles/<name>.tgz`: downloads of content.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,26 +17,26 @@ use tokio::{
 use tracing::{error, warn};
 use unpacker::{Digest, Format, store};
 
-use super::{Parts, answer, plain, routes::Shared, stream};
+use super::{Parts, answer, plain, routes::ServiceState, stream};
 use crate::bundle::fetch_again;
 
-/// How long the API server may take, and how long a client waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one request to the API server, and of the wait for a download slot.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client waits for content that has to be fetched again.
-const FETCH: Duration = Duration::from_secs(30);
+/// Maximum time that a client waits for content that is being fetched again.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What of a Bundle is wanted.
+/// Requested form of the content of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// Plain objects, whatever the class.
+pub(super) enum ContentForm {
+    /// Plain objects, for any class.
     Plain,
-    /// What was fetched.
+    /// Content as it was fetched.
     Original,
 }
 
-impl Wanted {
-    /// Reads the query of a URL.
+impl ContentForm {
+    /// Parses the query of a URL.
     pub(super) fn parse(query: Option<&str>) -> Option<Self> {
         match query.unwrap_or_default() {
             "" | "content=plain" => Some(Self::Plain),
@@ -47,9 +47,9 @@ impl Wanted {
 }
 
 pub(super) async fn get(
-    shared: &Shared,
+    shared: &ServiceState,
     name: &str,
-    wanted: Wanted,
+    form: ContentForm,
     headers: &HeaderMap,
 ) -> Response {
     let bundle = match find(&shared.parts, name).await {
@@ -64,15 +64,15 @@ pub(super) async fn get(
         );
     };
     let class = Class::parse(&bundle.spec.provisioner_class_name);
-    if class == Some(Class::Registry) && wanted == Wanted::Plain {
+    if class == Some(Class::Registry) && form == ContentForm::Plain {
         return converted(shared, &bundle, digest, headers).await;
     }
     original(shared, &bundle, digest, headers).await
 }
 
-/// Content as it is in the store.
+/// Responds with the content as it is in the store.
 pub(super) async fn original(
-    shared: &Shared,
+    shared: &ServiceState,
     bundle: &Bundle,
     digest: Digest,
     headers: &HeaderMap,
@@ -80,33 +80,33 @@ pub(super) async fn original(
     if stream::is_known(headers, &digest) {
         return stream::unchanged(&digest);
     }
-    let turn = match turn(&shared.downloads).await {
-        Ok(turn) => turn,
+    let slot = match acquire_slot(&shared.downloads).await {
+        Ok(slot) => slot,
         Err(response) => return response,
     };
-    let served = || {
+    let open = || {
         let store = Arc::clone(&shared.parts.store);
         task::spawn_blocking(move || store.served(&digest, Format::TarGz))
     };
-    let mut found = served().await;
-    if let Ok(Err(error)) = &found
-        && mend(&shared.parts, bundle, error).await
+    let mut content = open().await;
+    if let Ok(Err(error)) = &content
+        && refetch(&shared.parts, bundle, error).await
     {
-        found = served().await;
+        content = open().await;
     }
     let name = bundle.name_any();
-    match found {
-        Ok(Ok(served)) => stream::archive(&digest, stream::body(served, turn)),
+    match content {
+        Ok(Ok(reader)) => stream::archive(&digest, stream::body(reader, slot)),
         Ok(Err(error)) => not_stored(&name, &error),
         Err(error) => {
-            error!(%error, "reading content failed");
-            answer::unavailable(format!("the content of Bundle {name} could not be read"))
+            error!(%error, "failed to read content");
+            answer::unavailable(format!("failed to read the content of Bundle {name}"))
         }
     }
 }
 
 async fn converted(
-    shared: &Shared,
+    shared: &ServiceState,
     bundle: &Bundle,
     digest: Digest,
     headers: &HeaderMap,
@@ -117,15 +117,15 @@ async fn converted(
         versions,
         ..
     } = &shared.parts;
-    let version = match time::timeout(PATIENCE, versions.kubernetes()).await {
+    let version = match time::timeout(REQUEST_TIMEOUT, versions.kubernetes()).await {
         Ok(Ok(version)) => version,
         Ok(Err(error)) => return asking_failed(&error),
-        Err(_) => return silent(),
+        Err(_) => return timed_out(),
     };
     let limits = settings.unpack.limits;
     let mut packed = shared.plain.get(store, limits, digest, version).await;
     if let Err(plain::Error::Store(error)) = &packed
-        && mend(&shared.parts, bundle, error).await
+        && refetch(&shared.parts, bundle, error).await
     {
         packed = shared.plain.get(store, limits, digest, version).await;
     }
@@ -137,7 +137,9 @@ async fn converted(
             return answer::problem(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "NotConvertible",
-                format!("Bundle {name}: {error}; \"?content=original\" gives it as it came"),
+                format!(
+                    "Bundle {name}: {error}; use \"?content=original\" to get the original content"
+                ),
             );
         }
     };
@@ -147,9 +149,9 @@ async fn converted(
     stream::archive(&packed.digest, packed.archive.into())
 }
 
-/// Fetches content again that the store does not have: its volume may be new, or another replica have fetched it. Tells
-/// whether it is there now. It goes on when the client waits no longer.
-async fn mend(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
+/// Fetches content that the store has lost, or that another replica has fetched. Reports whether the store has it now. The
+/// fetch continues if the client stops waiting.
+async fn refetch(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
     let is_lost = matches!(
         error,
         store::Error::Missing { .. } | store::Error::Damaged { .. }
@@ -159,32 +161,32 @@ async fn mend(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
     };
     let (bundle, name) = (bundle.clone(), bundle.name_any());
     let fetching = tokio::spawn(async move { fetch_again(&ctx, &bundle).await });
-    match time::timeout(FETCH, fetching).await {
+    match time::timeout(FETCH_TIMEOUT, fetching).await {
         Ok(Ok(Ok(()))) => true,
         Ok(Ok(Err(error))) => {
-            warn!(bundle = name, %error, "lost content cannot be fetched again");
+            warn!(bundle = name, %error, "failed to fetch lost content again");
             false
         }
         Ok(Err(error)) => {
-            error!(bundle = name, %error, "fetching lost content failed");
+            error!(bundle = name, %error, "the task that fetches lost content failed");
             false
         }
         Err(_) => false,
     }
 }
 
-/// Looks a Bundle up.
+/// Returns the Bundle of a name.
 pub(super) async fn find(parts: &Parts, name: &str) -> Result<Bundle, Response> {
     let api = Api::<Bundle>::all(parts.client.clone());
-    match time::timeout(PATIENCE, api.get_opt(name)).await {
+    match time::timeout(REQUEST_TIMEOUT, api.get_opt(name)).await {
         Ok(Ok(Some(bundle))) => Ok(bundle),
-        Ok(Ok(None)) => Err(answer::not_found(format!("there is no Bundle {name}"))),
+        Ok(Ok(None)) => Err(answer::not_found(format!("Bundle {name} not found"))),
         Ok(Err(error)) => Err(asking_failed(&error)),
-        Err(_) => Err(silent()),
+        Err(_) => Err(timed_out()),
     }
 }
 
-/// The content of a Bundle that is unpacked.
+/// Returns the digest of the content of an unpacked Bundle.
 pub(super) fn unpacked(bundle: &Bundle) -> Option<Digest> {
     let status = bundle.status.as_ref()?;
     if status.phase != Some(Phase::Unpacked) {
@@ -206,29 +208,28 @@ fn not_unpacked(name: &str, bundle: &Bundle) -> String {
 }
 
 fn not_stored(name: &str, error: &store::Error) -> Response {
-    warn!(bundle = name, %error, "content cannot be handed out");
+    warn!(bundle = name, %error, "failed to open content");
     answer::unavailable(format!(
-        "the content of Bundle {name} is not in the store at the moment, and cannot be fetched again yet; see the conditions of the Bundle, and try again"
+        "the content of Bundle {name} is missing from the store and cannot be fetched again yet; check the conditions \
+         of the Bundle, and retry"
     ))
 }
 
 fn asking_failed(error: &kube::Error) -> Response {
-    warn!(%error, "asking the apiserver about a Bundle failed");
-    answer::unavailable("the apiserver could not be asked; try again")
+    warn!(%error, "failed to get Bundle");
+    answer::unavailable("failed to reach the API server; retry")
 }
 
-fn silent() -> Response {
-    answer::unavailable("the apiserver did not answer in time; try again")
+fn timed_out() -> Response {
+    answer::unavailable("the API server did not respond in time; retry")
 }
 
-/// Waits until there are not too many others.
-pub(super) async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Response> {
-    let turn = time::timeout(PATIENCE, Arc::clone(turns).acquire_owned()).await;
-    match turn {
-        Ok(Ok(turn)) => Ok(turn),
-        Ok(Err(_)) | Err(_) => Err(answer::unavailable(
-            "too many archives are on their way; try again",
-        )),
+/// Waits for a slot of a semaphore.
+pub(super) async fn acquire_slot(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Response> {
+    let slot = time::timeout(REQUEST_TIMEOUT, Arc::clone(slots).acquire_owned()).await;
+    match slot {
+        Ok(Ok(slot)) => Ok(slot),
+        Ok(Err(_)) | Err(_) => Err(answer::unavailable("too many concurrent downloads; retry")),
     }
 }
 
@@ -238,16 +239,16 @@ mod tests {
 
     #[test]
     fn a_query_is_known_or_refused() {
-        for (query, wanted) in [
-            (None, Some(Wanted::Plain)),
-            (Some(""), Some(Wanted::Plain)),
-            (Some("content=plain"), Some(Wanted::Plain)),
-            (Some("content=original"), Some(Wanted::Original)),
+        for (query, form) in [
+            (None, Some(ContentForm::Plain)),
+            (Some(""), Some(ContentForm::Plain)),
+            (Some("content=plain"), Some(ContentForm::Plain)),
+            (Some("content=original"), Some(ContentForm::Original)),
             (Some("content=Original"), None),
             (Some("content=original&a"), None),
             (Some("format=tar"), None),
         ] {
-            assert_eq!(Wanted::parse(query), wanted, "{query:?}");
+            assert_eq!(ContentForm::parse(query), form, "{query:?}");
         }
     }
 }

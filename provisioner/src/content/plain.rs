@@ -1,4 +1,4 @@
-//! What rukpak serves for a registry+v1 bundle: the plain objects that it becomes.
+//! Plain objects of registry+v1 bundles, which the content service serves like rukpak.
 
 use std::{
     io::{self, Write as _},
@@ -19,53 +19,53 @@ use unpacker::{Digest, Format, Store, Tree, store};
 
 use crate::bundle::Conversions;
 
-/// The one file that rukpak writes all objects to.
+/// File of the archive with all objects, as in rukpak.
 const FILE: &str = "manifests/manifest.yaml";
-/// How many archives are remembered.
-const REMEMBERED: usize = 16;
-/// How large one of them may be.
-const SIZE: usize = 4 << 20;
-/// The most archives that are made at once.
-const AT_ONCE: usize = 2;
-/// How many reasons a refusal names.
-const REASONS: usize = 10;
+/// Number of cached archives.
+const CACHE_CAPACITY: usize = 16;
+/// Maximum size of a cached archive in bytes.
+const MAX_CACHED_SIZE: usize = 4 << 20;
+/// Maximum number of archives that are created concurrently.
+const MAX_CONCURRENT: usize = 2;
+/// Maximum number of reasons in a rejection.
+const MAX_REASONS: usize = 10;
 
-/// An archive of plain content.
+/// Archive of plain objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packed {
-    /// Of its tar.
+pub(super) struct PlainArchive {
+    /// Digest of the tar.
     pub(super) digest: Digest,
-    /// The tar.gz.
+    /// Bytes of the tar.gz.
     pub(super) archive: Bytes,
 }
 
-/// Why there is none.
+/// Reason why plain objects are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The content cannot be had.
+    /// The content cannot be read.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// It cannot be converted: all reasons.
+    /// The content cannot be converted, with the reasons.
     #[error("the content cannot be converted to plain objects: {0}")]
-    Refused(String),
-    /// What came of it cannot be packed.
+    Rejected(String),
+    /// The objects cannot be packed.
     #[error("the plain objects cannot be packed: {0}")]
     Pack(String),
 }
 
-/// Converts, and remembers what came of it.
-pub(super) struct Plain {
+/// Converter to plain objects, with a cache of archives.
+pub(super) struct PlainArchives {
     conversions: Arc<Conversions>,
-    turns: Semaphore,
-    packed: Mutex<LruCache<(Digest, KubeVersion), Packed>>,
+    slots: Semaphore,
+    packed: Mutex<LruCache<(Digest, KubeVersion), PlainArchive>>,
 }
 
-impl Plain {
+impl PlainArchives {
     pub(super) fn new(conversions: Arc<Conversions>) -> Self {
-        let count = NonZeroUsize::new(REMEMBERED).unwrap_or(NonZeroUsize::MIN);
+        let count = NonZeroUsize::new(CACHE_CAPACITY).unwrap_or(NonZeroUsize::MIN);
         Self {
             conversions,
-            turns: Semaphore::new(AT_ONCE),
+            slots: Semaphore::new(MAX_CONCURRENT),
             packed: Mutex::new(LruCache::new(count)),
         }
     }
@@ -76,14 +76,14 @@ impl Plain {
         limits: Limits,
         digest: Digest,
         version: KubeVersion,
-    ) -> Result<Packed, Error> {
+    ) -> Result<PlainArchive, Error> {
         let key = (digest, version);
-        if let Some(packed) = self.remembered(&key) {
+        if let Some(packed) = self.cached(&key) {
             return Ok(packed);
         }
-        let _turn = self.turns.acquire().await;
-        // Whoever had the turn before may have asked for the same.
-        if let Some(packed) = self.remembered(&key) {
+        let _slot = self.slots.acquire().await;
+        // The previous holder of the slot may have created the same archive.
+        if let Some(packed) = self.cached(&key) {
             return Ok(packed);
         }
         let store = Arc::clone(store);
@@ -91,21 +91,25 @@ impl Plain {
         let pack = move |content: &_, limits| pack(content, version, limits);
         let packed = self.conversions.run(load, pack).await;
         let packed = packed.map_err(|error| Error::Pack(error.to_string()))???;
-        if packed.archive.len() <= SIZE {
-            let mut remembered = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-            remembered.put(key, packed.clone());
+        if packed.archive.len() <= MAX_CACHED_SIZE {
+            let mut cache = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.put(key, packed.clone());
         }
         Ok(packed)
     }
 
-    fn remembered(&self, key: &(Digest, KubeVersion)) -> Option<Packed> {
+    fn cached(&self, key: &(Digest, KubeVersion)) -> Option<PlainArchive> {
         let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         packed.get(key).cloned()
     }
 }
 
-/// The same content and version give the same bytes.
-fn pack(content: &Content, version: KubeVersion, limits: yaml::Limits) -> Result<Packed, Error> {
+/// Converts content, and packs the objects. The result is deterministic for the same content and version.
+fn pack(
+    content: &Content,
+    version: KubeVersion,
+    limits: yaml::Limits,
+) -> Result<PlainArchive, Error> {
     let options = Options {
         class: Some(Class::Registry),
         kube_version: version,
@@ -119,20 +123,20 @@ fn pack(content: &Content, version: KubeVersion, limits: yaml::Limits) -> Result
             .iter()
             .filter(|finding| finding.level == convert::Level::Error);
         let reasons: Vec<_> = errors
-            .take(REASONS)
+            .take(MAX_REASONS)
             .map(|finding| finding.message.as_str())
             .collect();
-        return Err(Error::Refused(reasons.join("; ")));
+        return Err(Error::Rejected(reasons.join("; ")));
     };
-    // What is made of checked content may be larger than that, but not without bounds.
-    let bounds = Limits::default();
-    let mut text = Text::new(bounds.file);
+    // The objects of valid content may exceed the limits of the content, but not the default limits.
+    let default_limits = Limits::default();
+    let mut text = BoundedBuffer::new(default_limits.file);
     for object in objects {
         text.write_all(b"---\n")
             .and_then(|()| yaml::write_to(&mut text, object.value()))
             .map_err(|error| Error::Pack(error.to_string()))?;
     }
-    let mut files = Builder::new(bounds);
+    let mut files = Builder::new(default_limits);
     files
         .add(FILE, 0o644, &mut text.bytes.as_slice())
         .map_err(|error| Error::Pack(error.to_string()))?;
@@ -142,19 +146,19 @@ fn pack(content: &Content, version: KubeVersion, limits: yaml::Limits) -> Result
         .write_tar(std::io::sink())
         .and_then(|digest| tree.pack(Format::TarGz, &mut archive).map(|_| digest))
         .map_err(|error| Error::Pack(error.to_string()))?;
-    Ok(Packed {
+    Ok(PlainArchive {
         digest,
         archive: archive.into(),
     })
 }
 
-/// A text in memory that ends at a limit.
-struct Text {
+/// Buffer with a size limit.
+struct BoundedBuffer {
     bytes: Vec<u8>,
     limit: u64,
 }
 
-impl Text {
+impl BoundedBuffer {
     fn new(limit: u64) -> Self {
         Self {
             bytes: Vec::new(),
@@ -163,7 +167,7 @@ impl Text {
     }
 }
 
-impl io::Write for Text {
+impl io::Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if (self.bytes.len() + bytes.len()) as u64 > self.limit {
             let message = format!("the objects have more than {} bytes as YAML", self.limit);

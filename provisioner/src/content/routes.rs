@@ -1,4 +1,4 @@
-//! What each URL leads to.
+//! Routes of the content service.
 
 use std::{
     collections::HashSet,
@@ -17,34 +17,34 @@ use tracing::warn;
 
 use super::{
     Options, Parts,
-    access::{Access, Granted, Operation},
+    access::{Authorizer, Granted, Operation},
     answer,
-    bundles::{self, Wanted},
-    plain::Plain,
+    bundles::{self, ContentForm},
+    plain::PlainArchives,
     unpack, uploads,
 };
 
-/// Warning in the form of the API server's own.
+/// Warning in the format of the API server.
 const DEPRECATED: HeaderValue = HeaderValue::from_static(
     r#"299 - "the permission on the nonResourceURL /uploads/* is deprecated; grant the verbs get and update on bundles.core.rukpak.io/content""#,
 );
 
-/// What all requests share.
-pub(super) struct Shared {
+/// State that all requests share.
+pub(super) struct ServiceState {
     pub(super) parts: Parts,
-    pub(super) access: Access,
-    pub(super) plain: Plain,
+    pub(super) access: Authorizer,
+    pub(super) plain: PlainArchives,
     pub(super) downloads: Arc<Semaphore>,
     pub(super) uploads: Arc<Semaphore>,
-    /// Bundles for which something is being sent.
+    /// Bundles with a running upload.
     pub(super) uploading: Arc<Mutex<HashSet<String>>>,
 }
 
-impl Shared {
+impl ServiceState {
     pub(super) fn new(parts: Parts, options: &Options) -> Self {
         Self {
-            access: Access::new(parts.client.clone()),
-            plain: Plain::new(Arc::clone(&parts.conversions)),
+            access: Authorizer::new(parts.client.clone()),
+            plain: PlainArchives::new(Arc::clone(&parts.conversions)),
             parts,
             downloads: Arc::new(Semaphore::new(options.downloads.max(1))),
             uploads: Arc::new(Semaphore::new(options.uploads.max(1))),
@@ -53,27 +53,27 @@ impl Shared {
     }
 }
 
-pub(super) fn router(shared: Arc<Shared>) -> Router {
-    let elsewhere = || async {
+pub(super) fn router(shared: Arc<ServiceState>) -> Router {
+    let unknown_path = || async {
         answer::not_found(
-            "there are /bundles/<name>.tgz, /uploads/<name>.tgz and /unpack/<name>.tgz here, and nothing else",
+            "path not found; use /bundles/<name>.tgz, /uploads/<name>.tgz or /unpack/<name>.tgz",
         )
     };
-    let otherwise = |method: Method| async move {
-        let message = format!("{method} is not possible here");
+    let unknown_method = |method: Method| async move {
+        let message = format!("method {method} is not allowed");
         answer::problem(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     };
     Router::new()
         .route("/bundles/{file}", routing::get(bundle))
         .route("/uploads/{file}", routing::get(upload).put(put))
         .route("/unpack/{file}", routing::put(from_job))
-        .fallback(elsewhere)
-        .method_not_allowed_fallback(otherwise)
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(unknown_method)
         .with_state(shared)
 }
 
 async fn bundle(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServiceState>>,
     Path(file): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -85,15 +85,15 @@ async fn bundle(
     if let Err(denied) = checked.await {
         return denied.answer();
     }
-    let Some(wanted) = Wanted::parse(uri.query()) else {
-        let message = "ask for \"?content=original\" or \"?content=plain\", or nothing";
+    let Some(form) = ContentForm::parse(uri.query()) else {
+        let message = "unknown query; use \"?content=original\", \"?content=plain\" or none";
         return answer::problem(StatusCode::BAD_REQUEST, "UnknownQuery", message);
     };
-    bundles::get(&shared, name, wanted, &headers).await
+    bundles::get(&shared, name, form, &headers).await
 }
 
 async fn upload(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServiceState>>,
     Path(file): Path<String>,
     headers: HeaderMap,
 ) -> Response {
@@ -111,7 +111,7 @@ async fn upload(
 }
 
 async fn put(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServiceState>>,
     Path(file): Path<String>,
     request: Request,
 ) -> Response {
@@ -121,7 +121,7 @@ async fn put(
     let operation = Operation::Upload;
     let checked = shared.access.check(request.headers(), operation, name);
     match checked.await {
-        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, elsewhere()),
+        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, not_leader()),
         Ok(granted) => {
             let response = uploads::put(&shared, name, &granted.caller, request).await;
             report_deprecated(operation, &granted, name, response)
@@ -146,7 +146,7 @@ fn report_deprecated(
 }
 
 async fn from_job(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServiceState>>,
     Path(file): Path<String>,
     request: Request,
 ) -> Response {
@@ -154,35 +154,33 @@ async fn from_job(
         return uploads::refuse(request, nameless());
     };
     match shared.access.pod(request.headers()).await {
-        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, elsewhere()),
+        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, not_leader()),
         Ok(token) => unpack::put(&shared, name, &token, request).await,
         Err(denied) => uploads::refuse(request, denied.answer()),
     }
 }
 
-/// What is sent has to come to who works with it.
-pub(super) fn elsewhere() -> Response {
-    answer::unavailable(
-        "this replica does not lead, and only the one that does takes content: send it to the Service, which leads there",
-    )
+/// Returns the response of a replica that does not lead: only the leader accepts content.
+pub(super) fn not_leader() -> Response {
+    answer::unavailable("this replica is not the leader; send content to the Service")
 }
 
 fn nameless() -> Response {
-    answer::not_found("there is no Bundle of that name; ask for <name>.tgz")
+    answer::not_found("invalid Bundle name; use <name>.tgz")
 }
 
-/// The name of a Bundle in the name of a file. What cannot be a name is not looked for.
+/// Returns the name of the Bundle from a file name, or `None` if it is not a valid name.
 fn name(file: &str) -> Option<&str> {
     let name = file.strip_suffix(".tgz")?;
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fine = name.len() <= 253
+    let is_valid = name.len() <= 253
         && name.split('.').all(|label| {
             let bytes = label.as_bytes();
             bytes.first().copied().is_some_and(is_end)
                 && bytes.last().copied().is_some_and(is_end)
                 && bytes.iter().all(|&byte| is_end(byte) || byte == b'-')
         });
-    fine.then_some(name)
+    is_valid.then_some(name)
 }
 
 #[cfg(test)]

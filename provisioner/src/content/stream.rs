@@ -1,4 +1,4 @@
-//! Content on its way to a client.
+//! Streams content to clients.
 
 use std::io::{self, Read};
 
@@ -14,19 +14,20 @@ use tokio::{
 };
 use unpacker::{Digest, wire};
 
-/// How many bytes are read at once.
-const PART: usize = 64 << 10;
-/// How many parts wait for the client.
-const WAITING: usize = 4;
+/// Size of one chunk in bytes.
+const CHUNK_SIZE: usize = 64 << 10;
+/// Number of chunks that wait for the client.
+const CHANNEL_CAPACITY: usize = 4;
 
-/// What reads from the store blocks, so it does that on a thread of its own, until the client has all or is gone.
-pub(super) fn body(mut reader: impl Read + Send + 'static, turn: OwnedSemaphorePermit) -> Body {
-    let (parts, mut inlet) = mpsc::channel::<io::Result<Bytes>>(WAITING);
+/// Returns a body that streams from the store. Reads block, so they run on a blocking thread until the client has received
+/// all bytes or disconnects.
+pub(super) fn body(mut reader: impl Read + Send + 'static, slot: OwnedSemaphorePermit) -> Body {
+    let (chunks, mut inlet) = mpsc::channel::<io::Result<Bytes>>(CHANNEL_CAPACITY);
     task::spawn_blocking(move || {
-        let _turn = turn;
+        let _slot = slot;
         loop {
-            let mut buffer = vec![0; PART];
-            let part = match reader.read(&mut buffer) {
+            let mut buffer = vec![0; CHUNK_SIZE];
+            let chunk = match reader.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(count) => {
                     buffer.truncate(count);
@@ -35,8 +36,8 @@ pub(super) fn body(mut reader: impl Read + Send + 'static, turn: OwnedSemaphoreP
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => Err(error),
             };
-            let last = part.is_err();
-            if parts.blocking_send(part).is_err() || last {
+            let last = chunk.is_err();
+            if chunks.blocking_send(chunk).is_err() || last {
                 return;
             }
         }
@@ -44,31 +45,32 @@ pub(super) fn body(mut reader: impl Read + Send + 'static, turn: OwnedSemaphoreP
     Body::from_stream(stream::poll_fn(move |context| inlet.poll_recv(context)))
 }
 
-/// The tag by which clients know content again.
+/// Returns the ETag of content.
 pub(super) fn tag(digest: &Digest) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{digest}\"")).ok()
 }
 
-/// Reports whether the client has this already.
+/// Reports whether the client has this content already (`If-None-Match`).
 pub(super) fn is_known(headers: &HeaderMap, digest: &Digest) -> bool {
     let tag = format!("\"{digest}\"");
-    let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    known
-        .filter_map(|value| value.to_str().ok())
+    let tags = headers.get_all(header::IF_NONE_MATCH).iter();
+    tags.filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|value| value.trim().trim_start_matches("W/"))
         .any(|value| value == tag || value == "*")
 }
 
-/// The answer with an archive in it.
+/// Returns a response with an archive.
 pub(super) fn archive(digest: &Digest, body: Body) -> Response {
     let mut response = Response::new(body);
-    let kind = HeaderValue::from_static(wire::CONTENT_TYPE);
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static(wire::CONTENT_TYPE);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
     tagged(response, digest)
 }
 
-/// The answer to a client that has it.
+/// Returns a response for a client that has the content already.
 pub(super) fn unchanged(digest: &Digest) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;

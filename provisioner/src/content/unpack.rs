@@ -1,7 +1,7 @@
-//! `PUT /unpack/<name>.tgz`: what the pod of a Bundle's Job hands over.
+//! `PUT /unpack/<name>.tgz`: receives the content from the pod of the Job of a Bundle.
 //!
-//! A token says which pod it is, and the pod's owners whether it is that of this Bundle's Job. What has come is noted on
-//! the Job before it is acknowledged: that wakes the controller, and outlives this process.
+//! The token identifies the pod, and the owner references of the pod its Job and Bundle. The digest is recorded on the Job
+//! before the upload is acknowledged. That triggers the controller, and outlives this process.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -26,22 +26,22 @@ use unpacker::{
 use super::{
     access::PodToken,
     answer, bundles,
-    routes::{Shared, elsewhere},
-    uploads::{Alone, IDLE, TOTAL, forget, refuse},
+    routes::{ServiceState, not_leader},
+    uploads::{IDLE_TIMEOUT, TOTAL_TIMEOUT, UploadLock, forget, refuse},
 };
 use crate::bundle::{
     cut,
-    job::{self, Refused},
+    job::{self, UploadDenied},
 };
 use apply::ssa::MANAGER;
 
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a message on a Job.
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a message on a Job, in bytes.
 const MAX_MESSAGE_SIZE: usize = 4 << 10;
 
 pub(super) async fn put(
-    shared: &Shared,
+    shared: &ServiceState,
     name: &str,
     token: &PodToken,
     request: Request,
@@ -50,35 +50,35 @@ pub(super) async fn put(
         Ok((bundle, _)) => bundle,
         Err(response) => return refuse(request, response),
     };
-    let Some(_alone) = Alone::new(&shared.uploading, name) else {
-        // Another pod of the same Job, most likely, that does not know yet that it has to go.
-        let message = "another pod hands the content over at this moment; try again";
+    let Some(_lock) = UploadLock::new(&shared.uploading, name) else {
+        // Most likely another pod of the same Job, which is terminating.
+        let message = "another pod is uploading the content; retry";
         return refuse(request, answer::unavailable(message));
     };
-    let _turn = match bundles::turn(&shared.uploads).await {
-        Ok(turn) => turn,
+    let _slot = match bundles::acquire_slot(&shared.uploads).await {
+        Ok(slot) => slot,
         Err(response) => return refuse(request, response),
     };
     let mut options = shared.parts.settings.unpack.clone();
-    // What is claimed is about everything that comes.
+    // The declared digest covers all received files.
     options.select = Selection::All;
     let terms = Terms {
         options,
         demand: Demand::Claims,
         expected: None,
-        idle: IDLE,
-        total: TOTAL,
+        idle: IDLE_TIMEOUT,
+        total: TOTAL_TIMEOUT,
     };
     let received = wire::receive(&shared.parts.store, &terms, request).await;
     match received {
-        Ok(received) => match keep(shared, &bundle, token, &received).await {
+        Ok(received) => match record_delivery(shared, &bundle, token, &received).await {
             Ok(()) => {
-                let answer = wire::answer(&Ok(received.clone())).map(Body::from);
-                tell(name, token, &received, answer.status());
-                answer
+                let response = wire::answer(&Ok(received.clone())).map(Body::from);
+                log_upload(name, token, &received, response.status());
+                response
             }
             Err(response) => {
-                tell(name, token, &received, response.status());
+                log_upload(name, token, &received, response.status());
                 forget(shared, received).await;
                 response
             }
@@ -88,7 +88,7 @@ pub(super) async fn put(
                 bundle = name,
                 pod = token.name,
                 reason = refusal.reason(),
-                "what a Job sent was refused"
+                "rejected the upload of a Job"
             );
             if refusal.reason() == unpacker::Error::ENTRY_REFUSED {
                 reject(shared, name, token, &refusal.problem().message).await;
@@ -98,29 +98,41 @@ pub(super) async fn put(
     }
 }
 
-fn tell(bundle: &str, token: &PodToken, received: &Received, status: StatusCode) {
+fn log_upload(bundle: &str, token: &PodToken, received: &Received, status: StatusCode) {
     let stored = &received.stored;
-    info!(bundle, pod = token.name, digest = %stored.digest, size = stored.size, status = status.as_u16(), "content of a Job");
+    info!(
+        bundle,
+        pod = token.name,
+        digest = %stored.digest,
+        size = stored.size,
+        status = status.as_u16(),
+        "received the content of a Job"
+    );
 }
 
-/// The Bundle and its Job, if the pod is that Job's.
-async fn find(shared: &Shared, name: &str, token: &PodToken) -> Result<(Bundle, Job), Response> {
+/// Returns the Bundle and its Job, if the Job owns the pod.
+async fn find(
+    shared: &ServiceState,
+    name: &str,
+    token: &PodToken,
+) -> Result<(Bundle, Job), Response> {
     let parts = &shared.parts;
     let namespace = &parts.settings.system_namespace;
     let account = format!("system:serviceaccount:{namespace}:{}", job::ACCOUNT);
     if token.user != account {
-        return Err(forbidden(token, "it has another account"));
+        return Err(forbidden(token, "it has another ServiceAccount"));
     }
-    // Who is not one of our pods learns nothing about Bundles.
+    // Clients that are not pods of the provisioner must not learn which Bundles exist.
     let pod: Option<Pod> = get(&parts.client, namespace, &token.name).await?;
-    let pod = pod.ok_or_else(|| forbidden(token, Refused::Gone))?;
+    let pod = pod.ok_or_else(|| forbidden(token, UploadDenied::PodReplaced))?;
     let bundle = bundles::find(parts, name).await?;
-    let found: Option<Job> = get(&parts.client, namespace, &job::name(&bundle)).await?;
-    let Some(found) = found else {
+    let job: Option<Job> = get(&parts.client, namespace, &job::name(&bundle)).await?;
+    let Some(job) = job else {
         return Err(forbidden(token, "this Bundle has no Job"));
     };
-    job::admit(&bundle, &found, &pod, &token.uid).map_err(|refused| forbidden(token, refused))?;
-    if !job::pulls(&parts.settings, &bundle.spec.source) {
+    job::authorize_upload(&bundle, &job, &pod, &token.uid)
+        .map_err(|denial| forbidden(token, denial))?;
+    if !job::uses_job(&parts.settings, &bundle.spec.source) {
         let message = format!("the content of Bundle {name} does not come from a Job");
         return Err(answer::conflict("WrongSourceType", message));
     }
@@ -128,42 +140,42 @@ async fn find(shared: &Shared, name: &str, token: &PodToken) -> Result<(Bundle, 
         let message = format!("Bundle {name} is being deleted");
         return Err(answer::conflict("Deleting", message));
     }
-    Ok((bundle, found))
+    Ok((bundle, job))
 }
 
-/// Notes what has come, unless something else came before.
-async fn keep(
-    shared: &Shared,
+/// Records the received content on the Job, unless other content was recorded before.
+async fn record_delivery(
+    shared: &ServiceState,
     bundle: &Bundle,
     token: &PodToken,
     received: &Received,
 ) -> Result<(), Response> {
     let digest = &received.stored.digest;
-    // Meanwhile somebody may have deleted one of them.
-    let (fresh, job) = find(shared, &bundle.name_any(), token).await?;
-    // Receiving takes its time, and another replica may have begun to lead.
+    // The Bundle or the Job may have been deleted in the meantime.
+    let (current, job) = find(shared, &bundle.name_any(), token).await?;
+    // Receiving takes time, and another replica may be the leader now.
     if !shared.parts.leading.get() {
-        return Err(elsewhere());
+        return Err(not_leader());
     }
-    if let Some(before) = job::handed_over(&job) {
-        return if before == *digest {
+    if let Some(recorded) = job::delivered_digest(&job) {
+        return if recorded == *digest {
             Ok(())
         } else {
-            Err(changed(bundle, before, *digest))
+            Err(changed(bundle, recorded, *digest))
         };
     }
-    let status = fresh.status.as_ref();
+    let status = current.status.as_ref();
     let pinned = status.and_then(|status| status.content_digest.as_ref());
     let pinned = pinned.and_then(|pinned| pinned.parse::<Digest>().ok());
     if let Some(pinned) = pinned.filter(|pinned| pinned != digest) {
         return Err(changed(bundle, pinned, *digest));
     }
     let skipped = &received.skipped;
-    // Numbers and texts cannot fail to become JSON.
+    // Serializing numbers and strings does not fail.
     let skipped = (!skipped.is_empty()).then(|| serde_json::to_string(skipped).unwrap_or_default());
     let annotations = json!({labels::HANDED_OVER: digest.to_string(), labels::SKIPPED: skipped});
     match annotate(shared, &job, annotations).await? {
-        patched if job::handed_over(&patched) == Some(*digest) => Ok(()),
+        patched if job::delivered_digest(&patched) == Some(*digest) => Ok(()),
         _ => Err(answer::problem(
             StatusCode::FORBIDDEN,
             "UnpackJobAltered",
@@ -177,8 +189,8 @@ async fn keep(
     }
 }
 
-/// Records on the Job that its content is rejected. The Job reports it too, so that a failure is only logged.
-async fn reject(shared: &Shared, name: &str, token: &PodToken, message: &str) {
+/// Records on the Job that its content was rejected. The Job reports the rejection as well, so a failure is only logged.
+async fn reject(shared: &ServiceState, name: &str, token: &PodToken, message: &str) {
     let recorded = async {
         let (_, job) = find(shared, name, token).await?;
         let message = cut(message, MAX_MESSAGE_SIZE);
@@ -190,10 +202,10 @@ async fn reject(shared: &Shared, name: &str, token: &PodToken, message: &str) {
     }
 }
 
-async fn annotate(shared: &Shared, job: &Job, annotations: Value) -> Result<Job, Response> {
+async fn annotate(shared: &ServiceState, job: &Job, annotations: Value) -> Result<Job, Response> {
     let parts = &shared.parts;
     let api = Api::<Job>::namespaced(parts.client.clone(), &parts.settings.system_namespace);
-    // The uid makes sure that it is not a later one of the same name.
+    // The uid ensures that a later Job of the same name is not patched.
     let patch = Patch::Merge(json!({"metadata": {
         "uid": job.uid(),
         "annotations": annotations,
@@ -203,21 +215,21 @@ async fn annotate(shared: &Shared, job: &Job, annotations: Value) -> Result<Job,
         ..PatchParams::default()
     };
     let name = job.name_any();
-    match time::timeout(PATIENCE, api.patch(&name, &params, &patch)).await {
+    match time::timeout(REQUEST_TIMEOUT, api.patch(&name, &params, &patch)).await {
         Ok(Ok(patched)) => Ok(patched),
         Ok(Err(error)) => Err(unavailable(&error)),
         Err(_) => Err(answer::unavailable(
-            "the apiserver did not answer in time; try again",
+            "the API server did not respond in time; retry",
         )),
     }
 }
 
-/// The answer reaches conditions by the Job's message, so the digest of the other content is only logged.
+/// Conditions quote this response through the message of the Job, so the digest of the other content is only logged.
 fn changed(bundle: &Bundle, expected: Digest, found: Digest) -> Response {
-    debug!(bundle = bundle.name_any(), %expected, %found, "the node gives other content");
+    debug!(bundle = bundle.name_any(), %expected, %found, "the node provides different content");
     let message = format!(
-        "the node gives other content than {expected} for the image; a Bundle does not change: bring the old image back, \
-         or create a new Bundle for the new one"
+        "the node no longer provides {expected} for the image, to which this Bundle is pinned; restore the old image, \
+         or create a new Bundle"
     );
     answer::conflict("ContentChanged", message)
 }
@@ -230,23 +242,23 @@ where
         + Debug,
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
-    match time::timeout(PATIENCE, api.get_opt(name)).await {
+    match time::timeout(REQUEST_TIMEOUT, api.get_opt(name)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(unavailable(&error)),
         Err(_) => Err(answer::unavailable(
-            "the apiserver did not answer in time; try again",
+            "the API server did not respond in time; retry",
         )),
     }
 }
 
 fn unavailable(error: &kube::Error) -> Response {
-    warn!(%error, "asking the apiserver about a Job failed");
-    answer::unavailable("the apiserver could not be asked; try again")
+    warn!(%error, "failed to get Job or pod");
+    answer::unavailable("failed to reach the API server; retry")
 }
 
-fn forbidden(token: &PodToken, why: impl std::fmt::Display) -> Response {
+fn forbidden(token: &PodToken, reason: impl std::fmt::Display) -> Response {
     let message = format!(
-        "pod {} may not hand over the content of this Bundle: {why}",
+        "pod {} is not allowed to upload the content of this Bundle: {reason}",
         token.name
     );
     answer::problem(StatusCode::FORBIDDEN, "Forbidden", message)

@@ -1,4 +1,4 @@
-//! `PUT` and `GET /uploads/<name>.tgz`.
+//! `PUT` and `GET /uploads/<name>.tgz`: uploads of bundles.
 
 mod announce;
 
@@ -25,22 +25,23 @@ use super::{
     access::Caller,
     answer,
     bundles::{self, unpacked},
-    routes::{Shared, elsewhere},
+    routes::{ServiceState, not_leader},
     stream,
 };
 use crate::bundle::upload::{self, Kept};
 
-/// How long nothing may come of an upload, and how long all of it may take.
-pub(super) const IDLE: Duration = Duration::from_secs(30);
-pub(super) const TOTAL: Duration = Duration::from_secs(600);
-/// What is still read of a body that nobody wants, so that the sender gets to see why.
-const REST: (usize, Duration) = (16 << 20, Duration::from_secs(5));
+/// Maximum time without received bytes, and of a whole upload.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum size and time that the body of a rejected request is still read, so that the client receives the response.
+const MAX_DISCARDED: (usize, Duration) = (16 << 20, Duration::from_secs(5));
 
-/// Whoever is too late is told so in rukpak's words.
-const UNPACKED: &str = "bundle has already been unpacked, cannot change content of existing bundle";
+/// Message of rukpak for uploads after the Bundle was unpacked.
+const ALREADY_UNPACKED: &str =
+    "bundle has already been unpacked, cannot change content of existing bundle";
 
 pub(super) async fn put(
-    shared: &Shared,
+    shared: &ServiceState,
     name: &str,
     caller: &Caller,
     request: Request,
@@ -49,7 +50,7 @@ pub(super) async fn put(
         Ok(bundle) => bundle,
         Err(response) => return refuse(request, response),
     };
-    // rukpak answers 409 to other content of an unpacked Bundle: see `keep`.
+    // rukpak responds with 409 to other content of an unpacked Bundle: see `persist`.
     let expected = if unpacked(&bundle).is_some() {
         upload::declared(&bundle)
     } else {
@@ -62,26 +63,26 @@ pub(super) async fn put(
     if expected.is_none() && is_content_client(shared, caller) {
         return refuse(request, undeclared(name));
     }
-    let Some(_alone) = Alone::new(&shared.uploading, name) else {
+    let Some(_lock) = UploadLock::new(&shared.uploading, name) else {
         let message =
-            format!("somebody uploads content for Bundle {name} already; wait for it to end");
+            format!("another upload for Bundle {name} is in progress; wait for it to finish");
         return refuse(request, answer::conflict("UploadInProgress", message));
     };
-    let _turn = match bundles::turn(&shared.uploads).await {
-        Ok(turn) => turn,
+    let _slot = match bundles::acquire_slot(&shared.uploads).await {
+        Ok(slot) => slot,
         Err(response) => return refuse(request, response),
     };
     let terms = Terms {
         options: shared.parts.settings.unpack.clone(),
         demand: Demand::Nothing,
         expected,
-        idle: IDLE,
-        total: TOTAL,
+        idle: IDLE_TIMEOUT,
+        total: TOTAL_TIMEOUT,
     };
     let received = wire::receive(&shared.parts.store, &terms, request).await;
     match received {
         Ok(received) => {
-            let response = keep(shared, &bundle, &received).await;
+            let response = persist(shared, &bundle, &received).await;
             let status = response.status().as_u16();
             info!(bundle = name, %caller, digest = %received.stored.digest, size = received.stored.size, status, "upload");
             if !response.status().is_success() {
@@ -90,13 +91,13 @@ pub(super) async fn put(
             response
         }
         Err(refusal) => {
-            info!(bundle = name, %caller, reason = refusal.reason(), "upload refused");
+            info!(bundle = name, %caller, reason = refusal.reason(), "rejected upload");
             wire::answer(&Err(refusal)).map(Body::from)
         }
     }
 }
 
-pub(super) async fn get(shared: &Shared, name: &str, headers: &HeaderMap) -> Response {
+pub(super) async fn get(shared: &ServiceState, name: &str, headers: &HeaderMap) -> Response {
     let bundle = match find(shared, name).await {
         Ok(bundle) => bundle,
         Err(response) => return response,
@@ -117,8 +118,8 @@ pub(super) async fn get(shared: &Shared, name: &str, headers: &HeaderMap) -> Res
     }
 }
 
-/// The Bundle, if something can be uploaded for it.
-async fn find(shared: &Shared, name: &str) -> Result<Bundle, Response> {
+/// Returns the Bundle, if it accepts uploads.
+async fn find(shared: &ServiceState, name: &str) -> Result<Bundle, Response> {
     let bundle = bundles::find(&shared.parts, name).await?;
     let kind = &bundle.spec.source.type_;
     if kind != "upload" {
@@ -132,13 +133,13 @@ async fn find(shared: &Shared, name: &str) -> Result<Bundle, Response> {
     Ok(bundle)
 }
 
-/// Keeps what has come, if the Bundle has no other content by now.
-async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response {
+/// Persists the received content, unless the Bundle has other content already.
+async fn persist(shared: &ServiceState, bundle: &Bundle, received: &Received) -> Response {
     let parts = &shared.parts;
     let stored = &received.stored;
-    // Meanwhile somebody may have deleted it, or another replica have taken an upload.
+    // The Bundle may have been deleted, or another replica may have accepted an upload in the meantime.
     let bundle = match find(shared, &bundle.name_any()).await {
-        Ok(fresh) if fresh.uid() == bundle.uid() => fresh,
+        Ok(current) if current.uid() == bundle.uid() => current,
         Ok(_) => {
             let message = format!(
                 "Bundle {} was replaced by another one; upload again",
@@ -148,14 +149,14 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
         }
         Err(response) => return response,
     };
-    // Receiving takes its time, and another replica may have begun to lead.
+    // Receiving takes time, and another replica may be the leader now.
     if !parts.leading.get() {
-        return elsewhere();
+        return not_leader();
     }
     if let Some(digest) = unpacked(&bundle) {
-        return same_or_too_late(digest, stored.digest);
+        return check_same_content(digest, stored.digest);
     }
-    let kept = upload::keep(
+    let result = upload::keep(
         &parts.client,
         &parts.settings,
         &parts.store,
@@ -164,75 +165,76 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
         &received.skipped,
     )
     .await;
-    let kept = match kept {
-        Ok(kept) => kept,
+    let result = match result {
+        Ok(result) => result,
         Err(error) => return failed(&error),
     };
-    match announce::announce(&parts.client, &bundle, stored.digest, (parts.now)()).await {
-        // The controller was faster, with what had been uploaded before.
+    match announce::notify_controller(&parts.client, &bundle, stored.digest, (parts.now)()).await {
+        // The controller has already unpacked an earlier upload.
         Ok(Some(digest)) if digest != stored.digest => {
-            restore_former(shared, &bundle, digest).await;
-            return too_late();
+            restore_previous(shared, &bundle, digest).await;
+            return already_unpacked();
         }
         Ok(_) => {}
-        // The controller sees the ConfigMaps, too.
+        // The controller also watches the ConfigMaps.
         Err(error) => {
-            warn!(bundle = bundle.name_any(), %error, "telling of an upload failed");
+            warn!(bundle = bundle.name_any(), %error, "failed to report an upload");
         }
     }
-    match kept {
+    match result {
         Kept::Already => no_content(),
         Kept::New => {
             let accepted = Accepted {
                 digest: stored.digest.to_string(),
                 size: stored.size,
             };
-            // A text and a number cannot fail to become JSON.
+            // Serializing a string and a number does not fail.
             let body = serde_json::to_vec(&accepted).unwrap_or_default();
             answer::json(StatusCode::CREATED, body)
         }
     }
 }
 
-/// Reports whether a caller has a token of the account that stands in for users without one.
-fn is_content_client(shared: &Shared, caller: &Caller) -> bool {
+/// Reports whether a caller uses the ServiceAccount for users without a token.
+fn is_content_client(shared: &ServiceState, caller: &Caller) -> bool {
     let namespace = &shared.parts.settings.system_namespace;
     caller.to_string() == format!("system:serviceaccount:{namespace}:{CONTENT_CLIENT}")
 }
 
-/// Many users share the account. The creator of the Bundle, not the sender, must choose the content then.
+/// Many users share the ServiceAccount, so the creator of the Bundle, not the sender, must choose the content.
 fn undeclared(name: &str) -> Response {
     let message = format!(
-        "ServiceAccount {CONTENT_CLIENT} may upload only for a Bundle with spec.source.upload.digest, and Bundle {name} has \
-         none; create a Bundle with the digest, or use a token of a user that may update bundles.core.rukpak.io/content"
+        "ServiceAccount {CONTENT_CLIENT} is only allowed to upload for a Bundle with spec.source.upload.digest, which \
+         Bundle {name} does not set; create a Bundle with the digest, or use a token of a user that is allowed to \
+         update bundles.core.rukpak.io/content"
     );
     answer::problem(StatusCode::FORBIDDEN, "Forbidden", message)
 }
 
-/// What the Bundle has been unpacked from has to be what is kept for it.
-async fn restore_former(shared: &Shared, bundle: &Bundle, digest: Digest) {
+/// Persists the content that the Bundle was unpacked from as its upload again.
+async fn restore_previous(shared: &ServiceState, bundle: &Bundle, digest: Digest) {
     let parts = &shared.parts;
     let Ok(hold) = parts.store.hold(&digest) else {
         return;
     };
     let size = hold.size();
-    let former = Stored { digest, size, hold };
-    let kept = upload::keep(
+    let previous = Stored { digest, size, hold };
+    let result = upload::keep(
         &parts.client,
         &parts.settings,
         &parts.store,
         bundle,
-        &former,
+        &previous,
         &SkippedEntries::default(), // the status has them already
     )
     .await;
-    if let Err(error) = kept {
-        warn!(bundle = bundle.name_any(), %error, "keeping the former upload failed");
+    if let Err(error) = result {
+        warn!(bundle = bundle.name_any(), %error, "failed to keep the previous upload");
     }
 }
 
-/// Content that came for nothing is not left in the store, unless it was there before.
-pub(super) async fn forget(shared: &Shared, received: Received) {
+/// Removes the content of a rejected upload from the store, unless the store had it before.
+pub(super) async fn forget(shared: &ServiceState, received: Received) {
     if received.known {
         return;
     }
@@ -241,20 +243,20 @@ pub(super) async fn forget(shared: &Shared, received: Received) {
     drop(received);
     let removed = task::spawn_blocking(move || store.remove(&digest)).await;
     if let Ok(Err(error)) = removed {
-        warn!(%error, "removing an upload that was not taken failed");
+        warn!(%error, "failed to delete a rejected upload");
     }
 }
 
-fn same_or_too_late(unpacked: Digest, uploaded: Digest) -> Response {
+fn check_same_content(unpacked: Digest, uploaded: Digest) -> Response {
     if unpacked == uploaded {
         no_content()
     } else {
-        too_late()
+        already_unpacked()
     }
 }
 
-fn too_late() -> Response {
-    answer::conflict("AlreadyUnpacked", UNPACKED)
+fn already_unpacked() -> Response {
+    answer::conflict("AlreadyUnpacked", ALREADY_UNPACKED)
 }
 
 fn no_content() -> Response {
@@ -275,7 +277,7 @@ fn failed(error: &upload::Error) -> Response {
         E::Store { .. } | E::Api { .. } | E::Silent { .. } | E::Pack { .. } => {
             warn!(
                 error = error as &dyn std::error::Error,
-                "an upload could not be kept or read"
+                "failed to store or read an upload"
             );
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable")
         }
@@ -283,46 +285,46 @@ fn failed(error: &upload::Error) -> Response {
     answer::problem(status, reason, error.to_string())
 }
 
-/// Answers without having read the body. Who writes into a closed connection may never read the answer, so some of the
-/// body is read still; but not if the sender waits for a word before sending it.
+/// Responds without processing the body. A client that writes to a closed connection may never read the response, so a part
+/// of the body is still read. Clients that wait for `100 Continue` send no body.
 pub(super) fn refuse(request: Request, response: Response) -> Response {
     if !request.headers().contains_key(header::EXPECT) {
         let mut body = request.into_body();
         tokio::spawn(async move {
-            let (most, patience) = REST;
-            let mut left = most;
+            let (max, timeout) = MAX_DISCARDED;
+            let mut remaining = max;
             let read = async {
                 while let Some(Ok(frame)) = body.frame().await {
                     let size = frame.data_ref().map_or(0, bytes::Bytes::len);
-                    let Some(rest) = left.checked_sub(size) else {
+                    let Some(reduced) = remaining.checked_sub(size) else {
                         return;
                     };
-                    left = rest;
+                    remaining = reduced;
                 }
             };
-            let _ = time::timeout(patience, read).await;
+            let _ = time::timeout(timeout, read).await;
         });
     }
     response
 }
 
-/// The only one who uploads for a Bundle, until dropped.
-pub(super) struct Alone {
+/// Lock for the uploads of one Bundle; released on drop.
+pub(super) struct UploadLock {
     names: Arc<Mutex<HashSet<String>>>,
     name: String,
 }
 
-impl Alone {
+impl UploadLock {
     pub(super) fn new(names: &Arc<Mutex<HashSet<String>>>, name: &str) -> Option<Self> {
-        let mut taken = names.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.insert(name.to_owned()).then(|| Self {
+        let mut locked = names.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.insert(name.to_owned()).then(|| Self {
             names: Arc::clone(names),
             name: name.to_owned(),
         })
     }
 }
 
-impl Drop for Alone {
+impl Drop for UploadLock {
     fn drop(&mut self) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.remove(&self.name);

@@ -1,7 +1,7 @@
-//! What a request says, read before it takes anybody's turn: whoever sends may never come to an end.
+//! Receives requests completely before they acquire a slot, because a client may never finish its request.
 //!
-//! Each request has a little room of its own, in which nearly all fit; those that are larger share some. So whoever sends much
-//! and slowly is in the way of nobody but of others who send much, and for a moment only.
+//! Each request has a small buffer, which suffices for nearly all requests; larger requests share a budget. A client that
+//! sends large requests slowly therefore delays only other large requests, and only for a moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,78 +13,81 @@ use tokio::{
     time::timeout,
 };
 
-/// How much a request may say. An API server asks for each object that it reads from its storage by itself, and takes none that
-/// is larger than three megabytes.
-const LARGEST: usize = 4 << 20;
-/// Room that each request has of its own. There are as many requests at once as there are connections, some hundred.
-const OWN: usize = 256 << 10;
-/// How many requests that are larger are read at once, or wait for their turn with all that they say.
-const LARGE: usize = 8;
-/// How long a request may take to come; and so long again from when there is room for a larger one.
-const COMING: Duration = Duration::from_secs(3);
+/// Maximum size of a request in bytes. The API server sends each object that it reads from its storage in a separate
+/// request, and accepts objects of at most three megabytes.
+const MAX_SIZE: usize = 4 << 20;
+/// Size in bytes of the buffer of each request. The number of concurrent requests is limited by the number of connections,
+/// some hundred.
+const SMALL_SIZE: usize = 256 << 10;
+/// Maximum number of larger requests that are received, or wait for a slot with their content in memory.
+const MAX_LARGE_REQUESTS: usize = 8;
+/// Timeout for receiving a request; it restarts when the budget admits a larger request.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why there is no request.
+/// Reason why a request could not be received.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("the request did not come within {} seconds", COMING.as_secs())]
+    #[error("the request was not received within {} seconds", RECEIVE_TIMEOUT.as_secs())]
     Slow,
-    #[error("the request is larger than {LARGEST} bytes")]
+    #[error("the request is larger than {MAX_SIZE} bytes")]
     TooLarge,
-    #[error("the request broke off")]
+    #[error("the request was interrupted")]
     Broken(#[from] axum::Error),
 }
 
-/// Where requests are while they are read and answered.
+/// Memory budget of the requests.
 #[derive(Debug, Clone)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct MemoryBudget(Arc<Semaphore>);
 
-/// All that a request says, and the room that it takes.
+/// Body of a request, with its share of the memory budget.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct RequestBody {
     pub(super) bytes: Bytes,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-// === impl Room ===
+// === impl MemoryBudget ===
 
-impl Room {
+impl MemoryBudget {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(LARGE)))
+        Self(Arc::new(Semaphore::new(MAX_LARGE_REQUESTS)))
     }
 
-    /// Reads a request, and waits for room if it is large.
+    /// Receives a request. A large request first waits for the memory budget.
     ///
     /// # Errors
-    /// When it does not come, or there is too much of it.
-    pub(super) async fn read(&self, body: Body) -> Result<Read, Error> {
+    /// Returns an error if the request is incomplete, too slow or too large.
+    pub(super) async fn read(&self, body: Body) -> Result<RequestBody, Error> {
         let (mut body, mut bytes) = (body.into_data_stream(), BytesMut::new());
-        let mut place = None;
-        if !fill(&mut bytes, &mut body, OWN).await? {
-            // Never closed.
-            place = Arc::clone(&self.0).acquire_owned().await.ok();
-            if !fill(&mut bytes, &mut body, LARGEST).await? {
+        let mut permit = None;
+        if !fill(&mut bytes, &mut body, SMALL_SIZE).await? {
+            // The semaphore is never closed.
+            permit = Arc::clone(&self.0).acquire_owned().await.ok();
+            if !fill(&mut bytes, &mut body, MAX_SIZE).await? {
                 return Err(Error::TooLarge);
             }
         }
-        Ok(Read {
+        Ok(RequestBody {
             bytes: bytes.freeze(),
-            _place: place,
+            _permit: permit,
         })
     }
 }
 
-/// Reads until there is more than `most`; says whether it has ended before.
-async fn fill(bytes: &mut BytesMut, body: &mut BodyDataStream, most: usize) -> Result<bool, Error> {
+/// Reads until `bytes` exceeds `max`. Returns true if the body ended before.
+async fn fill(bytes: &mut BytesMut, body: &mut BodyDataStream, max: usize) -> Result<bool, Error> {
     let reading = async {
-        while bytes.len() <= most {
+        while bytes.len() <= max {
             match body.try_next().await? {
-                Some(part) => bytes.extend_from_slice(&part),
+                Some(chunk) => bytes.extend_from_slice(&chunk),
                 None => return Ok(true),
             }
         }
         Ok(false)
     };
-    timeout(COMING, reading).await.map_err(|_| Error::Slow)?
+    timeout(RECEIVE_TIMEOUT, reading)
+        .await
+        .map_err(|_| Error::Slow)?
 }
 
 #[cfg(test)]
@@ -94,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A body that has this much, and then says nothing more or ends.
+    /// Returns a body of this size, which then ends or stalls.
     fn body(size: usize, ends: bool) -> Body {
         let parts = vec![Ok::<_, std::io::Error>(Bytes::from(vec![b'a'; size]))];
         let parts = stream::iter(parts);
@@ -105,7 +108,7 @@ mod tests {
         }
     }
 
-    async fn size(room: &Room, body: Body) -> Result<usize, String> {
+    async fn size(room: &MemoryBudget, body: Body) -> Result<usize, String> {
         let read = room.read(body).await;
         read.map(|it| it.bytes.len())
             .map_err(|error| error.to_string())
@@ -113,36 +116,37 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_read_whole_or_told_why_not() {
-        let room = Room::new();
-        for fits in [0, 1, OWN, OWN + 1, LARGEST] {
+        let room = MemoryBudget::new();
+        for fits in [0, 1, SMALL_SIZE, SMALL_SIZE + 1, MAX_SIZE] {
             assert_eq!(size(&room, body(fits, true)).await, Ok(fits));
         }
-        let told = size(&room, body(LARGEST + 1, true)).await.unwrap_err();
+        let told = size(&room, body(MAX_SIZE + 1, true)).await.unwrap_err();
         assert!(told.contains("larger than 4194304 bytes"), "{told}");
         let told = size(&room, body(1, false)).await.unwrap_err();
-        assert!(told.contains("did not come within 3 seconds"), "{told}");
+        assert!(told.contains("was not received within 3 seconds"), "{told}");
         let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]);
         let told = size(&room, Body::from_stream(broken)).await.unwrap_err();
-        assert!(told.contains("broke off"), "{told}");
-        assert_eq!(room.0.available_permits(), LARGE);
+        assert!(told.contains("was interrupted"), "{told}");
+        assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);
     }
 
     #[tokio::test]
     async fn who_sends_slowly_is_in_nobodys_way() {
-        let room = Room::new();
+        let room = MemoryBudget::new();
         let stalled = |size: usize, number: usize| -> Vec<_> {
             let rooms = (0..number).map(|_| room.clone());
-            let read = |room: Room| async move { self::size(&room, body(size, false)).await };
+            let read =
+                |room: MemoryBudget| async move { self::size(&room, body(size, false)).await };
             rooms.map(|room| tokio::spawn(read(room))).collect()
         };
-        let (few, many) = (stalled(1, 200), stalled(OWN + 1, LARGE));
+        let (few, many) = (stalled(1, 200), stalled(SMALL_SIZE + 1, MAX_LARGE_REQUESTS));
         while room.0.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(size(&room, body(OWN, true)).await, Ok(OWN));
+        assert_eq!(size(&room, body(SMALL_SIZE, true)).await, Ok(SMALL_SIZE));
         assert!(!few.iter().chain(&many).any(JoinHandle::is_finished));
-        // A large one has its turn when others have had their time.
-        assert_eq!(size(&room, body(LARGEST, true)).await, Ok(LARGEST));
+        // A large request is received once the others have timed out.
+        assert_eq!(size(&room, body(MAX_SIZE, true)).await, Ok(MAX_SIZE));
         for it in few.into_iter().chain(many) {
             assert!(it.await.unwrap().is_err());
         }
@@ -150,12 +154,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_request_takes_room_until_it_is_answered() {
-        let room = Room::new();
-        let small = room.read(body(OWN, true)).await.unwrap();
-        assert_eq!(room.0.available_permits(), LARGE);
-        let large = room.read(body(OWN + 1, true)).await.unwrap();
-        assert_eq!(room.0.available_permits(), LARGE - 1);
+        let room = MemoryBudget::new();
+        let small = room.read(body(SMALL_SIZE, true)).await.unwrap();
+        assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);
+        let large = room.read(body(SMALL_SIZE + 1, true)).await.unwrap();
+        assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS - 1);
         drop((small, large));
-        assert_eq!(room.0.available_permits(), LARGE);
+        assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);
     }
 }

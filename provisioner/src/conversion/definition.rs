@@ -1,4 +1,4 @@
-//! What the API server has to believe, kept in the definition of CatalogSources.
+//! Keeps the CA bundle of the webhook in the CRD of CatalogSources up to date.
 
 use std::{pin::pin, time::Duration};
 
@@ -20,80 +20,81 @@ use tracing::{info, warn};
 
 use apply::{backoff::Pauses, ssa::MANAGER};
 
-/// The definition.
-const DEFINITION: &str = "catalogsources.operators.coreos.com";
-/// How soon what has failed is tried again, without a change.
-const RETRY: Duration = Duration::from_secs(5);
+const CRD_NAME: &str = "catalogsources.operators.coreos.com";
+/// Delay before a failed request is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// What is to be done about the definition.
+/// Action on the CRD.
 #[derive(Debug, PartialEq)]
-enum Step {
-    /// It is as it has to be.
-    Nothing,
-    /// It is not ours, and why.
-    Leave(&'static str),
+enum CrdAction {
+    /// The CA bundle is up to date.
+    None,
+    /// The CRD is not managed by rukpak or does not use this webhook, with the reason.
+    Ignore(&'static str),
     Patch(Value),
 }
 
-/// Keeps the definition believing what there is to believe, as long as it is ours and asks the webhook.
-pub(super) async fn keep(
+/// Keeps the CA bundle of the CRD up to date, if rukpak manages the CRD and the CRD uses the webhook.
+pub(super) async fn reconcile(
     client: &kube::Client,
     namespace: &str,
-    mut believed: watch::Receiver<Option<String>>,
+    mut ca_bundle: watch::Receiver<Option<String>>,
 ) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let config = watcher::Config::default().fields(&format!("metadata.name={DEFINITION}"));
-    let events = watcher(definitions.clone(), config).backoff(Pauses::default());
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let config = watcher::Config::default().fields(&format!("metadata.name={CRD_NAME}"));
+    let events = watcher(crds.clone(), config).backoff(Pauses::default());
     let mut events = pin!(events);
-    let (mut latest, mut told): (Option<CustomResourceDefinition>, _) = (None, None);
-    let mut pause = None;
+    let (mut latest, mut reported_reason): (Option<CustomResourceDefinition>, _) = (None, None);
+    let mut delay = None;
     loop {
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(Event::Apply(found) | Event::InitApply(found))) => latest = Some(found),
+                Some(Ok(Event::Apply(crd) | Event::InitApply(crd))) => latest = Some(crd),
                 Some(Ok(Event::Delete(_) | Event::Init)) => latest = None,
                 Some(Ok(Event::InitDone)) => {}
                 Some(Err(error)) => {
-                    warn!(%error, "the definition of CatalogSources cannot be watched");
+                    warn!(%error, "failed to watch the CRD of CatalogSources; retrying");
                     continue;
                 }
                 None => return,
             },
-            changed = believed.changed() => if changed.is_err() {
+            changed = ca_bundle.changed() => if changed.is_err() {
                 return;
             },
-            () = async { match pause { Some(pause) => sleep(pause).await, None => std::future::pending().await } } => {}
+            () = async { match delay { Some(delay) => sleep(delay).await, None => std::future::pending().await } } => {}
         }
-        pause = None;
-        let authority = believed.borrow_and_update().clone();
-        let (Some(definition), Some(authority)) = (&latest, authority) else {
+        delay = None;
+        let ca_bundle_pem = ca_bundle.borrow_and_update().clone();
+        let (Some(crd), Some(ca_bundle_pem)) = (&latest, ca_bundle_pem) else {
             continue;
         };
-        match decide(definition, namespace, &authority) {
-            Step::Nothing => told = None,
-            Step::Leave(why) => {
-                if told.replace(why) != Some(why) {
-                    warn!(why, "the definition of CatalogSources is left as it is");
+        match decide(crd, namespace, &ca_bundle_pem) {
+            CrdAction::None => reported_reason = None,
+            CrdAction::Ignore(reason) => {
+                if reported_reason.replace(reason) != Some(reason) {
+                    warn!(why = reason, "the CRD of CatalogSources is kept unchanged");
                 }
             }
-            Step::Patch(patch) => {
+            CrdAction::Patch(patch) => {
                 let params = PatchParams {
                     field_manager: Some(MANAGER.to_owned()),
                     ..PatchParams::default()
                 };
-                match definitions
-                    .patch(DEFINITION, &params, &Patch::Merge(&patch))
-                    .await
-                {
+                match crds.patch(CRD_NAME, &params, &Patch::Merge(&patch)).await {
                     Ok(patched) => {
-                        info!("the definition of CatalogSources believes the conversion webhook");
+                        info!(
+                            "set the CA bundle of the conversion webhook in the CRD of CatalogSources"
+                        );
                         latest = Some(patched);
                     }
-                    // Another replica was faster, which the watch tells.
+                    // Another replica was faster. The watch reports its change.
                     Err(kube::Error::Api(status)) if status.code == 409 => {}
                     Err(error) => {
-                        warn!(%error, "the definition of CatalogSources cannot be told what to believe");
-                        pause = Some(RETRY);
+                        warn!(
+                            %error,
+                            "failed to set the CA bundle in the CRD of CatalogSources; retrying"
+                        );
+                        delay = Some(RETRY_DELAY);
                     }
                 }
             }
@@ -101,35 +102,35 @@ pub(super) async fn keep(
     }
 }
 
-/// Decides. What OLM or a release payload has brought is theirs.
-fn decide(definition: &CustomResourceDefinition, namespace: &str, authority: &str) -> Step {
-    let part_of = definition.labels().get("app.kubernetes.io/part-of");
+/// Returns the action on the CRD. A CRD of OLM or of a release payload is never changed.
+fn decide(crd: &CustomResourceDefinition, namespace: &str, ca_bundle_pem: &str) -> CrdAction {
+    let part_of = crd.labels().get("app.kubernetes.io/part-of");
     if part_of.is_none_or(|part_of| part_of != "rukpak") {
-        return Step::Leave(
-            "it is somebody else's: it has no label app.kubernetes.io/part-of: rukpak",
+        return CrdAction::Ignore(
+            "not managed by rukpak: label app.kubernetes.io/part-of: rukpak is missing",
         );
     }
-    let conversion = definition.spec.conversion.as_ref();
+    let conversion = crd.spec.conversion.as_ref();
     let webhook = conversion
         .filter(|conversion| conversion.strategy == "Webhook")
         .and_then(|conversion| conversion.webhook.as_ref());
     let Some(config) = webhook.and_then(|webhook| webhook.client_config.as_ref()) else {
-        return Step::Leave("it asks no webhook; apply the definition with the version v1");
+        return CrdAction::Ignore("it has no conversion webhook; apply the CRD with version v1");
     };
     let service = config.service.as_ref();
-    if service
-        .is_some_and(|it| (it.namespace.as_str(), it.name.as_str()) != (namespace, super::NAME))
-    {
-        return Step::Leave("it asks the webhook of another Service");
+    if service.is_some_and(|reference| {
+        (reference.namespace.as_str(), reference.name.as_str()) != (namespace, super::NAME)
+    }) {
+        return CrdAction::Ignore("it uses the conversion webhook of another Service");
     }
-    let wanted = ByteString(authority.as_bytes().to_vec());
-    if config.ca_bundle.as_ref() == Some(&wanted) {
-        return Step::Nothing;
+    let desired = ByteString(ca_bundle_pem.as_bytes().to_vec());
+    if config.ca_bundle.as_ref() == Some(&desired) {
+        return CrdAction::None;
     }
-    Step::Patch(json!({
-        // Nobody else may have decided otherwise in the meantime.
-        "metadata": {"resourceVersion": definition.resource_version()},
-        "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": wanted}}}},
+    CrdAction::Patch(json!({
+        // Fails if another client has changed the CRD in the meantime.
+        "metadata": {"resourceVersion": crd.resource_version()},
+        "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": desired}}}},
     }))
 }
 
@@ -139,7 +140,7 @@ mod tests {
 
     fn definition(labels: &Value, conversion: &Value) -> CustomResourceDefinition {
         serde_json::from_value(json!({
-            "metadata": {"name": DEFINITION, "labels": labels, "resourceVersion": "7"},
+            "metadata": {"name": CRD_NAME, "labels": labels, "resourceVersion": "7"},
             "spec": {
                 "group": "operators.coreos.com", "scope": "Namespaced", "versions": [],
                 "names": {"kind": "CatalogSource", "plural": "catalogsources"}, "conversion": conversion,
@@ -160,9 +161,9 @@ mod tests {
         };
         // "abc" and "xyz" in base64.
         let (same, other) = (json!("YWJj"), json!("eHl6"));
-        assert_rows!(decide(&definition(&ours, &asks(same.clone())), "rukpak-system", "abc") => Step::Nothing);
+        assert_rows!(decide(&definition(&ours, &asks(same.clone())), "rukpak-system", "abc") => CrdAction::None);
         for before in [other, Value::Null] {
-            let Step::Patch(patch) =
+            let CrdAction::Patch(patch) =
                 decide(&definition(&ours, &asks(before)), "rukpak-system", "abc")
             else {
                 panic!("not patched");
@@ -172,19 +173,19 @@ mod tests {
             assert_eq!(*config, json!({"caBundle": "YWJj"}));
         }
         for (labels, conversion, why) in ::tests::rows![
-            json!({}), asks(same.clone()) => "somebody else's";
-            json!({"app.kubernetes.io/part-of": "olm"}), asks(same) => "somebody else's";
+            json!({}), asks(same.clone()) => "not managed by rukpak";
+            json!({"app.kubernetes.io/part-of": "olm"}), asks(same) => "not managed by rukpak";
             ours.clone(),
               json!({"strategy": "Webhook", "webhook": {
                   "conversionReviewVersions": ["v1"],
                   "clientConfig": {"service": {"name": "other", "namespace": "rukpak-system"}},
               }})
               => "of another Service";
-            ours.clone(), Value::Null => "asks no webhook";
-            ours, json!({"strategy": "None"}) => "asks no webhook";
+            ours.clone(), Value::Null => "has no conversion webhook";
+            ours, json!({"strategy": "None"}) => "has no conversion webhook";
         ] {
             let step = decide(&definition(&labels, &conversion), "rukpak-system", "abc");
-            assert_rows!(matches!(step, Step::Leave(said) if said.contains(why)) => true, "{step:?}");
+            assert_rows!(matches!(step, CrdAction::Ignore(said) if said.contains(why)) => true, "{step:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! What the API server asks, and what it is told. No I/O.
+//! Decodes ConversionReviews and creates their responses. Pure; no I/O.
 //!
-//! The contract is that of `apiextensions.k8s.io/v1`: the request's uid, as many objects as were sent and in their order, and
-//! of their metadata nothing changed but labels and annotations. Whatever is stored can be converted; of what is nested so
-//! deep that no definition asks for it, null is left, and the API server itself puts metadata back as it was.
+//! The contract is that of `apiextensions.k8s.io/v1`: the response has the uid of the request, and the converted objects in
+//! the order of the request. Of their metadata, only labels and annotations may change. Every stored object can be
+//! converted. Values that are nested deeper than any CRD requires become null, and the API server restores the metadata
+//! itself.
 
 use manifests::api::catalog_source::{
     GROUP,
@@ -16,10 +17,10 @@ use crate::shallow::Shallow;
 const KIND: &str = "ConversionReview";
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 
-/// Why a request is none.
+/// Reason why a request is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("the request is no {KIND} of {API_VERSION}")]
+    #[error("the request is not a {KIND} of {API_VERSION}")]
     Json(#[from] serde_json::Error),
     #[error("the request is a {kind:?} of {version:?}, not a {KIND} of {API_VERSION}")]
     Other { kind: String, version: String },
@@ -43,10 +44,10 @@ struct Request {
     objects: Vec<Shallow>,
 }
 
-/// Answers a request.
+/// Returns the response to a request.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the request is not a ConversionReview of the supported version.
 pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
     let review: Review = serde_json::from_slice(body)?;
     if review.kind != KIND || review.api_version != API_VERSION {
@@ -60,8 +61,8 @@ pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
         desired_api_version,
         objects,
     } = review.request;
-    let converted = converted(&desired_api_version, objects);
-    let response = match converted {
+    let result = convert_objects(&desired_api_version, objects);
+    let response = match result {
         Ok(objects) => {
             json!({"uid": uid, "convertedObjects": objects, "result": {"status": "Success"}})
         }
@@ -73,21 +74,21 @@ pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(serde_json::to_vec(&answer)?)
 }
 
-fn converted(desired: &str, objects: Vec<Shallow>) -> Result<Vec<Value>, String> {
-    let wanted = Version::of(&json!({"apiVersion": desired})).ok_or_else(|| {
-        format!("nothing is converted to {desired} here; there are v1alpha1 and v1 of {GROUP}")
+fn convert_objects(desired: &str, objects: Vec<Shallow>) -> Result<Vec<Value>, String> {
+    let desired_version = Version::of(&json!({"apiVersion": desired})).ok_or_else(|| {
+        format!("unsupported version {desired}; supported: v1alpha1 and v1 of {GROUP}")
     })?;
     let converted = objects.into_iter().map(|Shallow(object)| {
         let kind = object.get("kind").and_then(Value::as_str);
         if kind != Some("CatalogSource") || Version::of(&object).is_none() {
             let version = object.get("apiVersion").and_then(Value::as_str);
             return Err(format!(
-                "only CatalogSources of {GROUP} are converted here, and this is a {} of {}",
-                kind.unwrap_or("thing without a kind"),
-                version.unwrap_or("no version")
+                "only CatalogSources of {GROUP} can be converted, but got {} of {}",
+                kind.unwrap_or("an object without a kind"),
+                version.unwrap_or("an unknown version")
             ));
         }
-        Ok(convert(object, wanted))
+        Ok(convert(object, desired_version))
     });
     converted.collect()
 }
@@ -123,7 +124,7 @@ mod tests {
     fn what_is_sent_comes_back_converted_in_its_order() {
         let old = json!({"sourceType": "grpc", "image": "a:1", "displayName": "A"});
         let new = json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": "A"});
-        // A list may have objects of both versions.
+        // A request may contain objects of both versions.
         let sent = json!([
             source("v1alpha1", "one", &old),
             source("v1", "two", &new),
@@ -138,7 +139,8 @@ mod tests {
         assert_rows!(asked(&format!("{GROUP}/v1"), &json!([]))["convertedObjects"] => json!([]));
     }
 
-    /// What a definition that leaves fields open has let in: nobody can list the others without it.
+    /// A CRD that preserves unknown fields may have admitted such an object, and without conversion no list would
+    /// succeed.
     #[test]
     fn what_is_too_deep_to_be_read_is_converted() {
         let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
@@ -167,10 +169,10 @@ mod tests {
         let one = source("v1alpha1", "one", &json!({}));
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
         for (desired, objects, said) in ::tests::rows![
-            "operators.coreos.com/v2", json!([one]) => "nothing is converted to operators.coreos.com/v2";
-            "v1", json!([one]) => "nothing is converted to v1 here";
-            "operators.coreos.com/v1", json!([one, pod]) => "this is a Pod of v1";
-            "operators.coreos.com/v1", json!([7]) => "this is a thing without a kind of no version";
+            "operators.coreos.com/v2", json!([one]) => "unsupported version operators.coreos.com/v2";
+            "v1", json!([one]) => "unsupported version v1;";
+            "operators.coreos.com/v1", json!([one, pod]) => "but got Pod of v1";
+            "operators.coreos.com/v1", json!([7]) => "but got an object without a kind of an unknown version";
         ] {
             let response = asked(desired, &objects);
             assert_eq!(response["result"]["status"], "Failure");
@@ -178,8 +180,8 @@ mod tests {
             assert_eq!(response.get("convertedObjects"), None);
         }
         for (body, said) in ::tests::rows![
-            "" => "the request is no ConversionReview";
-            "[]" => "the request is no ConversionReview";
+            "" => "the request is not a ConversionReview";
+            "[]" => "the request is not a ConversionReview";
             r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"# => "is a \"Pod\" of \"v1\"";
         ] {
             assert_has(answer(body.as_bytes()).unwrap_err(), said);

@@ -8,8 +8,8 @@ fn events() -> Events {
     Events::new(Client::try_from(config).unwrap(), None)
 }
 
-fn key(note: &str) -> Key {
-    Key {
+fn key(note: &str) -> SeriesKey {
+    SeriesKey {
         about: "uid".to_owned(),
         reason: "InstallFailed".to_owned(),
         note: note.to_owned(),
@@ -31,16 +31,16 @@ async fn equal_events_are_counted_and_others_are_new() {
     let events = events();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
-    let count = |count| Next::Count("first".to_owned(), count);
+    let count = |count| EventAction::Count("first".to_owned(), count);
     let next = |note, seconds| events.next(&key(note), after(seconds));
-    assert_eq!(next("no rights", 0), Next::Create);
-    events.remember(key("no rights"), "first".to_owned(), start);
+    assert_eq!(next("no rights", 0), EventAction::Create);
+    events.insert(key("no rights"), "first".to_owned(), start);
     for (note, seconds, expected) in [
         ("no rights", 1, count(2)),
-        ("no such kind", 1, Next::Create),
-        ("no rights", 2, Next::Nothing),
+        ("no such kind", 1, EventAction::Create),
+        ("no rights", 2, EventAction::Skip),
         ("no rights", 7, count(4)),
-        ("no rights", 7 + 361, Next::Create),
+        ("no rights", 7 + 361, EventAction::Create),
     ] {
         assert_eq!(next(note, seconds), expected, "{note} {seconds}");
     }
@@ -51,9 +51,9 @@ async fn what_is_remembered_is_bounded() {
     let events = events();
     let now = Instant::now();
     for number in 0..10_000 {
-        events.remember(key(&number.to_string()), "event".to_owned(), now);
+        events.insert(key(&number.to_string()), "event".to_owned(), now);
     }
-    assert_eq!(events.rows.lock().unwrap().len(), REMEMBERED.get());
+    assert_eq!(events.series.lock().unwrap().len(), CACHE_CAPACITY.get());
 }
 
 #[tokio::test]
@@ -62,5 +62,5 @@ async fn a_cluster_that_is_not_there_is_no_reason_to_fail() {
     let publish = events();
     let (reason, action) = ("InstallFailed", "Install");
     let publish = publish.publish(&about, EventType::Warning, reason, action, "why");
-    timeout(PATIENCE * 3, publish).await.unwrap();
+    timeout(PUBLISH_TIMEOUT * 3, publish).await.unwrap();
 }

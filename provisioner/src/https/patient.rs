@@ -1,4 +1,4 @@
-//! A connection whose other end has to read.
+//! A stream that fails if the peer does not read for too long.
 
 use std::{
     future::Future,
@@ -13,24 +13,24 @@ use tokio::{
     time::{self, Sleep},
 };
 
-/// Fails once nothing could be written for a while. Reading has bounds elsewhere, by what is read.
-pub(super) struct Patient<S> {
+/// Stream that fails with `TimedOut` if no bytes could be written for a while. Reads are limited by the readers.
+pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
-    /// There while something waits to be written.
+    timeout: Duration,
+    /// Timer that runs while a write is pending.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
+impl<S> WriteTimeout<S> {
+    pub(super) fn new(stream: S, timeout: Duration) -> Self {
         Self {
             stream,
-            patience,
+            timeout,
             waiting: None,
         }
     }
 
-    fn written<T>(
+    fn check_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
@@ -39,10 +39,10 @@ impl<S> Patient<S> {
             self.waiting = None;
             return outcome;
         }
-        let patience = self.patience;
+        let timeout = self.timeout;
         let waiting = self
             .waiting
-            .get_or_insert_with(|| Box::pin(time::sleep(patience)));
+            .get_or_insert_with(|| Box::pin(time::sleep(timeout)));
         match waiting.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -50,7 +50,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -60,24 +60,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_does_not_read_is_given_up_on() {
         let (near, _far) = tokio::io::duplex(4);
-        let mut near = Patient::new(near, Duration::from_millis(20));
+        let mut near = WriteTimeout::new(near, Duration::from_millis(20));
         let error = near.write_all(b"more than fits").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -98,7 +98,7 @@ mod tests {
     #[tokio::test]
     async fn the_wait_begins_anew_with_whatever_is_read() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut near = Patient::new(near, Duration::from_secs(600));
+        let mut near = WriteTimeout::new(near, Duration::from_secs(600));
         near.write_all(b"fits").await.unwrap();
         assert!(near.waiting.is_none());
         let stuck = futures::poll!(std::pin::pin!(near.write_all(b"more")));

@@ -1,12 +1,12 @@
-//! A service's certificate: made, renewed and replaced without a restart.
+//! Serving certificate of a service: issued, renewed and replaced without a restart.
 //!
 //! ```text
-//!  Secret: the authority, its successor, its predecessor ─ every replica ─> a certificate, in memory alone
+//!  Secret: the CA, its successor, its predecessor ─ every replica ─> a serving certificate, only in memory
 //!        └─ their certificates ─> ConfigMap of the same name, ca.crt ─> clients
 //! ```
 //!
-//! A successor is published a month before it signs anything, so that clients know it by then; and a predecessor stays
-//! published until it ends. Secrets that somebody else keeps (cert-manager) are served with as they are.
+//! A successor is published a month before it signs certificates, so that clients trust it in time. A predecessor remains
+//! published until it expires. Secrets that another tool such as cert-manager manages are used unchanged.
 
 mod authority;
 mod certificate;
@@ -15,4 +15,4 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use keep::{Keeper, Kept};
+pub(crate) use keep::{CertificateConfig, CertificateManager};

@@ -1,4 +1,4 @@
-//! The Bundles of an instance: made of its template, and deleted when nobody needs them.
+//! The Bundles of an instance: created from its template, and deleted once they are unused.
 
 use std::{
     slice,
@@ -14,15 +14,15 @@ use manifests::api::{
 use tracing::warn;
 
 use super::{
-    memory::{Memory, Shared, version},
-    outcome::{Health, Install, Outcome, Remedy, Retry},
+    memory::{InstanceContext, InstanceState, version},
+    outcome::{Health, Install, Outcome, Remedy, RetryClass},
     reconcile::current_status,
     template, trust,
     write::write_status,
 };
 
-/// How late the watch of Bundles may be to show one that was made.
-pub(super) const LATE: Duration = Duration::from_secs(2);
+/// Maximum delay until the watch of Bundles delivers a created Bundle.
+pub(super) const WATCH_LAG: Duration = Duration::from_secs(2);
 
 /// The reason why the Bundle of the template does not exist.
 #[derive(Debug, Clone)]
@@ -42,33 +42,33 @@ impl Problem {
     }
 }
 
-/// Finds or creates the Bundle of the template. A new one is recorded in `memory`, and in the cluster by the next write of the
-/// status: at the end of the reconcile, or before anything is applied.
-pub(super) async fn wanted(
+/// Finds or creates the Bundle of the template. A new Bundle is recorded in `state`. The next write of the status records
+/// it in the cluster: at the end of the reconcile, or before objects are applied.
+pub(super) async fn template_bundle(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
 ) -> Result<Arc<Bundle>, (Problem, Duration)> {
     if let Some(bundle) = trust::of_template(status, instance, hash, bundles) {
-        memory.made = None;
+        state.created_bundle = None;
         return Ok(Arc::clone(bundle));
     }
-    if let Some((made, at)) = &memory.made
-        && at.elapsed() < LATE
-        && let Some(made) = trust::of_template(status, instance, hash, slice::from_ref(made))
+    if let Some((created, at)) = &state.created_bundle
+        && at.elapsed() < WATCH_LAG
+        && let Some(created) = trust::of_template(status, instance, hash, slice::from_ref(created))
     {
-        return Ok(Arc::clone(made));
+        return Ok(Arc::clone(created));
     }
     let now = (shared.ctx.now)();
-    if let Some(why) = &memory.not_made
-        && let Some(left) = memory.makings.must_wait(hash, now)
+    if let Some(problem) = &state.creation_problem
+        && let Some(left) = state.creation_backoff.remaining_delay(hash, now)
     {
-        return Err((why.clone(), left));
+        return Err((problem.clone(), left));
     }
-    let (why, retry) = match make(instance, shared, bundles, hash, status).await {
+    let (problem, retry) = match find_or_create(instance, shared, bundles, hash, status).await {
         Ok((bundle, is_new)) => {
             if is_new {
                 let created = CreatedBundle {
@@ -76,32 +76,38 @@ pub(super) async fn wanted(
                     uid: bundle.uid().unwrap_or_default(),
                     template_hash: hash.to_owned(),
                 };
-                memory.bundles = Some(trust::record(status, bundles, created));
+                state.bundles = Some(trust::record(status, bundles, created));
             }
-            memory.makings.succeeded();
-            memory.not_made = None;
-            memory.made = Some((Arc::clone(&bundle), Instant::now()));
+            state.creation_backoff.succeeded();
+            state.creation_problem = None;
+            state.created_bundle = Some((Arc::clone(&bundle), Instant::now()));
             return Ok(bundle);
         }
         Err(failure) => failure,
     };
-    if retry == Retry::Soon {
-        // Nothing holds back whoever is woken because the one that was in the way has gone.
-        return Err((why, Duration::from_secs(2)));
+    if retry == RetryClass::Soon {
+        // Not stored as the problem of this template, so that an instance that is woken because the conflicting Bundle was
+        // deleted is not delayed.
+        return Err((problem, Duration::from_secs(2)));
     }
-    memory.not_made = Some(why.clone());
-    Err((why, memory.makings.again(hash.to_owned(), retry, now)))
+    state.creation_problem = Some(problem.clone());
+    Err((
+        problem,
+        state
+            .creation_backoff
+            .record_failure(hash.to_owned(), retry, now),
+    ))
 }
 
-/// Creates the Bundle of the template, or finds the one that the watch does not show yet. First there is room made for
-/// it. The second value says whether it is new.
-async fn make(
+/// Creates the Bundle of the template, or finds it if the watch has not delivered it yet. Excess Bundles are deleted first.
+/// The flag is true if the Bundle is new.
+async fn find_or_create(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
-) -> Result<(Arc<Bundle>, bool), (Problem, Retry)> {
+) -> Result<(Arc<Bundle>, bool), (Problem, RetryClass)> {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     let all: Vec<&Bundle> = bundles.iter().map(AsRef::as_ref).collect();
     let needed: Vec<&str> = trust::recorded(status)
@@ -112,7 +118,7 @@ async fn make(
         .iter()
         .map(|created| created.uid.as_str())
         .collect();
-    for old in template::surplus(&all, &needed, &created, template::MOST_OTHERS) {
+    for old in template::excess_bundles(&all, &needed, &created, template::MAX_KEPT_BUNDLES) {
         delete(&api, old).await;
     }
     let mut taken = Vec::new();
@@ -126,23 +132,23 @@ async fn make(
                     "the API server rejects Bundle {name}, which is created from spec.template: {}; correct the template",
                     status.message
                 );
-                // A policy or a permission may be at fault for what is forbidden.
+                // A policy or a missing permission can be the reason for 403.
                 let remedy = if status.code == 403 {
                     Remedy::World
                 } else {
                     Remedy::Own
                 };
-                return Err((Problem { message, remedy }, Retry::Slowly));
+                return Err((Problem { message, remedy }, RetryClass::Backoff));
             }
             Err(error) => {
                 let message = format!("failed to create Bundle {name}: {error}");
-                return Err((Problem::of_world(message), Retry::Soon));
+                return Err((Problem::of_world(message), RetryClass::Soon));
             }
         }
-        // It was created a moment ago, or is being deleted, or another client has taken the name.
+        // The name is taken: by a Bundle that was just created, by one that is being deleted, or by another client's.
         let found = api.get_opt(&name).await.map_err(|error| {
             let message = format!("failed to read Bundle {name}: {error}");
-            (Problem::of_world(message), Retry::Soon)
+            (Problem::of_world(message), RetryClass::Soon)
         })?;
         let found = found.map(Arc::new);
         let own = trust::of_template(status, instance, hash, found.as_slice());
@@ -155,15 +161,15 @@ async fn make(
         "failed to create the Bundle of spec.template: other clients created Bundles with all its names; delete {}",
         taken.join(", ")
     );
-    Err((Problem::of_world(message), Retry::Granted))
+    Err((Problem::of_world(message), RetryClass::AfterGrant))
 }
 
-/// Deletes Bundles that nobody needs: all but the wanted one, once that is installed and healthy.
-pub(super) async fn clean_up(
+/// Deletes unused Bundles: all except the Bundle of the template, once that is installed and healthy.
+pub(super) async fn delete_unused(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     bundles: &[Arc<Bundle>],
-    wanted: &Bundle,
+    desired: &Bundle,
     before: &BundleInstanceStatus,
     outcome: &Outcome,
 ) {
@@ -173,69 +179,80 @@ pub(super) async fn clean_up(
         _ => None,
     };
     let is_settled =
-        installed == Some(&wanted.name_any()) && matches!(outcome.health, Health::Healthy);
+        installed == Some(&desired.name_any()) && matches!(outcome.health, Health::Healthy);
     if !is_settled || instance.metadata.deletion_timestamp.is_some() {
         return;
     }
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     for old in bundles
         .iter()
-        .filter(|bundle| bundle.name_any() != wanted.name_any())
+        .filter(|bundle| bundle.name_any() != desired.name_any())
     {
         delete(&api, old).await;
     }
 }
 
-/// Records the Bundle that an older provisioner, which recorded names alone, has installed. If the record cannot be
-/// written, it counts for this reconcile alone, so that what is installed is repaired and watched.
-pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &mut Memory) {
-    let status = current_status(instance, memory);
+/// Records the Bundle that an older provisioner has installed, which recorded only names. If the record cannot be written,
+/// it is used for this reconcile only, so that the installed objects are repaired and watched.
+pub(super) async fn adopt(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+) {
+    let status = current_status(instance, state);
     let name = status.installed_bundle_name.as_ref();
     let Some(name) = name.filter(|_| status.installed.is_none()) else {
         return;
     };
     let found = shared.bundles.get(name);
-    // The watch may not show the one that was made last yet.
-    let made = memory.made.iter().map(|(made, _)| Arc::clone(made));
-    let bundles: Vec<Arc<Bundle>> = owned_by(instance, shared).into_iter().chain(made).collect();
+    // The watch may not have delivered the Bundle that was created last.
+    let created = state
+        .created_bundle
+        .iter()
+        .map(|(created, _)| Arc::clone(created));
+    let bundles: Vec<Arc<Bundle>> = owned_by(instance, shared)
+        .into_iter()
+        .chain(created)
+        .collect();
     let Some(adopted) = trust::adopt(&status, instance, found.as_deref(), &bundles) else {
         return;
     };
-    memory.bundles = Some(adopted.bundles.clone());
-    if let Err(error) = write_status(instance, shared, memory, &adopted).await {
+    state.bundles = Some(adopted.bundles.clone());
+    if let Err(error) = write_status(instance, shared, state, &adopted).await {
         warn!(%error, "failed to record the installed Bundle; retrying");
-        let written = memory.status.as_ref().map(|known| known.0);
-        memory.status = Some(Box::new((
+        let written = state.status.as_ref().map(|written| written.0);
+        state.status = Some(Box::new((
             written.unwrap_or_else(|| version(instance)),
             adopted,
         )));
     }
 }
 
-/// Returns the Bundles that were created for an instance and are not being deleted.
-pub(super) fn owned_by(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+/// Returns the Bundles that were created for an instance and are not terminating.
+pub(super) fn owned_by(instance: &BundleInstance, shared: &InstanceContext) -> Vec<Arc<Bundle>> {
     let mut bundles = candidates(instance, shared);
-    bundles.retain(|bundle| template::is_of(bundle, instance));
+    bundles.retain(|bundle| template::belongs_to(bundle, instance));
     bundles
 }
 
-/// Returns the Bundles that refer to an instance in any way.
-pub(super) fn candidates(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+/// Returns the Bundles with any reference to an instance.
+pub(super) fn candidates(instance: &BundleInstance, shared: &InstanceContext) -> Vec<Arc<Bundle>> {
     let uid = instance.uid().unwrap_or_default();
     shared.bundles.of_instance(&uid, &instance.name_any())
 }
 
-/// Deletes all Bundles of an instance, and those that belonged to it until the garbage collector released them.
-pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
+/// Deletes all Bundles of an instance, including those that belonged to it until the garbage collector removed the
+/// reference.
+pub(super) async fn delete_all(instance: &BundleInstance, shared: &InstanceContext) {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     let mut bundles = candidates(instance, shared);
-    bundles.retain(|bundle| template::was_of(bundle, instance));
+    bundles.retain(|bundle| template::belonged_to(bundle, instance));
     for bundle in bundles {
         delete(&api, &bundle).await;
     }
 }
 
-/// Deletes a Bundle, that very one. What fails is tried again at the next look.
+/// Deletes a Bundle if its uid is unchanged. The next reconcile retries a failed deletion.
 async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
     let params = kube::api::DeleteParams {
         preconditions: Some(kube::api::Preconditions {
@@ -247,6 +264,6 @@ async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
     match api.delete(&bundle.name_any(), &params).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
-        Err(error) => warn!(bundle = %bundle.name_any(), %error, "could not be deleted"),
+        Err(error) => warn!(bundle = %bundle.name_any(), %error, "failed to delete a Bundle"),
     }
 }

@@ -15,43 +15,43 @@ use super::{
 /// The goal of a reconcile.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Goal<'a> {
-    /// The objects of this Bundle, as the spec configures them.
+    /// Objects of this Bundle, configured by the spec.
     Bundle(&'a Bundle),
-    /// The objects that this revision records.
+    /// Objects that this revision records.
     Revision(&'a RevisionStatus),
-    /// The objects of the newest revision, as they are recorded.
+    /// Objects of the newest revision, as they are recorded.
     Keep,
-    /// The revision that `spec.rollbackTo` names is not recorded.
+    /// Missing revision: `spec.rollbackTo` names a number that is not recorded.
     Unrecorded(i64),
 }
 
-/// The facts that the choice depends on.
+/// Inputs of the choice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choices<'a> {
     pub(super) spec: &'a BundleInstanceSpec,
     pub(super) status: &'a BundleInstanceStatus,
-    /// The hash of the template.
+    /// Hash of the template.
     pub(super) hash: &'a str,
-    /// The Bundle of the template, if it could be created.
-    pub(super) wanted: Option<&'a Bundle>,
-    /// The installed Bundle, if it can be trusted and its content is unpacked.
+    /// Bundle of the template; `None` if it could not be created.
+    pub(super) desired: Option<&'a Bundle>,
+    /// Installed Bundle; `None` unless it is trusted and its content is unpacked.
     pub(super) installed: Option<&'a Bundle>,
 }
 
 impl<'a> Choices<'a> {
-    /// Decides.
+    /// Chooses the goal.
     pub(super) fn goal(&self) -> Goal<'a> {
         if let Some(number) = self.spec.rollback_to {
             return self.pinned(number);
         }
         if self.is_given_up() {
             return match self.status.active() {
-                // The rollback was decided and not begun.
+                // The rollback was chosen, but its rollout has not started.
                 Some(active) if self.newest_is_failed() => Goal::Revision(active),
                 _ => Goal::Keep,
             };
         }
-        let ready = self.wanted.filter(|bundle| is_unpacked(bundle));
+        let ready = self.desired.filter(|bundle| is_unpacked(bundle));
         if let Some(bundle) = ready {
             return Goal::Bundle(bundle);
         }
@@ -59,19 +59,19 @@ impl<'a> Choices<'a> {
             return Goal::Revision(revision);
         }
         match self.installed {
-            // An older provisioner recorded no revision.
+            // An older provisioner has recorded no revision.
             Some(bundle) if self.status.revisions.is_empty() => Goal::Bundle(bundle),
             _ => Goal::Keep,
         }
     }
 
-    /// Reports whether the goal leads to what the spec declares: to the objects of the template, to those of a pinned
-    /// revision, or away from a template that failed.
+    /// Reports whether the goal is the state that the spec declares: the objects of the template, those of a pinned
+    /// revision, or a rollback from a template that failed.
     pub(super) fn is_declared(&self) -> bool {
         match self.goal() {
-            Goal::Bundle(bundle) => self.wanted.is_some_and(|wanted| {
-                wanted.metadata.name == bundle.metadata.name
-                    && wanted.metadata.uid == bundle.metadata.uid
+            Goal::Bundle(bundle) => self.desired.is_some_and(|desired| {
+                desired.metadata.name == bundle.metadata.name
+                    && desired.metadata.uid == bundle.metadata.uid
             }),
             Goal::Revision(_) => true,
             Goal::Keep => self.spec.rollback_to.is_some() || self.is_given_up(),
@@ -84,8 +84,9 @@ impl<'a> Choices<'a> {
         self.status.failed_template_hash.as_deref() == Some(self.hash)
     }
 
-    /// Returns what is rolled out for this goal, if anything is. `has_api` says that objects of the newest revision need not
-    /// wait for an API any more. `given_up` are the hash of the template that was given up last, and the reason.
+    /// Returns the target to roll out for this goal; `None` if no rollout is needed. `has_api` reports that an API of
+    /// deferred objects of the newest revision is served now. `given_up` has the hash of the template that was given up
+    /// last, and the reason.
     pub(super) fn target(
         &self,
         goal: &Goal<'a>,
@@ -112,7 +113,7 @@ impl<'a> Choices<'a> {
                 })
             }
             Goal::Keep => {
-                // The newest revision may be active: the record of a newer one was lost.
+                // The newest revision is active if the record of a newer one was lost.
                 let is_half_applied = self.status.applied_digest.is_none();
                 let newest = self.status.newest();
                 newest
@@ -147,8 +148,8 @@ impl<'a> Choices<'a> {
         newest.is_some_and(|newest| newest.cause != Cause::Rollback)
     }
 
-    /// Returns the revision of a template that was reverted while a newer revision is rolled out, and whose Bundle is not
-    /// no longer unpacked.
+    /// Returns the latest revision of the current template if the template was changed back while a newer revision is
+    /// rolled out. Used while the Bundle of the template is not unpacked.
     fn reverted_to(&self) -> Option<&'a RevisionStatus> {
         let newest = self.status.rolling_out()?;
         if newest.template_hash.as_deref() == Some(self.hash) {

@@ -1,7 +1,7 @@
-//! Which objects are being applied at this moment, and for whom.
+//! Locks of the objects that are being applied, by instance.
 //!
-//! An object that two bundles hold is refused to the second one, since it belongs to the first. Two that look at the same
-//! moment would both find it free, and the later one would take it over by force.
+//! An object that belongs to one bundle is not applied for another one. Two rollouts that check the owner at the same time
+//! would both find the object free, and the later one would take it over with force.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,27 +10,27 @@ use std::{
 
 use manifests::object::Identity;
 
-/// All claims, by object: the name of the instance, and how many of its claims have the object.
+/// Locks by object: the name of the instance, and the number of its locks that include the object.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<HashMap<Identity, (String, usize)>>);
+pub(super) struct ApplyLocks(Mutex<HashMap<Identity, (String, usize)>>);
 
-/// Given back when dropped.
+/// Locked objects of one instance; unlocked when dropped.
 #[derive(Debug)]
-pub(super) struct Claim {
-    claims: Arc<Claims>,
+pub(super) struct ApplyLock {
+    locks: Arc<ApplyLocks>,
     objects: Vec<Identity>,
 }
 
-impl Claims {
-    /// Claims all of the objects, or none. An instance may claim an object more than once.
+impl ApplyLocks {
+    /// Locks all of the objects, or none. An instance may lock an object more than once.
     ///
     /// # Errors
-    /// When others have some of them: which, and who.
-    pub(super) fn claim(
+    /// Returns the objects that other instances have locked, with the names of these instances.
+    pub(super) fn try_lock(
         self: &Arc<Self>,
         instance: &str,
         objects: impl IntoIterator<Item = Identity>,
-    ) -> Result<Claim, BTreeMap<Identity, String>> {
+    ) -> Result<ApplyLock, BTreeMap<Identity, String>> {
         let objects: Vec<Identity> = objects.into_iter().collect();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others: BTreeMap<Identity, String> = objects
@@ -44,19 +44,19 @@ impl Claims {
             return Err(others);
         }
         for object in &objects {
-            let claim = all.entry(object.clone());
-            claim.or_insert_with(|| (instance.to_owned(), 0)).1 += 1;
+            let lock = all.entry(object.clone());
+            lock.or_insert_with(|| (instance.to_owned(), 0)).1 += 1;
         }
-        Ok(Claim {
-            claims: Arc::clone(self),
+        Ok(ApplyLock {
+            locks: Arc::clone(self),
             objects,
         })
     }
 }
 
-impl Drop for Claim {
+impl Drop for ApplyLock {
     fn drop(&mut self) {
-        let mut all = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.locks.0.lock().unwrap_or_else(PoisonError::into_inner);
         for object in &self.objects {
             if let Some((_, count)) = all.get_mut(object) {
                 *count -= 1;
@@ -68,21 +68,21 @@ impl Drop for Claim {
     }
 }
 
-/// The refusal, for each object on a line of its own.
-pub(super) fn refusal(others: &BTreeMap<Identity, String>) -> String {
-    const MOST: usize = 20;
+/// Returns the message about objects that other instances have locked, one line per object.
+pub(super) fn conflict_message(others: &BTreeMap<Identity, String>) -> String {
+    const MAX_NAMED: usize = 20;
     let mut lines: Vec<String> = others
         .iter()
-        .take(MOST)
+        .take(MAX_NAMED)
         .map(|(object, instance)| {
             format!(
-                "{object} is just being applied for BundleInstance {instance}: delete that BundleInstance, or remove the \
+                "{object} is being applied by BundleInstance {instance}; delete that BundleInstance, or remove the \
                  object from one of the two bundles"
             )
         })
         .collect();
-    if others.len() > MOST {
-        lines.push(format!("and {} more like these", others.len() - MOST));
+    if others.len() > MAX_NAMED {
+        lines.push(format!("and {} more like these", others.len() - MAX_NAMED));
     }
     lines.join("\n")
 }
@@ -97,25 +97,31 @@ mod tests {
 
     #[test]
     fn all_or_nothing_is_claimed_until_the_claim_ends() {
-        let claims = Arc::new(Claims::default());
-        let first = claims.claim("one", [object("a"), object("b")]).unwrap();
-        let others = claims.claim("two", [object("b"), object("c")]).unwrap_err();
+        let claims = Arc::new(ApplyLocks::default());
+        let first = claims.try_lock("one", [object("a"), object("b")]).unwrap();
+        let others = claims
+            .try_lock("two", [object("b"), object("c")])
+            .unwrap_err();
         assert_rows! {
             others => BTreeMap::from([(object("b"), "one".to_owned())]);
-            refusal(&others).starts_with("ConfigMap default/b is just being applied for BundleInstance one: ") => true;
+            conflict_message(&others).starts_with("ConfigMap default/b is being applied by BundleInstance one; ") => true;
         }
         // What was not given was not kept back either.
-        let second = claims.claim("two", [object("c")]).unwrap();
+        let second = claims.try_lock("two", [object("c")]).unwrap();
         drop(first);
-        claims.claim("three", [object("a"), object("b")]).unwrap();
-        claims.claim("three", [object("c")]).unwrap_err();
+        claims
+            .try_lock("three", [object("a"), object("b")])
+            .unwrap();
+        claims.try_lock("three", [object("c")]).unwrap_err();
         drop(second);
-        let third = claims.claim("three", [object("c")]).unwrap();
-        let again = claims.claim("three", [object("c"), object("d")]).unwrap();
+        let third = claims.try_lock("three", [object("c")]).unwrap();
+        let again = claims
+            .try_lock("three", [object("c"), object("d")])
+            .unwrap();
         drop(third);
-        claims.claim("two", [object("c")]).unwrap_err();
+        claims.try_lock("two", [object("c")]).unwrap_err();
         drop(again);
-        claims.claim("two", [object("c"), object("d")]).unwrap();
+        claims.try_lock("two", [object("c"), object("d")]).unwrap();
         assert!(claims.0.lock().unwrap().is_empty());
     }
 }

@@ -1,57 +1,57 @@
-//! The evidence for an automatic rollback, from what the informers have observed.
+//! Evidence for an automatic rollback, from the objects that the informers have observed.
 
 use kube::ResourceExt as _;
 use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
 
 use super::{
     choice::Choices,
-    install::{Settled, Target},
+    install::{RolloutResult, Target},
     maintain,
-    memory::{Memory, Shared},
+    memory::{InstanceContext, InstanceState},
     reconcile::current_status,
     revisions::{self, owner},
     rollback::{self, Evidence, Unhealthy},
 };
 
-/// Returns why the rollout of the template's revision is given up, if it is.
+/// Returns the reason why the rollout of the template's revision is given up, or `None` if it continues.
 pub(super) async fn failure(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     choices: &Choices<'_>,
     target: &Target<'_>,
-    settled: &Settled,
+    settled: &RolloutResult,
 ) -> Option<String> {
-    let status = current_status(instance, memory);
+    let status = current_status(instance, state);
     if !rollback::is_possible(choices, target, &status) {
         return None;
     }
     let now = (shared.ctx.now)();
-    let mut found = maintain::unhealthy(instance, shared, memory, &status.removing);
+    let mut found = maintain::unhealthy(instance, shared, state, &status.removing);
     if !rollback::is_late(instance, &status, now) {
         found.slow.clear();
     }
-    let excused = excused(instance, shared, memory, &status, &found).await;
+    let excused = excused(instance, shared, state, &status, &found).await;
     let evidence = Evidence {
         install: &settled.install,
         health: &settled.health,
         found: &found,
         excused: &excused,
     };
-    rollback::reason(instance, &status, &evidence, now)
+    rollback::rollback_reason(instance, &status, &evidence, now)
 }
 
-/// Returns the unhealthy objects that the rollout neither changed nor broke. After a restart that means all that it did not
-/// change.
+/// Returns the unhealthy objects that the rollout neither changed nor broke. After a restart, these are all unhealthy
+/// objects that it did not change.
 async fn excused(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     status: &BundleInstanceStatus,
     found: &Unhealthy,
 ) -> Unhealthy {
     let newest = status.newest().map(|newest| newest.number);
-    if let Some((number, excused)) = &memory.excused
+    if let Some((number, excused)) = &state.excused
         && Some(*number) == newest
     {
         return excused.clone();

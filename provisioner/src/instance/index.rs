@@ -1,8 +1,8 @@
-//! The inventory of an instance, as its status lists the objects.
+//! The inventory of an instance in its status.
 //!
-//! The status lists names, not contents, and [`MOST_LISTED`] of them at most: the recorded revisions have the others. Each
-//! object has a fingerprint of the fields of the owner, so that a provisioner that was restarted knows without a request what
-//! has changed in the meantime. Older provisioners listed further objects in ConfigMaps, which are still read ([`Overflow`]).
+//! The status lists names without contents, [`MAX_IN_STATUS`] of them at most; the recorded revisions have all objects.
+//! Each entry has the fingerprint of the provisioner's fields, so that a restarted provisioner detects changes without a
+//! request. Older provisioners listed further objects in ConfigMaps, which are still read ([`overflow`]).
 //!
 //! ```text
 //! kinds:
@@ -24,16 +24,16 @@ use manifests::{
 
 pub(super) use overflow::{find_unreferenced, read, trim};
 
-/// The number of objects that the status lists: some 50 KiB.
-const MOST_LISTED: usize = 500;
+/// Maximum number of objects that the status lists, about 50 KiB.
+const MAX_IN_STATUS: usize = 500;
 
-/// Stands where the fingerprint would.
+/// Placeholder for the fingerprint of an object that was never applied.
 const NEVER_APPLIED: &str = "-";
-/// Stands behind the fingerprint of an object that is recreated.
+/// Suffix of the fingerprint of an object that is being recreated.
 const RECREATING: &str = "+recreate";
 
-/// Lists an inventory by kind: `most` objects of it at most. Objects that are being recreated come first, since no
-/// record of a revision tells that.
+/// Lists up to `most` objects of an inventory by kind. Objects that are being recreated have priority, since no
+/// revision records that.
 pub(super) fn list(inventory: &Inventory, most: usize) -> Listed {
     let (first, others): (Vec<_>, Vec<_>) =
         inventory.iter().partition(|(_, entry)| entry.recreating);
@@ -62,23 +62,23 @@ pub(super) fn list(inventory: &Inventory, most: usize) -> Listed {
     }
 }
 
-/// Lists an inventory for the status.
+/// Returns the inventory for the status.
 ///
 /// `absent` is the number of objects that the inventory lacks since their API is not served.
-pub(super) fn of(
+pub(super) fn build(
     inventory: &Inventory,
     absent: usize,
     unread: Option<i64>,
     before: &BundleInstanceStatus,
 ) -> Listed {
-    let mut listed = list(inventory, MOST_LISTED);
+    let mut listed = list(inventory, MAX_IN_STATUS);
     let absent = i64::try_from(absent).unwrap_or(i64::MAX);
     listed.count = listed.count.saturating_add(absent);
     counted(listed, unread, before)
 }
 
-/// Counts objects that are unknown because the record of a revision cannot be read (`unread`), as the status counted these
-/// before.
+/// Sets the count of a list that lacks objects because the record of a revision cannot be read (`unread`): the count of the
+/// previous status, if that is larger.
 pub(super) fn counted(
     mut listed: Listed,
     unread: Option<i64>,
@@ -90,8 +90,8 @@ pub(super) fn counted(
     listed
 }
 
-/// Retains the ConfigMaps in which an older provisioner listed objects until the objects that have left the bundle are pruned:
-/// no record has these.
+/// Retains the inventory ConfigMaps of an older provisioner until all objects that have left the bundle are pruned, since
+/// no revision records these objects.
 pub(super) fn retain_config_maps(status: &mut BundleInstanceStatus, before: &BundleInstanceStatus) {
     let newest = status.newest();
     let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
@@ -109,7 +109,7 @@ fn line(identity: &Identity, entry: &Entry) -> String {
         format!("{}/{}", identity.namespace, identity.name)
     };
     let fields = entry.fields.map(|fields| fields.to_string());
-    // Roles may have spaces in their names.
+    // Names of roles may contain spaces.
     if fields.is_some() || entry.recreating || text.contains(' ') {
         text.push(' ');
         text.push_str(fields.as_deref().unwrap_or(NEVER_APPLIED));
@@ -120,7 +120,7 @@ fn line(identity: &Identity, entry: &Entry) -> String {
     text
 }
 
-/// Reads what [`list`] wrote. What cannot be read is left out: nothing of ours looks like that.
+/// Parses the entries that [`list`] wrote, and skips malformed ones.
 pub(super) fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)> {
     kinds.iter().flat_map(|kind| {
         let (_, version) = group_version(&kind.api_version);

@@ -1,4 +1,4 @@
-//! Installing a Bundle, or another version of it: everything is known to be possible before anything is changed.
+//! Rollout of a Bundle or of a recorded revision. All preflight checks pass before objects are changed.
 
 pub(super) mod attempt;
 mod converted;
@@ -30,20 +30,20 @@ use tracing::{info, warn};
 use self::{attempt::attempt, step::Stepped};
 pub(super) use self::{
     converted::Rendered,
-    inventory::{settle_inventory, take_over},
-    leaving::{MAX_LISTED, lines_of, release_lines, removing},
+    inventory::{record_applied, remove_pruned},
+    leaving::{MAX_LISTED, lines_of, release_lines, terminating_objects},
     migrate::migrate,
     prepare::plan,
     step::Progress,
-    words::{api, refusals, retry, waiting},
+    words::{api, describe_rejections, retry_class, waiting},
 };
 use super::{
     bundles,
     choice::{Choices, Goal},
     maintain,
-    memory::{Memory, Shared},
-    outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
-    reconcile::{current_status, sooner},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Done, Failure, Health, Install, Remedy, RepairedInventory, RetryClass, RolledBack},
+    reconcile::{current_status, earliest},
     revisions,
     rollouts::Turn,
     template, trust,
@@ -51,22 +51,22 @@ use super::{
 };
 use crate::bundle;
 
-/// What is to be in the cluster.
+/// Desired objects of a rollout.
 pub(super) struct Target<'a> {
-    /// The origin of its objects.
+    /// Origin of its objects.
     pub(super) source: Source<'a>,
-    /// The rollback that leads to it, if one does.
+    /// Rollback that leads to it; `None` for other rollouts.
     pub(super) rollback: Option<RolledBack>,
 }
 
-/// The origin of the objects of a revision.
+/// Origin of the objects of a revision.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// They are rendered from a Bundle.
+    /// Rendered from a Bundle.
     Bundle(&'a Bundle),
-    /// They are recorded, and recorded again with the present account.
+    /// Recorded by an earlier revision, and recorded again with the current service account.
     Revision(&'a RevisionStatus),
-    /// They are recorded by the newest revision, whose rollout continues.
+    /// Recorded by the newest revision, whose rollout continues.
     Newest(&'a RevisionStatus),
 }
 
@@ -88,112 +88,114 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The outcome.
-pub(super) struct Settled {
+/// Result of a rollout and of the repairs in the same reconcile.
+pub(super) struct RolloutResult {
     pub(super) install: Install,
     pub(super) health: Health,
-    pub(super) fights: Vec<String>,
-    pub(super) kept: Option<Kept>,
-    /// The time to look again, unless something happens.
-    pub(super) again: Option<Duration>,
+    pub(super) conflicts: Vec<String>,
+    pub(super) repaired: Option<RepairedInventory>,
+    /// Time until the next reconcile unless an event wakes the instance; `None` for the resync interval.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-/// Rolls the target out where it is not rolled out yet, and repairs the installed objects.
+/// Rolls the target out unless it is rolled out already, and repairs the installed objects.
 pub(super) async fn run(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
-) -> Settled {
+) -> RolloutResult {
     let now = (shared.ctx.now)();
     let key = match key(instance, shared, target).await {
         Ok(key) => key,
         Err(failure) => {
-            return failed(instance, shared, memory, failure, "version".to_owned()).await;
+            return failed(instance, shared, state, failure, "version".to_owned()).await;
         }
     };
-    let has_api = has_api_at_last(shared, status).await;
+    let has_api = is_deferred_api_served(shared, status).await;
     if is_up_to_date(status, &key) && !has_api {
-        memory.refused.clear();
-        memory.await_apis(awaited(&status.waiting));
-        return keep(instance, shared, memory, status, target).await;
+        state.refused.clear();
+        state.await_apis(awaited(&status.waiting));
+        return repair_installed(instance, shared, state, status, target).await;
     }
     let view = shared.ctx.watches.view(&instance.name_any());
-    let freed = freed(&memory.refused, &view);
-    let tried = format!(
+    let freed = freed(&state.refused, &view);
+    let attempt_key = format!(
         "{key} {} {:?} {:?} {} {} {freed:?}",
         target.bundle_name(),
         instance.metadata.generation,
         instance.annotations().get(labels::RETRY),
         *shared.ctx.kinds.changes().borrow(),
-        memory.turn(),
+        state.retry_epoch(),
     );
-    if let Some(left) = memory.tries.must_wait(&tried, now) {
-        let mut settled = maintain::run(instance, shared, memory, status).await;
-        settled.again = sooner(settled.again, Some(left));
-        maintain::tell_failure(instance, shared, &settled.install).await;
-        return waiting_after(settled, memory.remedy);
+    if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
+        let mut settled = maintain::run(instance, shared, state, status).await;
+        settled.requeue_after = earliest(settled.requeue_after, Some(left));
+        maintain::report_failure(instance, shared, &settled.install).await;
+        return waiting_after(settled, state.remedy);
     }
-    memory.freed = freed.iter().cloned().collect();
+    state.freed = freed.iter().cloned().collect();
     if lacks_content(instance, shared, status, target).await {
-        let mut settled = maintain::run(instance, shared, memory, status).await;
-        let again = memory.tries.again(tried, Retry::Soon, now);
-        settled.again = sooner(settled.again, Some(again));
+        let mut settled = maintain::run(instance, shared, state, status).await;
+        let requeue_after = state
+            .backoff
+            .record_failure(attempt_key, RetryClass::Soon, now);
+        settled.requeue_after = earliest(settled.requeue_after, Some(requeue_after));
         return settled;
     }
     let is_freed = !freed.is_empty();
-    if memory.platform.as_ref() == Some(&key) {
-        // Neither rendered nor checked again before its turn.
+    if state.platform.as_ref() == Some(&key) {
+        // Not rendered and checked again before the rollout gets a slot.
         let turn = shared.rollouts.begin_platform(&instance.name_any());
         if turn != Turn::Granted {
-            return queued(instance, shared, memory, status, (turn, is_freed)).await;
+            return queued(instance, shared, state, status, (turn, is_freed)).await;
         }
     }
     let Some(_permit) = shared.rollouts.begin(&instance.name_any()) else {
-        return queued(instance, shared, memory, status, (Turn::Queued, is_freed)).await;
+        return queued(instance, shared, state, status, (Turn::Queued, is_freed)).await;
     };
-    let repaired = repair_between_steps(instance, shared, memory, status).await;
-    let attempt = attempt(instance, shared, memory, status, target, &key, has_api);
+    let repaired = repair_between_steps(instance, shared, state, status).await;
+    let attempt = attempt(instance, shared, state, status, target, &key, has_api);
     match Box::pin(attempt).await {
         Ok(Stepped::Next(applying)) => {
-            memory.tries.succeeded();
-            Settled {
-                health: maintain::health(instance, shared, memory, &status.removing),
+            state.backoff.succeeded();
+            RolloutResult {
+                health: maintain::health(instance, shared, state, &status.removing),
                 install: Install::Applying(applying),
-                fights: Vec::new(),
-                kept: repaired,
-                again: Some(Duration::ZERO),
+                conflicts: Vec::new(),
+                repaired,
+                requeue_after: Some(Duration::ZERO),
             }
         }
-        Ok(Stepped::Waits(turn)) => {
-            queued(instance, shared, memory, status, (turn, is_freed)).await
-        }
+        Ok(Stepped::Waits(turn)) => queued(instance, shared, state, status, (turn, is_freed)).await,
         Ok(Stepped::Done(done)) => {
             info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
-            maintain::watch(instance, shared, memory, status).await;
-            // The account may be another one from now on.
-            memory.is_watched = false;
-            memory.tries.succeeded();
-            memory.await_apis(awaited(&done.waiting));
-            Settled {
-                // An object that left an earlier revision may be back.
-                health: maintain::health(instance, shared, memory, &done.removing),
+            maintain::watch(instance, shared, state, status).await;
+            // The service account may have changed.
+            state.is_watched = false;
+            state.backoff.succeeded();
+            state.await_apis(awaited(&done.waiting));
+            RolloutResult {
+                // An object that left an earlier revision may be part of this one.
+                health: maintain::health(instance, shared, state, &done.removing),
                 install: Install::Done(done),
-                fights: Vec::new(),
-                kept: None,
-                again: None,
+                conflicts: Vec::new(),
+                repaired: None,
+                requeue_after: None,
             }
         }
         Err(mut failure) => {
-            // After an earlier attempt that began, the old bundle exists only in part.
+            // If an earlier attempt changed objects, the previous bundle is only partly installed.
             failure.touched |=
                 status.installed_bundle_name.is_some() && status.applied_digest.is_none();
-            if !memory.refused.is_empty() && freed.iter().all(|one| !memory.refused.contains(one)) {
+            if !state.refused.is_empty()
+                && freed.iter().all(|object| !state.refused.contains(object))
+            {
                 // Other objects have to be deleted as well.
-                maintain::postpone(memory, freed, now);
+                maintain::postpone(state, freed, now);
             }
-            failed(instance, shared, memory, failure, tried).await
+            failed(instance, shared, state, failure, attempt_key).await
         }
     }
 }
@@ -203,63 +205,63 @@ pub(super) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
     status.applied_digest.as_deref() == Some(key) && status.newest().is_some()
 }
 
-/// Returns the objects that could not be changed and were deleted, or whose deletion is complete: the next attempt creates
-/// them in their new form.
+/// Returns the objects that could not be changed and whose deletion is complete. The next attempt creates them in their new
+/// form.
 pub(super) fn freed(refused: &BTreeSet<Identity>, view: &View) -> Vec<Identity> {
     refused.intersection(&view.absent).cloned().collect()
 }
 
 /// Repairs an installation that the target does not change.
-async fn keep(
+async fn repair_installed(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
-) -> Settled {
-    let mut settled = maintain::run(instance, shared, memory, status).await;
+) -> RolloutResult {
+    let mut settled = maintain::run(instance, shared, state, status).await;
     if matches!(settled.install, Install::Unchanged)
         && let Some(bundle) = target.bundle()
         && !is_recorded(status, bundle)
     {
-        // Another Bundle with the same content: nothing to apply.
+        // Another Bundle with the same content; no objects to apply.
         settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
     }
     settled
 }
 
-/// Repairs what drifted before the next step of a rollout.
+/// Repairs drifted objects before the next step of a rollout.
 async fn repair_between_steps(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
-) -> Option<Kept> {
-    memory.progress.as_ref()?;
-    let repaired = maintain::run(instance, shared, memory, status).await;
-    maintain::tell_failure(instance, shared, &repaired.install).await;
-    changes(repaired.kept, &repaired.install)
+) -> Option<RepairedInventory> {
+    state.progress.as_ref()?;
+    let result = maintain::run(instance, shared, state, status).await;
+    maintain::report_failure(instance, shared, &result.install).await;
+    changes(result.repaired, &result.install)
 }
 
-/// Repairs while a rollout waits for its turn; but not an object that was deleted for this rollout to create it anew.
+/// Repairs objects while a rollout waits for a slot, except those that were deleted so that this rollout creates them.
 async fn queued(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
     (turn, is_freed): (Turn, bool),
-) -> Settled {
+) -> RolloutResult {
     let waits = match turn {
         Turn::Stopped(unhealthy) => Install::Stopped(unhealthy),
         Turn::Granted | Turn::Queued => Install::Queued,
     };
     if is_freed && matches!(waits, Install::Queued) {
         // The rollout creates these objects.
-        memory.freed.clear();
+        state.freed.clear();
     }
-    let settled = maintain::run(instance, shared, memory, status).await;
-    Settled {
-        kept: changes(settled.kept, &settled.install),
+    let settled = maintain::run(instance, shared, state, status).await;
+    RolloutResult {
+        repaired: changes(settled.repaired, &settled.install),
         install: match settled.install {
             Install::Failed(failure) => Install::Failed(failure),
             _ => waits,
@@ -268,27 +270,30 @@ async fn queued(
     }
 }
 
-/// Reports that the next attempt has to wait. Repairs are reported beside it.
-pub(super) fn waiting_after(settled: Settled, remedy: Remedy) -> Settled {
-    Settled {
-        kept: changes(settled.kept, &settled.install),
+/// Reports that the next attempt is delayed. The changes by repairs are reported next to that.
+pub(super) fn waiting_after(settled: RolloutResult, remedy: Remedy) -> RolloutResult {
+    RolloutResult {
+        repaired: changes(settled.repaired, &settled.install),
         install: Install::Waiting(remedy),
         ..settled
     }
 }
 
-/// Returns the changes of the inventory that repairs made, while the conditions are about another bundle.
-pub(super) fn changes(kept: Option<Kept>, install: &Install) -> Option<Kept> {
+/// Returns the changes that repairs made to the inventory, for an outcome whose conditions are about another bundle.
+pub(super) fn changes(
+    repaired: Option<RepairedInventory>,
+    install: &Install,
+) -> Option<RepairedInventory> {
     match install {
-        Install::Done(done) => Some(Kept::of(done)),
-        _ => kept,
+        Install::Done(done) => Some(RepairedInventory::from_done(done)),
+        _ => repaired,
     }
 }
 
-/// Returns what decides whether the target is rolled out already.
+/// Returns the key that determines whether the target is rolled out already.
 async fn key(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     target: &Target<'_>,
 ) -> Result<String, Failure> {
     let bundle = match target.source {
@@ -300,19 +305,24 @@ async fn key(
     let version = shared.ctx.versions.kubernetes().await;
     let version = version.map_err(|error| Failure {
         bundle: target.bundle_name(),
-        message: format!("the apiserver does not tell its version: {error}"),
+        message: format!("failed to determine the Kubernetes version: {error}"),
         touched: false,
-        retry: Retry::Soon,
+        retry: RetryClass::Soon,
         remedy: Remedy::World,
     })?;
     let has_conditions = shared.has_conditions();
-    Ok(key::of(&instance.spec, bundle, version, has_conditions))
+    Ok(key::digest_of(
+        &instance.spec,
+        bundle,
+        version,
+        has_conditions,
+    ))
 }
 
-/// Reports whether everything is applied that the spec of a paused instance declares. Nothing is written.
+/// Reports whether all objects are applied that the spec of a paused instance declares. Makes no changes.
 pub(super) async fn is_applied(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     status: &BundleInstanceStatus,
     installed: Option<&Bundle>,
 ) -> bool {
@@ -321,12 +331,12 @@ pub(super) async fn is_applied(
     };
     let hash = template::hash(instance);
     let bundles = bundles::owned_by(instance, shared);
-    let wanted = trust::of_template(status, instance, &hash, &bundles);
+    let desired = trust::of_template(status, instance, &hash, &bundles);
     let choices = Choices {
         spec: &instance.spec,
         status,
         hash: &hash,
-        wanted: wanted.map(AsRef::as_ref),
+        desired: desired.map(AsRef::as_ref),
         installed,
     };
     if !choices.is_declared() {
@@ -346,42 +356,47 @@ pub(super) async fn is_applied(
     }
 }
 
-/// Returns the digest without the mark that an older provisioner left while objects were pruned.
+/// Returns the digest without the suffix that an older provisioner added while objects were pruned.
 pub(super) fn applied(digest: &str) -> &str {
     digest.strip_suffix(" (removing)").unwrap_or(digest)
 }
 
-/// Records a failed attempt, and repairs what is installed.
+/// Records a failed attempt, and repairs the installed objects.
 async fn failed(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     failure: Failure,
-    tried: String,
-) -> Settled {
+    attempt_key: String,
+) -> RolloutResult {
     let now = (shared.ctx.now)();
-    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "not installed");
+    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "failed to install a bundle");
     shared.ctx.metrics.failed(
         crate::metrics::Controller::Instance,
         manifests::api::condition::reason::INSTALL_FAILED,
     );
-    let again = memory.tries.again(tried, failure.retry, now);
-    memory.remedy = failure.remedy;
-    // The attempt has changed the status, if it began.
-    let status = current_status(instance, memory);
-    let kept = maintain::run(instance, shared, memory, &status).await;
-    maintain::tell_failure(instance, shared, &kept.install).await;
-    Settled {
-        again: sooner(Some(again), kept.again),
-        kept: changes(kept.kept, &kept.install),
+    let requeue_after = state
+        .backoff
+        .record_failure(attempt_key, failure.retry, now);
+    state.remedy = failure.remedy;
+    // An attempt that changed objects has also changed the status.
+    let status = current_status(instance, state);
+    let result = maintain::run(instance, shared, state, &status).await;
+    maintain::report_failure(instance, shared, &result.install).await;
+    RolloutResult {
+        requeue_after: earliest(Some(requeue_after), result.requeue_after),
+        repaired: changes(result.repaired, &result.install),
         install: Install::Failed(failure),
-        health: kept.health,
-        fights: kept.fights,
+        health: result.health,
+        conflicts: result.conflicts,
     }
 }
 
-/// Reports whether an API is served now that objects wait for.
-pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStatus) -> bool {
+/// Reports whether the API of deferred objects is served now.
+pub(super) async fn is_deferred_api_served(
+    shared: &InstanceContext,
+    status: &BundleInstanceStatus,
+) -> bool {
     let kinds = awaited_kinds(&status.waiting);
     if kinds.is_empty() {
         return false;
@@ -392,11 +407,11 @@ pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStat
     }
 }
 
-/// Reports whether the content to render again is lost, after a change of the provisioner's release or of the cluster: the
-/// installation stays as recorded until the Bundle controller has fetched the content.
+/// Reports whether content that has to be rendered again is lost, after a change of the provisioner's release or of the
+/// cluster. The installation remains as recorded until the Bundle controller has fetched the content.
 async fn lacks_content(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
 ) -> bool {
@@ -407,8 +422,8 @@ async fn lacks_content(
         }
 }
 
-/// Reports whether the installed objects are those of the target, as the present spec configures them: only the provisioner
-/// or the cluster has changed since.
+/// Reports whether the installed objects are those of the target with the current spec: only the provisioner or the cluster
+/// has changed since.
 fn is_as_declared(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
@@ -426,23 +441,23 @@ fn is_as_declared(
         })
 }
 
-/// Returns the kinds of the objects that wait, as the status lists them.
+/// Returns the kinds of the deferred objects that the status lists.
 fn awaited_kinds(waiting: &[String]) -> Vec<GroupVersionKind> {
     let kinds = waiting.iter().filter_map(|text| {
-        let mut words = text.split(' ');
-        let (kind, api_version) = (words.next()?, words.next()?);
+        let mut parts = text.split(' ');
+        let (kind, api_version) = (parts.next()?, parts.next()?);
         let (group, version) = group_version(api_version);
         Some(GroupVersionKind::gvk(group, version, kind))
     });
     kinds.collect()
 }
 
-/// Returns the APIs that the objects wait for, as the status lists them.
+/// Returns the APIs of the deferred objects that the status lists.
 pub(super) fn awaited(waiting: &[String]) -> Vec<Api> {
     awaited_kinds(waiting).iter().map(Api::from).collect()
 }
 
-/// Reports whether the status says by uid that this Bundle is the installed one.
+/// Reports whether the status records this Bundle, by UID, as the installed one.
 pub(super) fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
     let installed = status.installed.as_ref();
     installed.is_some_and(|installed| installed.is(bundle))
@@ -469,7 +484,7 @@ pub(super) fn renamed(
     }
 }
 
-/// Returns the installed objects as the status has them.
+/// Returns the installed objects as the status lists them.
 pub(super) fn unchanged(instance: &BundleInstance, status: &BundleInstanceStatus) -> Done {
     Done {
         bundle: status.installed_bundle_name.clone().unwrap_or_default(),
@@ -478,7 +493,7 @@ pub(super) fn unchanged(instance: &BundleInstance, status: &BundleInstanceStatus
             .as_ref()
             .map(|installed| installed.uid.clone())
             .unwrap_or_default(),
-        // A Bundle that another client has deleted is created again, and the same Bundle precedes it.
+        // A Bundle that another client has deleted is created again, with the same previous Bundle.
         previous: status.previous_bundle_name.clone(),
         source: status.resolved_source.clone(),
         content: status.content_digest.clone(),

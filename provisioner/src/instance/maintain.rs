@@ -1,5 +1,5 @@
-//! Keeping what is installed: what the informers observe is compared with the inventory, what differs is repaired from the
-//! recorded revision, and what has left the bundle is pruned. Neither the Bundle nor its content is needed for that.
+//! Repair of installed objects. Observed objects are compared with the inventory, drifted objects are applied again from
+//! the recorded revision, and objects that have left the bundle are pruned. Neither the Bundle nor its content is needed.
 
 pub(super) mod form;
 pub(super) mod prune;
@@ -27,45 +27,45 @@ use manifests::{
 };
 use tracing::warn;
 
-use self::repair::{Drift, repair};
+use self::repair::{DriftedObjects, repair};
 pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
-    install::{self, Settled},
-    memory::{Memory, Shared},
-    outcome::{Done, Failure, Install, Kept, Remedy, Retry},
+    install::{self, RolloutResult},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Done, Failure, Install, Remedy, RepairedInventory, RetryClass},
     policy,
-    reconcile::sooner,
+    reconcile::earliest,
     revisions::{self, owner},
 };
 
-/// The time that an admin has to delete the last of several objects that block an upgrade.
+/// Time that an admin has to delete the last of several objects that block an upgrade.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The maximum number of objects without a known fingerprint that one reconcile applies again. After a restart, an inventory
-/// from the records can have thousands of them.
+/// Maximum number of objects without a known fingerprint that one reconcile applies again. After a restart, an inventory
+/// built from the records can have thousands of them.
 const MAX_UNKNOWN: usize = 50;
-/// The delay until a reconcile applies further objects without a known fingerprint.
+/// Delay until a reconcile applies further objects without a known fingerprint.
 const UNKNOWN_DELAY: Duration = Duration::from_secs(1);
-/// The time until an attempt creates an object that an admin has deleted for the attempt.
+/// Delay until an attempt creates an object that an admin has deleted for the attempt.
 const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
-/// The time until records that cannot be read are read again.
+/// Delay until records that could not be read are read again.
 const RECORD_DELAY: Duration = Duration::from_secs(15);
 
-/// The outcome of repairing objects.
-struct Keeping {
-    /// The objects that are deferred from now on, if the inventory has changed.
+/// Result of the repairs in one reconcile.
+struct RepairReport {
+    /// Objects that are deferred from now on; `None` if the inventory has not changed.
     changed: Option<Vec<String>>,
-    /// The reason why some objects could not be repaired.
+    /// Failure of some of the repairs.
     failure: Option<Failure>,
-    /// The number of a revision whose record cannot be used.
+    /// Number of a revision whose record cannot be used.
     lost: Option<i64>,
-    /// The time to look again, unless something happens.
-    again: Option<Duration>,
-    /// Whether nothing is left that differs.
-    is_as_declared: bool,
+    /// Time until the next reconcile unless an event wakes the instance.
+    requeue_after: Option<Duration>,
+    /// Whether all objects match the recorded revisions.
+    is_in_sync: bool,
 }
 
-/// Returns what prunes do with CustomResourceDefinitions: no upgrade deletes custom resources.
+/// Returns the policy of prunes for CRDs. An upgrade never deletes custom resources.
 pub(super) fn policy_of_upgrades(instance: &BundleInstance) -> DefinitionPolicy {
     match policy::definitions(instance.spec.crd_deletion_policy) {
         DefinitionPolicy::Delete => DefinitionPolicy::DeleteIfUnused,
@@ -73,33 +73,33 @@ pub(super) fn policy_of_upgrades(instance: &BundleInstance) -> DefinitionPolicy 
     }
 }
 
-/// Repairs the installed objects and prunes what has left the bundle.
+/// Repairs the installed objects and prunes those that have left the bundle.
 pub(super) async fn run(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
-) -> Settled {
-    let kept = keep(instance, shared, memory, status).await;
-    let pruned = prune::run(instance, shared, memory, status).await;
+) -> RolloutResult {
+    let repaired = repair_objects(instance, shared, state, status).await;
+    let pruned = prune::run(instance, shared, state, status).await;
     let mut done = install::unchanged(instance, status);
-    let mut is_changed = kept.changed.is_some() || revisions::is_index_lost(status);
-    done.waiting.extend(kept.changed.into_iter().flatten());
+    let mut is_changed = repaired.changed.is_some() || revisions::is_index_lost(status);
+    done.waiting.extend(repaired.changed.into_iter().flatten());
     if let Some(pruned) = pruned.done {
         is_changed |= pruned.removing != done.removing || !pruned.released.is_empty();
         done.removing = pruned.removing;
         done.released.splice(0..0, pruned.released);
     }
     if revisions::is_index_lost(status) {
-        let leftovers = install::lines_of(memory.leftovers.iter());
+        let leftovers = install::lines_of(state.leftovers.iter());
         done.removing = listed_once(done.removing, leftovers);
     }
     let mut is_lost = false;
-    if let Some(lost) = kept.lost.or(pruned.lost) {
+    if let Some(lost) = repaired.lost.or(pruned.lost) {
         is_changed = true;
         is_lost = is_rolled_back_by_loss(status, lost);
         if is_newest_left(status, lost) {
-            memory.unread = None;
+            state.unread = None;
         }
         let lost: Vec<_> = done
             .revisions
@@ -107,33 +107,33 @@ pub(super) async fn run(
             .collect();
         revisions::delete(shared, &owner(instance), &lost).await;
         if is_lost {
-            restore_index(instance, shared, memory, &done.revisions, status).await;
+            restore_index(instance, shared, state, &done.revisions, status).await;
         }
     }
-    if is_changed && memory.inventory.is_some() {
-        done.inventory = memory.listed(status);
+    if is_changed && state.inventory.is_some() {
+        done.inventory = state.listed(status);
     }
     let is_over =
-        kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
-    let change = is_changed.then(|| Kept {
+        repaired.is_in_sync && status.applied_digest.is_some() && is_status_stale(instance, status);
+    let change = is_changed.then(|| RepairedInventory {
         is_lost,
-        ..Kept::of(&done)
+        ..RepairedInventory::from_done(&done)
     });
-    let failure = kept.failure.or(pruned.failure);
+    let failure = repaired.failure.or(pruned.failure);
     let (install, changes) = concluded(status, done, failure, change, is_over);
     if let Install::Done(done) = &install {
-        memory.await_apis(install::awaited(&done.waiting));
+        state.await_apis(install::awaited(&done.waiting));
     }
-    Settled {
+    RolloutResult {
         install,
-        health: health(instance, shared, memory, &status.removing),
-        fights: fights(shared, memory),
-        kept: changes,
-        again: sooner(kept.again, pruned.again),
+        health: health(instance, shared, state, &status.removing),
+        conflicts: describe_conflicts(shared, state),
+        repaired: changes,
+        requeue_after: earliest(repaired.requeue_after, pruned.requeue_after),
     }
 }
 
-/// Adds lines to those that the status has already.
+/// Adds the lines that the status does not have yet.
 pub(super) fn listed_once(mut lines: Vec<String>, more: Vec<String>) -> Vec<String> {
     for line in more {
         if !lines.contains(&line) {
@@ -144,11 +144,11 @@ pub(super) fn listed_once(mut lines: Vec<String>, more: Vec<String>) -> Vec<Stri
     lines
 }
 
-/// Adds what the remaining revisions record to the inventory: the lost one may have deleted objects early.
+/// Adds the objects of the remaining revisions to the inventory, since the lost revision may have deleted objects early.
 async fn restore_index(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     revisions: &[RevisionStatus],
     status: &BundleInstanceStatus,
 ) {
@@ -158,11 +158,11 @@ async fn restore_index(
     };
     match revisions::rebuild_index(&shared.ctx, &owner(instance), &status).await {
         Ok(rebuilt) => {
-            let inventory = memory.inventory.get_or_insert_default();
+            let inventory = state.inventory.get_or_insert_default();
             for (identity, entry) in rebuilt.inventory {
                 inventory.entry(identity).or_insert(entry);
             }
-            memory.is_watched = false;
+            state.is_watched = false;
         }
         Err(error) => {
             warn!(%error, "failed to read the remaining revisions; the inventory may lack objects");
@@ -170,7 +170,7 @@ async fn restore_index(
     }
 }
 
-/// Returns the failure of a record that cannot be used.
+/// Returns the failure for a record that cannot be used.
 fn unusable(status: &BundleInstanceStatus, error: &store::Error) -> Failure {
     Failure {
         bundle: status.installed_bundle_name.clone().unwrap_or_default(),
@@ -178,20 +178,20 @@ fn unusable(status: &BundleInstanceStatus, error: &store::Error) -> Failure {
             "{error}; the provisioner records the objects again once the installed Bundle is unpacked"
         ),
         touched: false,
-        retry: Retry::Soon,
+        retry: RetryClass::Soon,
         remedy: Remedy::World,
     }
 }
 
-/// Returns the outcome of repairs and prunes: `change` is what they have changed, `is_over` says that a failure has ended
-/// that a condition still reports.
+/// Returns the outcome of repairs and prunes. `change` has their changes. `is_over` reports that a failure has ended that a
+/// condition still reports.
 pub(super) fn concluded(
     status: &BundleInstanceStatus,
     done: Done,
     failure: Option<Failure>,
-    change: Option<Kept>,
+    change: Option<RepairedInventory>,
     is_over: bool,
-) -> (Install, Option<Kept>) {
+) -> (Install, Option<RepairedInventory>) {
     if let Some(failure) = failure {
         (Install::Failed(failure), change)
     } else if is_over || change.is_some() && status.applied_digest.is_some() {
@@ -201,43 +201,47 @@ pub(super) fn concluded(
     }
 }
 
-/// Reports whether the loss of a record leaves only an older live revision, which is not what the status says is applied.
+/// Reports whether the loss of a record leaves only an older live revision, so that the applied state of the status is
+/// wrong.
 pub(super) fn is_rolled_back_by_loss(status: &BundleInstanceStatus, lost: i64) -> bool {
     let mut live = status.live();
     live.next().is_some_and(|newest| newest.number == lost) && live.next().is_some()
 }
 
-/// Reports whether the newest live revision remains after the loss of a record: all objects of that revision are known.
+/// Reports whether the newest live revision remains after the loss of a record. All objects of that revision are known.
 pub(super) fn is_newest_left(status: &BundleInstanceStatus, lost: i64) -> bool {
     let newest = status.newest();
     newest.is_some_and(|newest| newest.number != lost)
 }
 
-/// Returns the field managers that change our fields again and again.
-pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
-    let verdicts = memory.fights.verdicts((shared.ctx.now)());
+/// Returns the messages about field managers that repeatedly change the provisioner's fields.
+pub(super) fn describe_conflicts(
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+) -> Vec<String> {
+    let verdicts = state.conflicts.verdicts((shared.ctx.now)());
     verdicts.iter().map(ToString::to_string).collect()
 }
 
-/// Postpones the repair of objects that an admin deleted for an upgrade to create them in their new form, while the upgrade
-/// waits for the deletion of others.
-pub(super) fn postpone(memory: &mut Memory, deleted: Vec<Identity>, now: Timestamp) {
+/// Postpones the repair of objects that an admin deleted so that an upgrade creates them in their new form, while the
+/// upgrade waits for the deletion of others.
+pub(super) fn postpone(state: &mut InstanceState, deleted: Vec<Identity>, now: Timestamp) {
     let until = now.checked_add(DELETION_TIMEOUT).unwrap_or(now);
     for identity in deleted {
-        memory.postponed.entry(identity).or_insert(until);
+        state.postponed.entry(identity).or_insert(until);
     }
 }
 
-/// Reports whether it is unknown how an object was applied.
-fn is_unknown(memory: &Memory, object: &Identity) -> bool {
-    let inventory = memory.inventory.as_ref();
+/// Reports whether the applied fields of an object are not known.
+fn is_unknown(state: &InstanceState, object: &Identity) -> bool {
+    let inventory = state.inventory.as_ref();
     let entry = inventory.and_then(|inventory| inventory.get(object));
     entry.is_some_and(|entry| entry.fields == Some(Fingerprint::UNKNOWN))
 }
 
-/// Reports whether the next attempt of an upgrade comes before the repair of an object: the upgrade was refused because of the
-/// object, and an admin has deleted the object since, so that the upgrade can create the new form. `freed` are the objects
-/// whose deletion the last attempt has observed.
+/// Reports whether the next attempt of an upgrade comes before the repair of an object. The upgrade was blocked by the
+/// object, and an admin has deleted it since, so that the upgrade can create the new form. `freed` has the objects whose
+/// deletion the last attempt has observed.
 fn is_for_next_attempt(
     object: &Identity,
     refused: &BTreeSet<Identity>,
@@ -255,7 +259,7 @@ pub(super) fn drifted(
     view: &View,
 ) -> Vec<Identity> {
     let mut drifted = drift::drifted(inventory, view);
-    // An object that cannot exist is missing as well.
+    // An object whose kind is not served is missing as well.
     drifted.extend(unserved.iter().cloned());
     if status.applied_digest.is_none() {
         // The rollout applies these objects, with its back-off.
@@ -267,97 +271,97 @@ pub(super) fn drifted(
     drifted
 }
 
-/// Repairs what differs from the recorded revisions, with a back-off for each object.
-async fn keep(
+/// Repairs the objects that differ from the recorded revisions, with a back-off for each object.
+async fn repair_objects(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
-) -> Keeping {
-    watch(instance, shared, memory, status).await;
+) -> RepairReport {
+    watch(instance, shared, state, status).await;
     let now = (shared.ctx.now)();
     let view = shared.ctx.watches.view(&instance.name_any());
-    let drifted = match &memory.inventory {
-        Some(inventory) => drifted(inventory, &memory.unserved, status, &view),
+    let drifted = match &state.inventory {
+        Some(inventory) => drifted(inventory, &state.unserved, status, &view),
         None => Vec::new(),
     };
-    memory
+    state
         .repairs
         .retain(|identity, _| drifted.contains(identity));
-    memory.postponed.retain(|identity, until| {
+    state.postponed.retain(|identity, until| {
         left(*until, DELETION_TIMEOUT, now).is_some() && drifted.contains(identity)
     });
-    let mut keeping = Keeping {
+    let mut report = RepairReport {
         changed: None,
         failure: None,
         lost: None,
-        again: None,
-        is_as_declared: drifted.is_empty(),
+        requeue_after: None,
+        is_in_sync: drifted.is_empty(),
     };
-    let tried = format!("repair {}", memory.served);
+    let attempt_key = format!("repair {}", state.served);
     let mut ready: Vec<Identity> = Vec::new();
     let mut unknown = 0;
     for identity in drifted {
-        if is_for_next_attempt(&identity, &memory.refused, &memory.freed, &view) {
-            keeping.again = sooner(keeping.again, Some(ATTEMPT_DELAY));
+        if is_for_next_attempt(&identity, &state.refused, &state.freed, &view) {
+            report.requeue_after = earliest(report.requeue_after, Some(ATTEMPT_DELAY));
             continue;
         }
-        let held = memory.fights.held(&identity, now);
+        let held = state.conflicts.held(&identity, now);
         let held = held
             .map(|verdict| verdict.until)
-            .max(memory.postponed.get(&identity).copied());
+            .max(state.postponed.get(&identity).copied());
         let held = held.and_then(|until| Duration::try_from(until.duration_since(now)).ok());
-        let tries = memory.repairs.get(&identity);
-        let waits = tries.and_then(|tries| tries.must_wait(&tried, now));
+        let backoff = state.repairs.get(&identity);
+        let waits = backoff.and_then(|backoff| backoff.remaining_delay(&attempt_key, now));
         match held.max(waits) {
-            Some(left) => keeping.again = sooner(keeping.again, Some(left)),
-            None if view.objects.contains_key(&identity) && is_unknown(memory, &identity) => {
+            Some(left) => report.requeue_after = earliest(report.requeue_after, Some(left)),
+            None if view.objects.contains_key(&identity) && is_unknown(state, &identity) => {
                 unknown += 1;
                 if unknown <= MAX_UNKNOWN {
                     ready.push(identity);
                 } else {
-                    keeping.again = sooner(keeping.again, Some(UNKNOWN_DELAY));
+                    report.requeue_after = earliest(report.requeue_after, Some(UNKNOWN_DELAY));
                 }
             }
             None => ready.push(identity),
         }
     }
-    // Some of the records cannot be used.
+    // A record that could not be used is read again, even if no object has drifted.
     let is_listed = |number| status.revisions.iter().any(|other| other.number == number);
-    if ready.is_empty() && !memory.unread.is_some_and(is_listed) {
-        return keeping;
+    if ready.is_empty() && !state.unread.is_some_and(is_listed) {
+        return report;
     }
-    let drift = Drift {
+    let drift = DriftedObjects {
         instance,
         status,
         objects: &ready,
         view: &view,
     };
-    let repaired = Box::pin(repair(&drift, shared, memory)).await;
+    let repaired = Box::pin(repair(&drift, shared, state)).await;
     for identity in &ready {
         match repaired.failed.get(identity) {
             Some(retry) => {
-                let tries = memory.repairs.entry(identity.clone()).or_default();
-                let again = tries.again(tried.clone(), *retry, now);
-                keeping.again = sooner(keeping.again, Some(again));
+                let backoff = state.repairs.entry(identity.clone()).or_default();
+                let requeue_after = backoff.record_failure(attempt_key.clone(), *retry, now);
+                report.requeue_after = earliest(report.requeue_after, Some(requeue_after));
             }
             None => {
-                memory.repairs.remove(identity);
+                state.repairs.remove(identity);
             }
         }
     }
-    keeping.is_as_declared = repaired.failed.is_empty() && keeping.again.is_none();
-    keeping.changed = repaired.changed;
-    keeping.lost = repaired.lost;
+    report.is_in_sync = repaired.failed.is_empty() && report.requeue_after.is_none();
+    report.changed = repaired.changed;
+    report.lost = repaired.lost;
     if ready.is_empty() && repaired.lost.is_none() && repaired.failure.is_some() {
-        keeping.again = sooner(keeping.again, Some(RECORD_DELAY));
+        report.requeue_after = earliest(report.requeue_after, Some(RECORD_DELAY));
     }
-    keeping.failure = repaired.failure;
-    keeping
+    report.failure = repaired.failure;
+    report
 }
 
 /// Reports whether a condition still reports a failure that has ended.
-pub(super) fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+pub(super) fn is_status_stale(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
     let expected = match revisions::rollback(&instance.spec, status) {
         Some(_) => reason::ROLLED_BACK,
         None => reason::INSTALLATION_SUCCEEDED,
@@ -366,12 +370,16 @@ pub(super) fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceS
     conditions.any(|c| c.type_ == condition::INSTALLED && c.reason != expected)
 }
 
-/// Reports why installed objects could not be repaired, while the conditions are about another bundle.
-pub(super) async fn tell_failure(instance: &BundleInstance, shared: &Shared, install: &Install) {
+/// Reports a failed repair as an event, for a reconcile whose conditions are about another bundle.
+pub(super) async fn report_failure(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    install: &Install,
+) {
     let Install::Failed(failure) = install else {
         return;
     };
-    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "not repaired");
+    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "failed to repair objects");
     shared
         .ctx
         .events

@@ -66,9 +66,9 @@ use self::{
 };
 use super::{
     index,
-    install::{self, Rendered, Settled, Source, Target, inventory, leaving},
+    install::{self, Rendered, RolloutResult, Source, Target, inventory, leaving},
     maintain,
-    outcome::{Done, Failure, Install, Kept, Outcome, Remedy, Retry, RolledBack},
+    outcome::{Done, Failure, Install, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack},
     revisions, status, template,
 };
 

@@ -1,4 +1,4 @@
-//! What came of looking at an instance: values, from which its status is made.
+//! Outcome of a reconcile: the values from which the status is built. Pure; no I/O.
 
 use manifests::api::{
     bundle::{BundleSource, Facts},
@@ -7,45 +7,45 @@ use manifests::api::{
 
 pub use manifests::api::instance::ready::Remedy;
 
-/// The outcome.
+/// Outcome of a reconcile of one BundleInstance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// How it is with the Bundle of the template.
-    pub valid: Valid,
-    /// What became of installing.
+    /// State of the Bundle of the template.
+    pub valid: TemplateState,
+    /// State of the rollout.
     pub install: Install,
-    /// Whether `install` is about the objects that the spec declares, and not about those of an earlier declaration.
+    /// Whether `install` is about the objects that the spec declares, and not about those of an earlier spec.
     pub is_declared: bool,
-    /// How the objects are.
+    /// Health of the installed objects.
     pub health: Health,
-    /// Somebody who does not leave our objects alone, in words.
-    pub fights: Vec<String>,
-    /// What was repaired of the installed bundle, while another one could not be installed.
-    pub kept: Option<Kept>,
-    /// The message about the installed Bundle, if another client replaced it.
+    /// Messages about other field managers that repeatedly change the provisioner's fields.
+    pub conflicts: Vec<String>,
+    /// Changes that repairs made to the installed bundle while the rollout of another bundle failed or waited.
+    pub repaired: Option<RepairedInventory>,
+    /// Message about the installed Bundle if another client replaced it.
     pub replaced: Option<String>,
 }
 
-/// A change of what is known of the installed objects.
+/// Changes that repairs and prunes made to the installed objects.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// All objects.
+pub struct RepairedInventory {
+    /// Inventory after the changes.
     pub inventory: Inventory,
-    /// Objects that wait for an optional API from now on.
+    /// Objects that are deferred from now on until an optional API is served.
     pub waiting: Vec<String>,
-    /// Objects that have left the bundle and are still in the cluster.
+    /// Prune candidates that are still in the cluster.
     pub removing: Vec<String>,
-    /// Objects that were left in the cluster.
+    /// Objects that were released: they remain in the cluster without an owner.
     pub released: Vec<String>,
-    /// The revisions.
+    /// Revisions after the changes.
     pub revisions: Vec<RevisionStatus>,
-    /// Whether the newest revision was lost while an older one is live, so that it has to be rolled out anew.
+    /// Whether the newest revision was lost while an older one is live, so that the spec has to be rolled out again.
     pub is_lost: bool,
 }
 
-impl Kept {
-    /// Takes what repairs and prunes change.
-    pub fn of(done: &Done) -> Self {
+impl RepairedInventory {
+    /// Extracts the fields that repairs and prunes change.
+    pub fn from_done(done: &Done) -> Self {
         Self {
             inventory: done.inventory.clone(),
             waiting: done.waiting.clone(),
@@ -57,182 +57,182 @@ impl Kept {
     }
 }
 
-/// How it is with the Bundle of the template.
+/// State of the Bundle of the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Valid {
-    /// Nobody looked.
+pub enum TemplateState {
+    /// The Bundle was not examined in this reconcile.
     Unchanged,
-    /// Nobody here serves the class of that name.
-    Unserved(String),
-    /// Bundles could not be listed or made.
+    /// Unknown provisioner class, with its name.
+    UnknownClass(String),
+    /// Bundles could not be listed or created.
     Unknown {
-        /// The reason, with the remedy.
+        /// Reason, with the remedy.
         message: String,
-        /// The kind of the remedy.
+        /// Kind of the remedy.
         remedy: Remedy,
     },
-    /// The Bundle is not there yet.
+    /// The Bundle is not unpacked yet.
     Pending {
-        /// Its name.
+        /// Name of the Bundle.
         bundle: String,
-        /// What it waits for, as it says itself.
+        /// Message of its `Unpacked` condition.
         message: String,
     },
-    /// The Bundle is no good.
+    /// The Bundle failed.
     Failed {
-        /// Its name.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why, as it says itself.
+        /// Message of its `Unpacked` condition.
         message: String,
-        /// The kind of the remedy.
+        /// Kind of the remedy.
         remedy: Remedy,
     },
-    /// It can be installed.
+    /// The Bundle can be installed.
     Unpacked {
-        /// Its name.
+        /// Name of the Bundle.
         bundle: String,
     },
 }
 
-/// What became of installing.
+/// State of the rollout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Install {
-    /// Nothing was tried: there is nothing new.
+    /// A rollout was not needed.
     Unchanged,
-    /// `spec.paused`.
+    /// Paused by `spec.paused`.
     Paused,
     /// Some objects of a revision are applied, and the next step follows.
     Applying(Applying),
-    /// Everything is in the cluster.
+    /// All objects are applied.
     Done(Box<Done>),
-    /// Something is not.
+    /// The rollout or a repair failed: not all declared objects are applied.
     Failed(Failure),
-    /// The last attempt failed for want of this remedy, and the next one is not due yet.
+    /// The last attempt failed and needs this remedy. The next attempt is not due yet.
     Waiting(Remedy),
-    /// Other rollouts are under way.
+    /// The maximum number of concurrent rollouts is reached.
     Queued,
-    /// The platform caused the rollout, and rollouts with the same cause made these BundleInstances unhealthy.
+    /// A change of the platform caused the rollout, and rollouts with the same cause made these BundleInstances unhealthy.
     Stopped(Vec<String>),
 }
 
-/// How far a rollout is between two of its steps.
+/// Progress of a rollout between two of its steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applying {
-    /// The Bundle that the objects come from.
+    /// Name of the Bundle that the objects come from.
     pub bundle: String,
-    /// How many objects were applied.
+    /// Number of applied objects.
     pub applied: usize,
-    /// How many objects there are to apply.
+    /// Number of objects to apply.
     pub count: usize,
-    /// All objects.
+    /// Inventory with the applied objects.
     pub inventory: Inventory,
 }
 
-/// What is in the cluster now.
+/// Installed objects, and the Bundle that they come from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
-    /// The Bundle it comes from.
+    /// Name of the Bundle.
     pub bundle: String,
-    /// The uid of that Bundle.
+    /// UID of the Bundle.
     pub uid: String,
-    /// The one that was installed before, while the new one is not healthy.
+    /// Name of the Bundle that was installed before; `None` once the new one is healthy.
     pub previous: Option<String>,
-    /// The source of that Bundle.
+    /// Resolved source of the Bundle.
     pub source: Option<BundleSource>,
-    /// The digest of its content.
+    /// Digest of its content.
     pub content: Option<String>,
-    /// Where namespaced objects went.
+    /// Install namespace of the bundle's namespaced objects.
     pub namespace: String,
-    /// What was applied.
+    /// Digest of the applied state.
     pub digest: String,
-    /// What the bundle says of itself.
+    /// Bundle info of the installed bundle.
     pub facts: Facts,
-    /// All objects.
+    /// Inventory of the installed objects.
     pub inventory: Inventory,
-    /// Objects that wait for an optional API.
+    /// Objects that are deferred until an optional API is served.
     pub waiting: Vec<String>,
-    /// Objects that were left in the cluster.
+    /// Objects that were released: they remain in the cluster without an owner.
     pub released: Vec<String>,
-    /// What has left the bundle, but not yet the cluster, and why.
+    /// Prune candidates that are still in the cluster, with the problem if one is known.
     pub removing: Vec<String>,
-    /// The revisions, the installed one last.
+    /// Revisions, the installed one last.
     pub revisions: Vec<RevisionStatus>,
-    /// Worth knowing.
+    /// Warnings for the message of the `Installed` condition.
     pub warnings: Vec<String>,
-    /// The template that failed, when this is the way back from it, and why it failed.
+    /// Rollback that led to these objects, if one did.
     pub rolled_back: Option<RolledBack>,
 }
 
-/// A rollback.
+/// A rollback, automatic or by `spec.rollbackTo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The hash of the template that failed; `None` for a rollback by `spec.rollbackTo`.
+    /// Hash of the template that failed; `None` for a rollback by `spec.rollbackTo`.
     pub template_hash: Option<String>,
-    /// The reason why the template failed, if that is still known.
+    /// Reason why the template failed; `None` if it is not known any longer.
     pub why: Option<String>,
-    /// The number of the revision that was recorded again.
+    /// Number of the revision that was recorded again.
     pub to: i64,
 }
 
-/// The reason why something is not in the cluster.
+/// Failure of an attempt to apply the desired objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The Bundle that should have been installed.
+    /// Name of the Bundle that should have been installed.
     pub bundle: String,
-    /// Object, problem, remedy.
+    /// Message with object, problem and remedy.
     pub message: String,
-    /// Whether anything was changed before it failed.
+    /// Whether objects were changed before the failure.
     pub touched: bool,
-    /// The time to try again.
-    pub retry: Retry,
-    /// The kind of the remedy.
+    /// Class of the delay until the next attempt.
+    pub retry: RetryClass,
+    /// Kind of the remedy.
     pub remedy: Remedy,
 }
 
 impl Failure {
-    /// Changes the kind of the remedy.
+    /// Replaces the kind of the remedy.
     #[must_use]
     pub fn with(self, remedy: Remedy) -> Self {
         Self { remedy, ..self }
     }
 }
 
-/// The time to try again, the earliest first.
+/// Class of the delay until the next attempt, the shortest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Retry {
-    /// It may work next time.
+pub enum RetryClass {
+    /// Transient: the next attempt may succeed.
     Soon,
-    /// Rights are missing. Somebody grants them and waits; nothing tells of that here.
-    Granted,
-    /// Somebody has to do something, which may not be seen from here.
-    Slowly,
+    /// Missing permissions. The user who grants them waits for the result, and no watch reports the grant.
+    AfterGrant,
+    /// Needs a change by a person that the provisioner may not observe.
+    Backoff,
 }
 
-/// How the objects are.
+/// Health of the installed objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It cannot be known, for these reasons.
+    /// The health is not known, for these reasons.
     Unknown(String),
-    /// Nobody has looked yet: what was known remains.
-    NotLooked,
-    /// All well.
+    /// The objects were not observed in this reconcile; the previous condition remains.
+    NotObserved,
+    /// All objects are healthy.
     Healthy,
-    /// Some are on their way.
+    /// Some objects are not healthy yet, with a message for each.
     Progressing(Vec<String>),
-    /// Some will not get there by themselves.
+    /// Some objects failed and do not recover on their own, with a message for each.
     Failed(Vec<String>),
 }
 
 impl Outcome {
-    /// Nothing could be found out about installing.
-    pub fn of_bundle(valid: Valid) -> Self {
+    /// Returns the outcome of a reconcile that ends before a rollout.
+    pub fn of_bundle(valid: TemplateState) -> Self {
         Self {
             valid,
             install: Install::Unchanged,
             is_declared: false,
-            health: Health::NotLooked,
-            fights: Vec::new(),
-            kept: None,
+            health: Health::NotObserved,
+            conflicts: Vec::new(),
+            repaired: None,
             replaced: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Which preflight checks count for a BundleInstance. Pure; no I/O.
+//! Translates the spec of a BundleInstance into the policies of the apply engine. Pure; no I/O.
 
 use apply::{
     plan::DefinitionPolicy,
@@ -12,7 +12,7 @@ use manifests::api::{
 
 use crate::account;
 
-/// Returns what the spec permits.
+/// Returns the policy of the engine for the spec.
 pub fn policy(instance: &BundleInstance) -> Policy {
     let preflight = instance.spec.preflight.as_ref();
     Policy {

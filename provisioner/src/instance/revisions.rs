@@ -1,11 +1,11 @@
-//! The revisions of an instance: which are live, how they are recorded, and when they end.
+//! Revisions of an instance: their records and their states.
 //!
 //! ```text
-//!  rendered objects ─ record ─► RollingOut ─ all applied and healthy, or the deadline ─► Active ─ a newer one ─► Archived
+//! rendered objects ─ record ─► RollingOut ─ all applied and healthy, or the deadline ─► Active ─ a newer one ─► Archived
 //! ```
 //!
-//! The status lists the revisions; their objects are in Secrets ([`apply::revision::store`]), which are read when an object
-//! has to be repaired, pruned or rolled back, and never cached.
+//! The status lists the revisions. Their objects are in Secrets ([`apply::revision::store`]), which are read for a repair,
+//! a prune or a rollback, and never cached.
 
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ use tracing::warn;
 use super::{
     index,
     install::{Rendered, leaving::leaves_early, plan},
-    memory::Shared,
+    memory::InstanceContext,
     outcome::{Health, Outcome, RolledBack},
 };
 use crate::{account, context::Context};
 
-/// How many archived revisions are kept unless the spec says otherwise.
+/// Default of `spec.revisionHistoryLimit`.
 const DEFAULT_HISTORY: i64 = 3;
-/// The number of more archived revisions are kept while objects of former revisions remain.
+/// Number of additional archived revisions that are retained while objects of former revisions remain.
 const WITH_LEFTOVERS: usize = 5;
-/// The number of revision numbers that are skipped because other clients have taken the names of their Secrets.
+/// Maximum number of revision numbers that are skipped because other clients have taken the names of their Secrets.
 const MAX_TAKEN: i64 = 8;
 
 /// Returns the newest live revision of a list.
@@ -53,12 +53,12 @@ pub(super) fn newest_of(revisions: &mut [RevisionStatus]) -> Option<&mut Revisio
     revisions.find(|revision| revision.is_live())
 }
 
-/// Reports whether the status has lost the index of the installed objects.
+/// Reports whether the status has lost the inventory of the installed objects.
 pub(super) fn is_index_lost(status: &BundleInstanceStatus) -> bool {
     status.inventory.is_none() && status.newest().is_some()
 }
 
-/// Reports whether all objects of a revision were applied, and are still to be installed.
+/// Reports whether all objects of a live revision were applied.
 pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStatus) -> bool {
     match revision.state {
         RevisionState::Active => true,
@@ -67,12 +67,13 @@ pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStat
     }
 }
 
-/// Adds the objects of a revision to an inventory. A record has no fingerprints, so that applied objects are applied again.
+/// Adds the objects of a revision to an inventory. A record has no fingerprints, so applied objects get an unknown one and
+/// are applied again.
 pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
     let fields = is_applied.then_some(Fingerprint::UNKNOWN);
     for step in &plan.steps {
         let (_, version) = group_version(step.object.api_version());
-        // A newer revision may have another version.
+        // A newer revision, which is added first, may have another version.
         let entry = inventory.entry(step.object.identity());
         let entry = entry.or_insert_with(|| Entry {
             version: version.to_owned(),
@@ -82,7 +83,8 @@ pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
     }
 }
 
-/// Returns the objects of a revision that a newer one, which is applied and indexed already, has no more.
+/// Returns the objects of a revision that the newest revision does not have. The newest one must be applied and in the
+/// inventory already.
 pub(super) fn leftovers(
     rebuilt: &Rebuilt,
     status: &BundleInstanceStatus,
@@ -100,20 +102,20 @@ pub(super) fn leftovers(
         .collect()
 }
 
-/// An index that was built from the records.
+/// Inventory that was built from the records.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
-    /// The objects of the revisions, and those that the status lists.
+    /// Objects of the revisions, and those that the status lists.
     pub(super) inventory: Inventory,
-    /// A live revision whose record cannot be used.
+    /// Number of a live revision whose record cannot be used.
     pub(super) unread: Option<i64>,
-    /// The number of recorded objects whose API is not served: the inventory lacks these.
+    /// Number of recorded objects that the inventory lacks since their API is not served.
     pub(super) absent: usize,
-    /// The objects that the newest revision lacks. Some may have been pruned early.
+    /// Objects that the newest revision lacks. Some may have been pruned early.
     pub(super) leftovers: Vec<Identity>,
 }
 
-/// Builds an inventory from the records: the status has lost the inventory, or lists only a part of it.
+/// Builds an inventory from the records, for a status that has lost the inventory or lists only a part of it.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
@@ -137,8 +139,8 @@ pub(super) async fn rebuild_index(
             }
         };
         let namespace = &record.header.namespace;
-        let nothing = Inventory::new();
-        let mut plan = plan(ctx, record.objects, &nothing, owner, namespace).await?;
+        let empty = Inventory::new();
+        let mut plan = plan(ctx, record.objects, &empty, owner, namespace).await?;
         let client = ctx.accounts.client(revision.service_account.as_ref())?;
         leave_out_shared(ctx, &client, owner, &mut plan).await?;
         if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
@@ -154,7 +156,7 @@ pub(super) async fn rebuild_index(
     Ok(rebuilt)
 }
 
-/// Removes objects from a plan that a rollout uses as they are: Namespaces and default ServiceAccounts of other clients.
+/// Removes the objects that a rollout uses unchanged from a plan: Namespaces and default ServiceAccounts of other owners.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
@@ -189,7 +191,7 @@ async fn leave_out_deleted(
     Ok(())
 }
 
-/// Adds what the status lists of an index that was built from the records.
+/// Adds the objects that the status lists to an inventory that was built from the records.
 pub(super) fn add_listed(rebuilt: &mut Rebuilt, status: &BundleInstanceStatus) {
     if let Some(listed) = &status.inventory {
         rebuilt.inventory.extend(index::parse(&listed.kinds));
@@ -203,8 +205,8 @@ pub(super) fn add_config_maps(rebuilt: &mut Rebuilt, read: Inventory) {
     }
 }
 
-/// Returns the account that the installed objects are watched and repaired with: a changed `spec.serviceAccount` counts once
-/// a revision was rolled out with it.
+/// Returns the service account for watches and repairs of the installed objects. A changed `spec.serviceAccount` takes
+/// effect once a revision was rolled out with it.
 pub(super) fn account<'a>(
     instance: &'a BundleInstance,
     status: &'a BundleInstanceStatus,
@@ -221,7 +223,8 @@ pub(super) fn account<'a>(
     }
 }
 
-/// Returns the rollback that is in effect: the newest revision came from one, and its reason still holds.
+/// Returns the rollback in effect: the newest revision comes from one, and `spec.rollbackTo` or a failed template still
+/// requires it.
 pub(super) fn rollback(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
@@ -240,7 +243,7 @@ pub(super) fn rollback(
     })
 }
 
-/// Returns where the records of an instance are.
+/// Returns the store of the records of an instance.
 pub(super) fn store<'a>(ctx: &'a Context, owner: &'a Owner) -> store::Store<'a> {
     store::Store {
         client: &ctx.client,
@@ -254,7 +257,7 @@ pub(super) fn store<'a>(ctx: &'a Context, owner: &'a Owner) -> store::Store<'a> 
 /// # Errors
 /// Returns an error if the record is missing or altered, or the API server does not answer.
 pub(super) async fn read(
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     revision: &RevisionStatus,
 ) -> Result<Revision<RevisionDetails>, store::Error> {
@@ -269,7 +272,7 @@ fn reference(revision: &RevisionStatus) -> store::Reference<'_> {
     }
 }
 
-/// The reason why a revision cannot be recorded.
+/// Error of recording a revision.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordError {
     /// The record is too large.
@@ -286,7 +289,7 @@ pub(super) enum RecordError {
 /// # Errors
 /// Returns an error if the record is too large, or a Secret cannot be written.
 pub(super) async fn record(
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     status: &BundleInstanceStatus,
     rendered: &Rendered,
@@ -357,7 +360,7 @@ pub(super) fn listed(
     }
 }
 
-/// Returns why a revision is created from a rendered Bundle.
+/// Returns the cause of a revision that is created from a rendered Bundle.
 pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause {
     let Some(newest) = status.newest() else {
         return match &status.installed_bundle_name {
@@ -378,7 +381,7 @@ pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause
     }
 }
 
-/// Adds a revision. An older one whose rollout has not ended is superseded.
+/// Adds a revision, and archives an older one whose rollout has not ended.
 pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus) {
     for older in revisions.iter_mut() {
         if older.state == RevisionState::RollingOut {
@@ -402,14 +405,15 @@ pub(super) fn promote(status: &mut BundleInstanceStatus) {
     status.previous = None;
 }
 
-/// Reports whether a rollout ends with this outcome: every object is applied, and healthy or late.
+/// Reports whether a rollout ends with this outcome: every object is applied, and all are healthy or the deadline has
+/// passed.
 pub(super) fn is_rolled_out(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
     outcome: &Outcome,
     now: Timestamp,
 ) -> bool {
-    // Whatever became of an attempt at a newer one.
+    // Independent of an attempt to roll out a newer revision.
     let is_applied = status.applied_digest.is_some();
     let Some(revision) = status.rolling_out().filter(|_| is_applied) else {
         return false;
@@ -419,11 +423,11 @@ pub(super) fn is_rolled_out(
         Health::Progressing(_) | Health::Failed(_) | Health::Unknown(_) => {
             time_left(spec, revision, now).is_some_and(|left| left.is_zero())
         }
-        Health::NotLooked => false,
+        Health::NotObserved => false,
     }
 }
 
-/// Starts the deadline of the newest revision again if the clock was set back since.
+/// Restarts the deadline of the newest revision if the clock was set back.
 pub(super) fn follow_clock(status: &mut BundleInstanceStatus, now: Timestamp) {
     let newest = newest_of(&mut status.revisions);
     if let Some(applied) = newest.and_then(|newest| newest.applied.as_mut()) {
@@ -431,7 +435,7 @@ pub(super) fn follow_clock(status: &mut BundleInstanceStatus, now: Timestamp) {
     }
 }
 
-/// Returns how long the objects of a rollout may still take; `None` without a limit.
+/// Returns the time until the progress deadline of a rollout; `None` without a deadline.
 pub(super) fn time_left(
     spec: &BundleInstanceSpec,
     revision: &RevisionStatus,
@@ -441,8 +445,8 @@ pub(super) fn time_left(
     Some(ready::left(since.0, ready::deadline(spec)?, now))
 }
 
-/// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions may remain,
-/// some more are recorded.
+/// Returns the archived revisions that exceed the history limit, the oldest first. The limit is larger while objects of
+/// former revisions may remain.
 pub(super) fn surplus(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
@@ -467,9 +471,9 @@ pub(super) fn surplus(
         .collect()
 }
 
-/// Deletes the records of revisions, and returns the numbers of those that are gone.
+/// Deletes the records of revisions, and returns the numbers of the deleted ones.
 pub(super) async fn delete(
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     revisions: &[RevisionStatus],
 ) -> Vec<i64> {
@@ -488,13 +492,13 @@ pub(super) async fn delete(
     deleted
 }
 
-/// Deletes all records, also the next one: its writer may have been killed before the status named it. What an older
-/// provisioner has left, whose status names no revision, the garbage collector removes with the instance.
+/// Deletes all records, including that of the next revision, whose writer may have been killed before the status named it.
+/// If the status of an older provisioner names no revision, the garbage collector deletes the records with the instance.
 ///
 /// # Errors
 /// Returns an error if a Secret cannot be deleted.
 pub(super) async fn delete_all(
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     status: &BundleInstanceStatus,
 ) -> Result<(), store::Error> {

@@ -13,49 +13,49 @@ use manifests::{
 use super::{
     choice::Choices,
     install::{Source, Target},
-    outcome::{Failure, Health, Install, Retry},
+    outcome::{Failure, Health, Install, RetryClass},
     revisions,
 };
 
-/// Objects that are not healthy.
+/// Unhealthy objects of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Unhealthy {
-    /// Objects that failed, and do not recover on their own.
+    /// Objects that failed and do not recover on their own.
     pub(super) failed: BTreeSet<Identity>,
     /// Objects that are not healthy yet.
     pub(super) slow: BTreeSet<Identity>,
 }
 
-/// The outcome of a rollout so far.
+/// State of a rollout, as the evidence for a rollback.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     pub(super) install: &'a Install,
     pub(super) health: &'a Health,
-    /// The unhealthy objects.
+    /// Unhealthy objects that the informers have observed.
     pub(super) found: &'a Unhealthy,
-    /// Those of them that the rollout is not to blame for.
+    /// Unhealthy objects that the rollout did not cause.
     pub(super) excused: &'a Unhealthy,
 }
 
-/// Reports whether failures of a rollout lead to a rollback: the spec asks for that, and the revision comes from the present
-/// template, while the active one comes from another.
+/// Reports whether failures of a rollout lead to a rollback: the spec asks for it, and the revision comes from the current
+/// template, while the active revision comes from another one.
 pub(super) fn is_possible(
     choices: &Choices<'_>,
     target: &Target<'_>,
     status: &BundleInstanceStatus,
 ) -> bool {
-    let is_wanted = match target.source {
+    let is_current = match target.source {
         Source::Bundle(bundle) => {
-            choices.wanted.map(ResourceExt::name_any) == Some(bundle.name_any())
+            choices.desired.map(ResourceExt::name_any) == Some(bundle.name_any())
         }
         Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
         Source::Revision(_) => false,
     };
-    // Another template than the one that does not work is not to blame.
-    if !is_wanted || choices.spec.rollback != Rollback::OnFailure {
+    // The rollout of another template does not count as a failure of the current one.
+    if !is_current || choices.spec.rollback != Rollback::OnFailure {
         return false;
     }
-    // A change of the configuration or the account alone is not the fault of the template.
+    // A change of only the configuration or the service account is not a failure of the template.
     let (active, newest) = (status.active(), status.rolling_out());
     let (Some(active), Some(newest)) = (active, newest) else {
         return false;
@@ -65,12 +65,12 @@ pub(super) fn is_possible(
         && active.template_hash.as_deref() != Some(choices.hash)
 }
 
-/// Returns the unhealthy objects that have the form in which the active revision records them: the rollout did not change
-/// these.
+/// Returns the unhealthy objects whose live form is the one that the active revision records. The rollout did not change
+/// these objects.
 pub(super) fn unchanged(active: &[Object], view: &View, found: &Unhealthy) -> Unhealthy {
     let hashes: BTreeSet<ObjectHash> = active.iter().map(ObjectHash::new).collect();
     let is_unchanged = |identity: &&Identity| {
-        let hash = view.objects.get(*identity).and_then(|seen| seen.hash);
+        let hash = view.objects.get(*identity).and_then(|object| object.hash);
         hash.is_some_and(|hash| hashes.contains(&hash))
     };
     let unchanged = |all: &BTreeSet<Identity>| all.iter().filter(is_unchanged).cloned().collect();
@@ -80,10 +80,11 @@ pub(super) fn unchanged(active: &[Object], view: &View, found: &Unhealthy) -> Un
     }
 }
 
-/// Returns why the rollout of the newest revision is given up: the API server refuses an object after others were applied,
-/// an object fails that the rollout changed, or that began to fail after it started, or the progress deadline has passed
-/// that the spec sets. The default deadline leads to no rollback: a slow rollout continues.
-pub(super) fn reason(
+/// Returns the reason why the rollout of the newest revision is given up, or `None` if it continues. Reasons are:
+/// - The API server rejects an object after others were applied.
+/// - An object fails that the rollout changed, or that began to fail after the rollout started.
+/// - The progress deadline of the spec has passed. The default deadline leads to no rollback.
+pub(super) fn rollback_reason(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     evidence: &Evidence<'_>,
@@ -110,7 +111,7 @@ pub(super) fn reason(
             Install::Failed(Failure {
                 message,
                 touched: true,
-                retry: Retry::Slowly | Retry::Granted,
+                retry: RetryClass::Backoff | RetryClass::AfterGrant,
                 ..
             }),
             _,
@@ -119,13 +120,13 @@ pub(super) fn reason(
             Install::Failed(Failure {
                 message,
                 touched: true,
-                retry: Retry::Soon,
+                retry: RetryClass::Soon,
                 ..
             }),
             _,
         ) => late().map(|late| format!("{late}: {message}")),
         (Install::Waiting(_), _) if status.applied_digest.is_none() => {
-            late().map(|late| format!("{late}, and not every object is applied"))
+            late().map(|late| format!("{late}, and some objects are not applied"))
         }
         (Install::Unchanged | Install::Done(_), Health::Failed(objects))
             if found.failed.difference(&excused.failed).next().is_some() =>
@@ -142,7 +143,7 @@ pub(super) fn reason(
     }
 }
 
-/// Reports whether the deadline of the newest revision has passed that the spec sets.
+/// Reports whether the spec sets a progress deadline and it has passed for the newest revision.
 pub(super) fn is_late(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
@@ -154,13 +155,15 @@ pub(super) fn is_late(
     left.is_some_and(|left| left.is_zero())
 }
 
-/// Returns the message of a rollback that failed.
-pub(super) fn blocked(failure: &str, why: &str) -> String {
-    format!("{failure}\nThis is the way back, because the bundle of the template failed: {why}")
+/// Returns the message of a failed rollback.
+pub(super) fn rollback_blocked_message(failure: &str, why: &str) -> String {
+    format!(
+        "rollback failed: {failure}\nthe rollback was started because the bundle of spec.template failed: {why}"
+    )
 }
 
 impl Unhealthy {
-    /// Returns all of them.
+    /// Returns the failed and the slow objects.
     pub(super) fn all(&self) -> BTreeSet<Identity> {
         self.failed.union(&self.slow).cloned().collect()
     }

@@ -1,9 +1,9 @@
-//! Who may roll out a revision now. No I/O.
+//! Limits the number of concurrent rollouts. Pure; no I/O.
 //!
-//! A rollout takes one of [`MAX_ROLLOUTS`] turns while objects are applied. A rollout that the platform caused, another
-//! release of the provisioner or another version of Kubernetes, needs one of [`MAX_PLATFORM_ROLLOUTS`] turns besides, until
-//! its revision is active, and none begins while [`MAX_UNHEALTHY`] of these revisions are unhealthy ([`platform`]). Instances
-//! that get no turn wait in line and are woken one by one; no reconcile waits.
+//! A rollout takes one of [`MAX_ROLLOUTS`] slots while objects are applied. A rollout that the platform caused, by another
+//! release of the provisioner or another version of Kubernetes, also needs one of [`MAX_PLATFORM_ROLLOUTS`] slots until its
+//! revision is active. None of these starts while [`MAX_UNHEALTHY`] of their revisions are unhealthy ([`platform`]).
+//! Instances without a slot are queued and woken one by one; no reconcile waits.
 
 mod line;
 mod platform;
@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 use self::{line::Line, platform::Platform};
 pub(super) use platform::Turn;
 
-/// How many revisions are rolled out at once, of [`super::CONCURRENCY`] workers: the others repair and delete.
+/// Maximum number of concurrent rollouts. The other workers of [`super::CONCURRENCY`] repair and delete.
 const MAX_ROLLOUTS: usize = 12;
-/// How many revisions that the platform caused are rolled out at once.
+/// Maximum number of concurrent rollouts that the platform caused.
 const MAX_PLATFORM_ROLLOUTS: usize = 4;
-/// The number of unhealthy revisions that stops further rollouts that the platform caused.
+/// Number of unhealthy revisions that stops further rollouts that the platform caused.
 const MAX_UNHEALTHY: usize = 2;
 
-/// The rollouts of all instances.
+/// Rollouts of all instances.
 pub(super) struct Rollouts {
     state: Mutex<State>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
@@ -40,13 +40,13 @@ struct State {
     platform: Platform,
 }
 
-/// A rollout under way; dropping it lets the next instance in line begin.
+/// A running rollout. Dropping it lets the next queued instance start.
 pub(super) struct Rollout {
     name: String,
     rollouts: Arc<Rollouts>,
 }
 
-/// A reconcile under way; dropping it passes on a turn that the reconcile did not take.
+/// A running reconcile. Dropping it passes on a slot that the reconcile did not take.
 pub(super) struct Reconcile {
     name: String,
     rollouts: Arc<Rollouts>,
@@ -55,7 +55,7 @@ pub(super) struct Reconcile {
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// `wake` is told which instances have their turn.
+    /// Creates the limits. The names of instances that get a slot are sent to `wake`.
     pub(super) fn new(wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>) -> Self {
         Self {
             state: Mutex::default(),
@@ -63,7 +63,7 @@ impl Rollouts {
         }
     }
 
-    /// Begins a rollout; without a turn, the instance is woken when its turn comes.
+    /// Starts a rollout. Without a free slot, the instance is queued and woken when it gets one.
     pub(super) fn begin(self: &Arc<Self>, name: &str) -> Option<Rollout> {
         let mut state = self.state();
         let State { running, line, .. } = &mut *state;
@@ -79,13 +79,14 @@ impl Rollouts {
         })
     }
 
-    /// Begins a rollout that the platform caused. The turn ends when the status that is recorded says so, or with the
-    /// reconcile if none is recorded; an instance without a turn is woken when its turn comes.
+    /// Starts a rollout that the platform caused. The slot is released when a recorded status shows the end of the rollout,
+    /// or with the reconcile if no status is recorded. Without a free slot, the instance is woken when it gets one.
     pub(super) fn begin_platform(&self, name: &str) -> Turn {
         self.state().platform.begin(name)
     }
 
-    /// Takes in the status of an instance. `version` is its resourceVersion; what is older than what is known is ignored.
+    /// Records the status of an instance. `version` is its resourceVersion; an older version than the recorded one is
+    /// ignored.
     pub(super) fn observe(&self, name: &str, version: u64, status: Option<&BundleInstanceStatus>) {
         let mut state = self.state();
         let woken = state.platform.observe(name, version, status);
@@ -93,7 +94,7 @@ impl Rollouts {
         self.wake(woken);
     }
 
-    /// A reconcile begins, which may take the turn that its instance was woken for.
+    /// Registers a reconcile, which may take the slot that its instance was woken for.
     pub(super) fn reconcile(self: &Arc<Self>, name: &str) -> Reconcile {
         let mut state = self.state();
         state.line.begin_reconcile(name);
@@ -104,7 +105,7 @@ impl Rollouts {
         }
     }
 
-    /// An instance is gone.
+    /// Removes a deleted instance, and wakes the instances that get its slots.
     pub(super) fn forget(&self, name: &str) {
         let mut state = self.state();
         state.line.leave(name);
@@ -114,7 +115,7 @@ impl Rollouts {
         self.wake(woken);
     }
 
-    /// Forgets the instances that do not exist.
+    /// Removes the instances that do not exist.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let names = self.state().platform.names();
         for name in names.iter().filter(|name| !exists(name)) {
@@ -137,7 +138,7 @@ impl Rollouts {
 // === impl State ===
 
 impl State {
-    /// Calls the instances whose turn it is.
+    /// Grants free slots to queued instances, and returns their names.
     fn next(&mut self) -> Vec<String> {
         let taken = self.running.len() + self.line.called();
         self.line.call(MAX_ROLLOUTS.saturating_sub(taken))

@@ -1,11 +1,11 @@
-//! From what was found to the status: a plain function.
+//! Builds the status of an instance from the outcome of a reconcile. Pure; no I/O.
 //!
 //! | condition | True | False | Unknown |
 //! | --- | --- | --- | --- |
 //! | `HasValidBundle` | unpacked | pending, failing, class not served | Bundles cannot be listed |
 //! | `Installed` | the objects of a bundle are in the cluster, named in the message; also while a newer one fails | none | |
-//! | `Healthy` | every object is well | some object is not; nothing is installed | not looked at yet |
-//! | `Progressing` | under way, or tried again | nothing to do, or nothing that can be done from here | |
+//! | `Healthy` | every object is healthy | some object is unhealthy; nothing is installed | not observed yet |
+//! | `Progressing` | in progress, or retried | up to date, paused, or blocked until a person makes a change | |
 //!
 //! `Ready`, `Reconciling` and `Stalled` follow from these ([`ready`]), in the same write.
 
@@ -27,20 +27,20 @@ use manifests::{
 };
 
 use super::{
-    outcome::{Failure, Health, Install, Outcome, Retry, RolledBack, Valid},
+    outcome::{Failure, Health, Install, Outcome, RetryClass, RolledBack, TemplateState},
     trust,
 };
 
-/// How many objects that wait are listed; the API server takes 512.
-const MOST_LINES: usize = 500;
-/// The number of BundleInstances that a message names.
-const MOST_NAMED: usize = 10;
-/// The longest message; the API server takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
-/// half of that, and come last.
-const LONGEST: usize = 32_000;
+/// Maximum number of listed deferred objects; the API server accepts 512.
+const MAX_LINES: usize = 500;
+/// Maximum number of BundleInstances that a message names.
+const MAX_NAMED: usize = 10;
+/// Maximum length of a message; the API server accepts 32 KiB. Missing permissions, which an admin copies and applies, take
+/// up to half of that and come last.
+const MAX_MESSAGE_LEN: usize = 32_000;
 
-/// The status of a generation after what was found, given the status before.
-pub fn of(
+/// Returns the status for the current generation from the previous status and the outcome.
+pub fn build(
     before: &BundleInstanceStatus,
     declaration: &Declaration,
     outcome: &Outcome,
@@ -68,22 +68,22 @@ pub fn of(
         status.facts = done.facts;
         status.inventory = Some(done.inventory);
         status.waiting = done.waiting;
-        status.waiting.truncate(MOST_LINES);
+        status.waiting.truncate(MAX_LINES);
         status.released = done.released;
         status.failed_template_hash = done.rolled_back.and_then(|back| back.template_hash);
         status.removing = done.removing;
         status.revisions = done.revisions;
     }
-    if let Some(kept) = &outcome.kept {
-        status.inventory = Some(kept.inventory.clone());
-        let known: BTreeSet<String> = status.waiting.drain(..).collect();
-        let all = known.into_iter().chain(kept.waiting.iter().cloned());
+    if let Some(repaired) = &outcome.repaired {
+        status.inventory = Some(repaired.inventory.clone());
+        let deferred: BTreeSet<String> = status.waiting.drain(..).collect();
+        let all = deferred.into_iter().chain(repaired.waiting.iter().cloned());
         status.waiting = all.collect::<BTreeSet<String>>().into_iter().collect();
-        status.waiting.truncate(MOST_LINES);
-        status.removing.clone_from(&kept.removing);
-        status.released.clone_from(&kept.released);
-        status.revisions.clone_from(&kept.revisions);
-        if kept.is_lost {
+        status.waiting.truncate(MAX_LINES);
+        status.removing.clone_from(&repaired.removing);
+        status.released.clone_from(&repaired.released);
+        status.revisions.clone_from(&repaired.revisions);
+        if repaired.is_lost {
             status.applied_digest = None;
         }
     }
@@ -115,8 +115,8 @@ pub fn of(
     status
 }
 
-/// The status while objects are being applied: `inventory` is what there may be from now on, and what was applied before
-/// may be there only in part.
+/// Returns the status while objects are applied. `inventory` lists every object that may exist from now on; the previously
+/// applied objects may be changed in part.
 pub fn applying(
     before: &BundleInstanceStatus,
     declaration: &Declaration,
@@ -125,7 +125,8 @@ pub fn applying(
     inventory: Inventory,
     now: Timestamp,
 ) -> BundleInstanceStatus {
-    // HasValidBundle is that of the last write, when the Bundle may not have been unpacked.
+    // HasValidBundle is the condition of the last write, when the Bundle may not have been unpacked. `is_pinned` keeps it
+    // out of the condition Ready.
     let applied = Declaration {
         is_pinned: true,
         ..*declaration
@@ -138,7 +139,7 @@ pub fn applying(
     }
 }
 
-/// The status while an instance is being removed.
+/// Returns the status while an instance is uninstalled.
 pub fn uninstalling(
     before: &BundleInstanceStatus,
     declaration: &Declaration,
@@ -154,7 +155,7 @@ pub fn uninstalling(
     working(before, declaration, why, message, now)
 }
 
-/// The status while the controller changes objects.
+/// Returns the status while the controller changes objects.
 fn working(
     before: &BundleInstanceStatus,
     declaration: &Declaration,
@@ -181,7 +182,7 @@ fn working(
     status
 }
 
-/// Conditions as the conventions want them.
+/// Conditions of one status, updated by the Kubernetes API conventions.
 pub(crate) struct Conditions<'a> {
     pub(crate) all: &'a mut Vec<Condition>,
     pub(crate) generation: Option<i64>,
@@ -189,13 +190,13 @@ pub(crate) struct Conditions<'a> {
 }
 
 impl Conditions<'_> {
-    /// Sets a condition; the time moves only with its status.
+    /// Sets a condition. The transition time changes only with the status.
     pub(crate) fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
         let condition = Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: shortened(message, LONGEST),
+            message: shortened(message, MAX_MESSAGE_LEN),
             observed_generation: self.generation,
             last_transition_time: Time(self.now),
         };
@@ -207,52 +208,55 @@ impl Conditions<'_> {
         conditions.any(|c| c.type_ == type_ && c.reason == reason)
     }
 
-    /// Leaves a condition as it is, about this generation.
-    pub(crate) fn keep(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
-        let kept = self.all.iter().find(|c| c.type_ == type_).cloned();
-        match kept {
+    /// Retains a condition for this generation, or sets the given one if it does not exist.
+    pub(crate) fn retain(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
+        let condition = self.all.iter().find(|c| c.type_ == type_).cloned();
+        match condition {
             Some(c) => self.set(type_, &c.status, &c.reason, &c.message),
             None => self.set(type_, otherwise.0, otherwise.1, otherwise.2),
         }
     }
 }
 
-fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
+fn valid(conditions: &mut Conditions<'_>, valid: &TemplateState) {
     let (status, reason, message) = match valid {
-        Valid::Unchanged => {
-            return conditions.keep(
+        TemplateState::Unchanged => {
+            return conditions.retain(
                 condition::HAS_VALID_BUNDLE,
                 (
                     "Unknown",
                     reason::PAUSED,
-                    "spec.paused is true; set it to false to have the bundle unpacked",
+                    "paused (spec.paused): the bundle is not unpacked; set spec.paused to false to resume",
                 ),
             );
         }
-        Valid::Unserved(class) => (
+        TemplateState::UnknownClass(class) => (
             "False",
             reason::UNKNOWN_CLASS,
             format!(
-                "nobody here serves the class {class:?} of spec.provisionerClassName; use core-rukpak-io-registry or core-rukpak-io-plain, or install who serves it"
+                "no provisioner handles class {class:?} (spec.provisionerClassName); use core-rukpak-io-registry or \
+                 core-rukpak-io-plain, or install the provisioner for that class"
             ),
         ),
-        Valid::Unknown { message, .. } => ("Unknown", reason::RECONCILE_FAILED, message.clone()),
-        Valid::Pending { bundle, message } => (
+        TemplateState::Unknown { message, .. } => {
+            ("Unknown", reason::RECONCILE_FAILED, message.clone())
+        }
+        TemplateState::Pending { bundle, message } => (
             "False",
             reason::UNPACK_PENDING,
-            with(
+            append(
                 &format!("Waiting for the {bundle} Bundle to be unpacked"),
                 message,
             ),
         ),
-        Valid::Failed {
+        TemplateState::Failed {
             bundle, message, ..
         } => (
             "False",
             reason::UNPACK_FAILED,
-            with(&format!("Failed to unpack the {bundle} Bundle"), message),
+            append(&format!("Failed to unpack the {bundle} Bundle"), message),
         ),
-        Valid::Unpacked { bundle } => (
+        TemplateState::Unpacked { bundle } => (
             "True",
             reason::UNPACK_SUCCESSFUL,
             format!("Successfully unpacked the {bundle} Bundle"),
@@ -261,8 +265,8 @@ fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
     conditions.set(condition::HAS_VALID_BUNDLE, status, reason, &message);
 }
 
-/// A sentence, and what somebody else has to add to it.
-fn with(sentence: &str, message: &str) -> String {
+/// Appends a message to a sentence.
+fn append(sentence: &str, message: &str) -> String {
     if message.is_empty() {
         sentence.to_owned()
     } else {
@@ -283,12 +287,11 @@ fn rolled_back(bundle: &str, back: &RolledBack) -> String {
                 .map(|why| format!(": {why}"))
                 .unwrap_or_default();
             format!(
-                "bundle {bundle} was brought back, because the one of the template failed{why}; change spec.template to try \
-                 another one"
+                "rolled back to bundle {bundle}: the bundle of spec.template failed{why}; change spec.template to retry"
             )
         }
         RolledBack { to, .. } => format!(
-            "bundle {bundle} was brought back from revision {to}; remove spec.rollbackTo to return to spec.template"
+            "rolled back to bundle {bundle} of revision {to}; remove spec.rollbackTo to return to spec.template"
         ),
     }
 }
@@ -317,7 +320,7 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
                 message.push_str("; ");
                 message.push_str(&done.waiting.len().to_string());
                 message.push_str(
-                    " objects wait for APIs that this cluster does not serve, see status.waiting",
+                    " objects are deferred because the cluster does not serve their APIs; see status.waiting",
                 );
             }
             for warning in &done.warnings {
@@ -331,33 +334,33 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
         }
         (Install::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
             let message = format!(
-                "bundle {bundle} is installed, but not all of it as declared: {}",
+                "bundle {bundle} is installed, but not all of its objects are as declared: {}",
                 failure.message
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
         (Install::Failed(failure), Some(bundle)) => {
             let state = if failure.touched {
-                "was being replaced"
+                "is partly replaced"
             } else {
-                "stays installed"
+                "is still installed"
             };
             let message = format!(
-                "bundle {bundle} {state}; bundle {} could not be installed: {}",
+                "bundle {bundle} {state}; failed to install bundle {}: {}",
                 failure.bundle, failure.message
             );
             conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
         }
-        // Where nobody looked, the old reason stays.
+        // In a reconcile that did not examine the Bundle, the previous reason remains.
         (
             Install::Unchanged | Install::Waiting(_) | Install::Queued | Install::Stopped(_),
             Some(bundle),
         ) if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
-            && !matches!(outcome.valid, Valid::Unserved(_)) =>
+            && !matches!(outcome.valid, TemplateState::UnknownClass(_)) =>
         {
             let message = format!(
-                "Bundle {bundle}, which is installed, is missing; its objects are repaired as they are recorded, and the \
-                 Bundle of spec.template is installed once it is unpacked, see HasValidBundle"
+                "the installed Bundle {bundle} is missing; its objects are repaired as they are recorded, and the \
+                 Bundle of spec.template is installed once it is unpacked; see condition HasValidBundle"
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
@@ -370,12 +373,12 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             | Install::Applying(_),
             _,
         ) => {
-            conditions.keep(
+            conditions.retain(
                 TYPE,
                 (
                     "False",
                     reason::NOT_INSTALLED,
-                    "nothing has been installed yet; see HasValidBundle",
+                    "no bundle is installed; see condition HasValidBundle",
                 ),
             );
         }
@@ -396,19 +399,19 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
             conditions.set(TYPE, "False", reason::UNHEALTHY, &objects.join("\n"));
         }
         Health::Unknown(why) => conditions.set(TYPE, "Unknown", reason::HEALTH_UNKNOWN, why),
-        Health::NotLooked => {
+        Health::NotObserved => {
             let unknown = (
                 "Unknown",
                 reason::HEALTH_UNKNOWN,
-                "the objects have not been looked at yet",
+                "health has not been determined yet",
             );
             let was_absent =
                 |c: &Condition| c.type_ == TYPE && c.reason == reason::INSTALLATION_STATUS_FALSE;
             if conditions.all.iter().any(was_absent) {
-                // That is over.
+                // Objects are installed now.
                 conditions.set(TYPE, unknown.0, unknown.1, unknown.2);
             } else {
-                conditions.keep(TYPE, unknown);
+                conditions.retain(TYPE, unknown);
             }
         }
     }
@@ -422,15 +425,15 @@ fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[S
         reason::WAITING_FOR_HEALTH,
     ];
     let (status, reason, message) = progress(outcome, removing);
-    // Until the objects are observed, the former condition about them counts.
-    let is_kept = outcome.health == Health::NotLooked
+    // Until the objects are observed, the previous condition about them remains.
+    let is_kept = outcome.health == Health::NotObserved
         && matches!(reason, reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH)
         && ABOUT_OBJECTS
             .iter()
             .any(|former| conditions.has_reason(TYPE, former));
     match status.filter(|_| !is_kept) {
         Some(status) => conditions.set(TYPE, status, reason, &message),
-        None => conditions.keep(TYPE, ("True", reason, &message)),
+        None => conditions.retain(TYPE, ("True", reason, &message)),
     }
 }
 
@@ -444,24 +447,24 @@ fn progress(
             Some("False"),
             reason::PAUSED,
             text(
-                "spec.paused is true: nothing is installed, upgraded or repaired; set it to false to go on",
+                "paused (spec.paused): no install, upgrade or repair; set spec.paused to false to resume",
             ),
         ),
-        (_, Valid::Unserved(_)) => (
+        (_, TemplateState::UnknownClass(_)) => (
             Some("False"),
             reason::UNKNOWN_CLASS,
-            text("there is nothing to wait for; see HasValidBundle"),
+            text("nothing is in progress; see condition HasValidBundle"),
         ),
         (Install::Failed(Failure { retry, message, .. }), _) => match retry {
-            Retry::Soon => (
+            RetryClass::Soon => (
                 Some("True"),
                 reason::RETRYING,
-                format!("it is tried again: {message}"),
+                format!("retrying: {message}"),
             ),
-            Retry::Slowly | Retry::Granted => (
+            RetryClass::Backoff | RetryClass::AfterGrant => (
                 Some("False"),
                 reason::BLOCKED,
-                format!("it will not work before something is changed: {message}"),
+                format!("blocked until it is fixed: {message}"),
             ),
         },
         (Install::Applying(applying), _) => (
@@ -472,7 +475,7 @@ fn progress(
                 applying.count, applying.bundle, applying.applied
             ),
         ),
-        (Install::Waiting(_), _) => (None, reason::RETRYING, text("it is tried again")),
+        (Install::Waiting(_), _) => (None, reason::RETRYING, text("retrying")),
         (Install::Queued, _) => (
             Some("True"),
             reason::RETRYING,
@@ -487,23 +490,23 @@ fn progress(
                 names(unhealthy)
             ),
         ),
-        _ if !outcome.fights.is_empty() => {
-            (Some("True"), reason::FIGHTING, outcome.fights.join("\n"))
+        _ if !outcome.conflicts.is_empty() => {
+            (Some("True"), reason::FIGHTING, outcome.conflicts.join("\n"))
         }
-        (_, Valid::Pending { .. }) => (
+        (_, TemplateState::Pending { .. }) => (
             Some("True"),
             reason::UNPACK_PENDING,
-            text("the Bundle is being unpacked; see HasValidBundle"),
+            text("the Bundle is being unpacked; see condition HasValidBundle"),
         ),
-        (_, Valid::Failed { .. }) => (
+        (_, TemplateState::Failed { .. }) => (
             Some("False"),
             reason::UNPACK_FAILED,
-            text("the Bundle of the template cannot be installed; see HasValidBundle"),
+            text("the Bundle of spec.template cannot be installed; see condition HasValidBundle"),
         ),
-        (_, Valid::Unknown { .. }) => (
+        (_, TemplateState::Unknown { .. }) => (
             Some("True"),
             reason::RETRYING,
-            text("it is tried again; see HasValidBundle"),
+            text("retrying; see condition HasValidBundle"),
         ),
         // The Bundle to roll back to was replaced, so that nothing is repaired.
         (Install::Unchanged, _) if outcome.replaced.is_some() => (
@@ -515,33 +518,33 @@ fn progress(
             Health::Progressing(_) => (
                 Some("True"),
                 reason::WAITING_FOR_HEALTH,
-                text("all objects are applied, and not all of them are ready; see Healthy"),
+                text("all objects are applied, but some are not ready; see condition Healthy"),
             ),
             _ if !removing.is_empty() => (
                 Some("True"),
                 reason::RETRYING,
                 format!(
-                    "not everything that has left the bundle is gone; it is tried again: {}",
+                    "some objects removed from the bundle are still terminating: {}",
                     removing.join("\n")
                 ),
             ),
-            Health::NotLooked if matches!(outcome.install, Install::Unchanged) => (
+            Health::NotObserved if matches!(outcome.install, Install::Unchanged) => (
                 Some("True"),
                 reason::WAITING_FOR_HEALTH,
-                text("all objects are applied, and have not been observed yet"),
+                text("all objects are applied, but have not been observed yet"),
             ),
             _ => (
                 Some("False"),
                 reason::UP_TO_DATE,
-                text("all objects are applied, and watched"),
+                text("all objects are applied"),
             ),
         },
     }
 }
 
-/// Returns the first names of a list, and how many more there are.
+/// Returns the first names of a list, and the number of further ones.
 fn names(all: &[String]) -> String {
-    let first: Vec<&str> = all.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let first: Vec<&str> = all.iter().take(MAX_NAMED).map(String::as_str).collect();
     match all.len().saturating_sub(first.len()) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),

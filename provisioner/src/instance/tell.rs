@@ -1,4 +1,4 @@
-//! Which changes of a status are news, and are published as events.
+//! Events for the changes of a status that a user should notice.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource as _, runtime::events::EventType};
@@ -7,12 +7,12 @@ use manifests::api::{
     instance::{BundleInstance, BundleInstanceStatus},
 };
 
-use super::memory::Shared;
+use super::memory::InstanceContext;
 
-/// Tells people what has changed.
-pub(super) async fn changes(
+/// Publishes an event for each condition with a notable change.
+pub(super) async fn publish_changes(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     before: &BundleInstanceStatus,
     after: &BundleInstanceStatus,
 ) {
@@ -29,21 +29,21 @@ pub(super) async fn changes(
         };
         let old = find(before, type_);
         let was = |status| old.as_ref().is_some_and(|old| old.status == status);
-        let waits = |status: &BundleInstanceStatus, found: &Condition| {
+        let is_waiting = |status: &BundleInstanceStatus, found: &Condition| {
             type_ == condition::HEALTHY && found.status != "True" && waits_for_health(status)
         };
-        let is_on_its_way = waits(after, &new);
-        let was_on_its_way = old.as_ref().is_some_and(|old| waits(before, old));
-        let same = is_on_its_way == was_on_its_way
+        let is_progressing = is_waiting(after, &new);
+        let was_progressing = old.as_ref().is_some_and(|old| is_waiting(before, old));
+        let same = is_progressing == was_progressing
             && old
                 .as_ref()
                 .is_some_and(|old| old.status == new.status && old.reason == new.reason);
         let bundle_changed = type_ == condition::INSTALLED
             && before.installed_bundle_name != after.installed_bundle_name;
-        // Expected on the way, and no news; of what is unpacked the Bundle's own event tells.
+        // Expected during a rollout. The Bundle's own event reports unpacked content.
         let is_news = new.status != "Unknown"
             && (type_, new.status.as_str()) != (condition::HAS_VALID_BUNDLE, "True")
-            && (!is_on_its_way || was("True"))
+            && (!is_progressing || was("True"))
             && !matches!(
                 new.reason.as_str(),
                 condition::reason::UNPACK_PENDING
@@ -80,7 +80,7 @@ pub(super) async fn changes(
     }
 }
 
-/// Reports whether the objects are not well yet, and nothing says that they will not be.
+/// Reports whether the rollout waits for healthy objects, none of which has failed.
 fn waits_for_health(status: &BundleInstanceStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|c| {

@@ -1,10 +1,11 @@
-//! From a template to the Bundle it stands for.
+//! The Bundle of a template. Pure; no I/O.
 //!
-//! The hash is documented, so that it can be computed elsewhere and never changes by accident: the SHA-256 of the
-//! template as JSON with sorted keys (`annotations`, `labels`, `spec`, the first two null where there are none) and the
-//! class filled in, in lower-case hex, cut to 40 digits. It stands in the label `core.rukpak.io/bundle-template-hash`; the
-//! Bundle's name is made of the instance's and a hash over both, and over a random number where another client has taken
-//! that name. None of them says that the provisioner created a Bundle: the module `trust` knows.
+//! The hash is documented, so that other programs can compute it and it never changes by accident. It is the SHA-256 of the
+//! template as JSON with sorted keys (`annotations`, `labels`, `spec`, the first two null if empty) and with the default
+//! class, in lower-case hex, truncated to 40 digits. The label `core.rukpak.io/bundle-template-hash` has the hash. The name
+//! of the Bundle consists of the name of the instance and a hash of both. If another client has taken that name, the hash
+//! includes a random number. Neither the label nor the name proves that the provisioner created a Bundle: see the module
+//! `trust`.
 
 use std::{iter, sync::Arc};
 
@@ -20,20 +21,20 @@ use manifests::{
 };
 use unpacker::Digest;
 
-/// The longest name of a Bundle (rukpak parity since 0.9).
+/// Maximum length of the name of a Bundle (rukpak parity since 0.9).
 pub const LONGEST_NAME: usize = 52;
 
-/// How many Bundles of an instance may exist besides the installed and the wanted one: templates may change faster
-/// than anything can be installed.
-pub const MOST_OTHERS: usize = 2;
+/// Maximum number of Bundles of an instance besides the installed one and that of the template. Templates may change faster
+/// than bundles can be installed.
+pub const MAX_KEPT_BUNDLES: usize = 2;
 
-/// The number of names that are tried for a Bundle: another client may have taken the first one.
+/// Maximum number of names that are tried for a Bundle, if other clients have taken the first ones.
 pub const MAX_NAMES: u8 = 8;
 
-/// The hash of an instance's template.
+/// Returns the hash of an instance's template.
 pub fn hash(instance: &BundleInstance) -> String {
     let metadata = instance.spec.template.metadata.as_ref();
-    // An empty map says no more than an absent one.
+    // An empty map is equal to an absent one.
     let labels = metadata
         .and_then(|m| m.labels.as_ref())
         .filter(|m| !m.is_empty());
@@ -48,7 +49,7 @@ pub fn hash(instance: &BundleInstance) -> String {
     hash
 }
 
-/// The spec of the Bundle that the template stands for.
+/// Returns the spec of the Bundle of a template.
 pub fn spec(instance: &BundleInstance) -> BundleSpec {
     let template = &instance.spec.template.spec;
     BundleSpec {
@@ -67,7 +68,7 @@ pub fn bundle_name(instance: &BundleInstance, hash: &str) -> String {
 }
 
 /// Returns names for a new Bundle of a template, the usual one first. The others are random, so that no client can take
-/// them before.
+/// them in advance.
 pub fn bundle_names(instance: &BundleInstance, hash: &str) -> impl Iterator<Item = String> {
     let name = instance.name_any();
     let others = (1..MAX_NAMES).map({
@@ -80,7 +81,7 @@ pub fn bundle_names(instance: &BundleInstance, hash: &str) -> impl Iterator<Item
     iter::once(bundle_name(instance, hash)).chain(others)
 }
 
-/// The Bundle that the template stands for, under one of its [`bundle_names`].
+/// Returns the Bundle of a template, with one of its [`bundle_names`].
 pub fn bundle(instance: &BundleInstance, hash: &str, bundle: &str) -> Bundle {
     let metadata = instance.spec.template.metadata.clone().unwrap_or_default();
     let name = instance.name_any();
@@ -106,40 +107,45 @@ pub fn bundle(instance: &BundleInstance, hash: &str, bundle: &str) -> Bundle {
     bundle
 }
 
-/// Reports whether a Bundle was made for this instance, and not for one of the same name that is gone, and stays.
-pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
+/// Reports whether a Bundle was created for this instance, not for an earlier one with the same name, and is not
+/// terminating.
+pub fn belongs_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
     bundle.metadata.deletion_timestamp.is_none() && refers_to(bundle, instance)
 }
 
-/// Reports whether a Bundle has a reference that says that it was made for this instance.
+/// Reports whether the controller reference of a Bundle names this instance.
 fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
     let mut owners = bundle.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && instance.is_in(owner))
 }
 
-/// Whether a Bundle was made for this instance, also if the garbage collector has taken the reference to it off already,
-/// as it does when the instance is deleted with `--cascade=orphan`.
-pub fn was_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
-    let has = |label: &str, value: &str| bundle.labels().get(label).is_some_and(|it| it == value);
-    let is_nobodys = bundle.metadata.deletion_timestamp.is_none()
+/// Reports whether a Bundle was created for this instance, even if the garbage collector has removed the reference, as it
+/// does for a deletion with `--cascade=orphan`.
+pub fn belonged_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
+    let has = |label: &str, value: &str| {
+        bundle
+            .labels()
+            .get(label)
+            .is_some_and(|label| label == value)
+    };
+    let is_orphaned = bundle.metadata.deletion_timestamp.is_none()
         && bundle.owner_references().is_empty()
         && has(labels::OWNER_KIND, "BundleInstance")
         && has(labels::OWNER_NAME, &instance.name_any())
         && bundle.labels().contains_key(labels::TEMPLATE_HASH);
-    is_nobodys || is_of(bundle, instance)
+    is_orphaned || belongs_to(bundle, instance)
 }
 
-/// Reports whether the garbage collector has released the Bundles of an instance: all of them, and at least one.
+/// Reports whether the garbage collector has removed the references of all Bundles of an instance, at least one.
 pub fn are_released(instance: &BundleInstance, bundles: &[Arc<Bundle>]) -> bool {
     let refers = |bundle: &Arc<Bundle>| refers_to(bundle, instance);
-    let belonged = |bundle: &Arc<Bundle>| was_of(bundle, instance);
+    let belonged = |bundle: &Arc<Bundle>| belonged_to(bundle, instance);
     bundles.iter().any(belonged) && !bundles.iter().any(refers)
 }
 
 /// Returns the Bundles to delete so that the number of those that were never installed stays bounded. `needed` and
-/// `created` are uids. Of the Bundles that are not needed, first those go that the provisioner did not create, then those
-/// that failed, each time the oldest.
-pub fn surplus<'a>(
+/// `created` are UIDs. Bundles that the provisioner did not create come first, then those that failed, the oldest first.
+pub fn excess_bundles<'a>(
     bundles: &[&'a Bundle],
     needed: &[&str],
     created: &[&str],
@@ -156,13 +162,13 @@ pub fn surplus<'a>(
         .collect();
     others.sort_by_key(|bundle| {
         let is_ours = is_in(bundle, created);
-        let good = bundle.status.as_ref().and_then(|s| s.phase) == Some(Phase::Unpacked);
+        let is_good = bundle.status.as_ref().and_then(|s| s.phase) == Some(Phase::Unpacked);
         let created = bundle
             .metadata
             .creation_timestamp
             .as_ref()
             .map(|time| time.0);
-        (is_ours, good, created, bundle.name_any())
+        (is_ours, is_good, created, bundle.name_any())
     });
     let surplus = others.len().saturating_sub(most);
     others.truncate(surplus);

@@ -1,44 +1,49 @@
-//! What failed, and when it is tried again: ever more seldom, and something else at once.
+//! Back-off of failed attempts: the delays grow, and an attempt with other inputs starts at once.
 
 use std::time::Duration;
 
 use apply::backoff::left;
 use jiff::Timestamp;
 
-use super::outcome::Retry;
+use super::outcome::RetryClass;
 
-/// What failed, and how often.
+/// Back-off of one kind of attempt.
 #[derive(Debug, Default)]
-pub(super) struct Tries {
-    /// After something failed.
-    pause: Option<Pause>,
-    /// Tries since the last success.
+pub(super) struct RolloutBackoff {
+    /// Delay after the last failure; `None` after a success.
+    pending: Option<PendingRetry>,
+    /// Number of attempts since the last success.
     attempts: u32,
 }
 
-/// The reason why nothing is tried for now.
+/// Delay of an attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
-struct Pause {
-    /// What was tried: something else is tried at once.
-    tried: String,
-    /// When it is tried again.
+struct PendingRetry {
+    /// Inputs of the attempt. An attempt with other inputs is not delayed.
+    attempt_key: String,
+    /// Time of the next attempt.
     until: Timestamp,
-    /// The length of the pause. If the clock is set back, the pause does not become longer.
+    /// Length of the delay. If the clock is set back, the delay does not become longer.
     wait: Duration,
 }
 
-impl Tries {
-    /// It worked.
+impl RolloutBackoff {
+    /// Resets the back-off after a success.
     pub(super) fn succeeded(&mut self) {
         *self = Self::default();
     }
 
-    /// Something failed: for how long nothing of the kind is tried.
-    pub(super) fn again(&mut self, tried: String, retry: Retry, now: Timestamp) -> Duration {
+    /// Records a failure, and returns the delay until the next attempt with the same inputs.
+    pub(super) fn record_failure(
+        &mut self,
+        attempt_key: String,
+        retry: RetryClass,
+        now: Timestamp,
+    ) -> Duration {
         let same = self
-            .pause
+            .pending
             .as_ref()
-            .is_some_and(|pause| pause.tried == tried);
+            .is_some_and(|pending| pending.attempt_key == attempt_key);
         self.attempts = if same {
             self.attempts.saturating_add(1)
         } else {
@@ -46,34 +51,41 @@ impl Tries {
         };
         let wait = back_off(self.attempts, retry, fastrand::f64());
         let until = now.checked_add(wait).unwrap_or(now);
-        self.pause = Some(Pause { tried, until, wait });
+        self.pending = Some(PendingRetry {
+            attempt_key,
+            until,
+            wait,
+        });
         wait
     }
 
-    /// Makes a pause that is longer as short as that, and tells what is left of it.
-    pub(super) fn wait_at_most(&mut self, most: Duration, now: Timestamp) -> Duration {
-        let Some(pause) = self.pause.as_mut() else {
+    /// Shortens the delay to at most `most`, and returns the remaining delay.
+    pub(super) fn cap_delay(&mut self, most: Duration, now: Timestamp) -> Duration {
+        let Some(pending) = self.pending.as_mut() else {
             return most;
         };
         let until = now.checked_add(most).unwrap_or(now);
-        pause.until = pause.until.min(until);
-        Duration::try_from(pause.until.duration_since(now)).unwrap_or_default()
+        pending.until = pending.until.min(until);
+        Duration::try_from(pending.until.duration_since(now)).unwrap_or_default()
     }
 
-    /// How long the same thing is not tried again.
-    pub(super) fn must_wait(&self, tried: &str, now: Timestamp) -> Option<Duration> {
-        let pause = self.pause.as_ref().filter(|pause| pause.tried == tried)?;
-        left(pause.until, pause.wait, now)
+    /// Returns the remaining delay of an attempt with these inputs; `None` if it may start.
+    pub(super) fn remaining_delay(&self, attempt_key: &str, now: Timestamp) -> Option<Duration> {
+        let pending = self
+            .pending
+            .as_ref()
+            .filter(|pending| pending.attempt_key == attempt_key)?;
+        left(pending.until, pending.wait, now)
     }
 }
 
-/// Exponential with jitter: from half a second to five minutes, from two seconds to one minute for rights that somebody
-/// has to grant, or from 15 seconds to ten minutes for what else has to be put right.
-fn back_off(attempt: u32, retry: Retry, jitter: f64) -> Duration {
+/// Returns the exponential delay with jitter: from 0.5 s to 5 min for transient failures, from 2 s to 1 min for missing
+/// permissions, and from 15 s to 10 min for failures that need another change by a person.
+fn back_off(attempt: u32, retry: RetryClass, jitter: f64) -> Duration {
     let (first, most) = match retry {
-        Retry::Soon => (0.5, 300.0),
-        Retry::Granted => (2.0, 60.0),
-        Retry::Slowly => (15.0, 600.0),
+        RetryClass::Soon => (0.5, 300.0),
+        RetryClass::AfterGrant => (2.0, 60.0),
+        RetryClass::Backoff => (15.0, 600.0),
     };
     let exponent = i32::try_from(attempt.saturating_sub(1).min(20)).unwrap_or(20);
     let wait: f64 = f64::min(first * 2f64.powi(exponent), most);
@@ -88,32 +100,38 @@ mod tests {
     fn waiting_grows_and_stays_bounded() {
         let wait = |attempt, retry| back_off(attempt, retry, 0.5).as_secs_f64();
         for (attempt, retry, expected) in [
-            (0, Retry::Soon, 0.5),
-            (1, Retry::Soon, 0.5),
-            (2, Retry::Soon, 1.0),
-            (5, Retry::Soon, 8.0),
-            (u32::MAX, Retry::Soon, 300.0),
-            (1, Retry::Granted, 2.0),
-            (50, Retry::Granted, 60.0),
-            (1, Retry::Slowly, 15.0),
-            (3, Retry::Slowly, 60.0),
-            (50, Retry::Slowly, 600.0),
+            (0, RetryClass::Soon, 0.5),
+            (1, RetryClass::Soon, 0.5),
+            (2, RetryClass::Soon, 1.0),
+            (5, RetryClass::Soon, 8.0),
+            (u32::MAX, RetryClass::Soon, 300.0),
+            (1, RetryClass::AfterGrant, 2.0),
+            (50, RetryClass::AfterGrant, 60.0),
+            (1, RetryClass::Backoff, 15.0),
+            (3, RetryClass::Backoff, 60.0),
+            (50, RetryClass::Backoff, 600.0),
         ] {
             assert_rows!((wait(attempt, retry) - expected).abs() < 1e-6 => true, "{attempt} {retry:?}");
         }
-        assert!(back_off(1, Retry::Soon, 0.0) < back_off(1, Retry::Soon, 1.0));
+        assert!(back_off(1, RetryClass::Soon, 0.0) < back_off(1, RetryClass::Soon, 1.0));
     }
 
     #[test]
     fn clock_that_is_set_back_ends_a_pause() {
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let mut tries = Tries::default();
-        let wait = tries.again("a".to_owned(), Retry::Slowly, now);
-        assert_eq!(tries.must_wait("a", now), Some(wait));
-        assert_eq!(tries.must_wait("b", now), None);
+        let mut tries = RolloutBackoff::default();
+        let wait = tries.record_failure("a".to_owned(), RetryClass::Backoff, now);
+        assert_eq!(tries.remaining_delay("a", now), Some(wait));
+        assert_eq!(tries.remaining_delay("b", now), None);
         let later = now.checked_add(wait / 2).unwrap();
-        assert_eq!(tries.must_wait("a", later), wait.checked_sub(wait / 2));
-        assert_eq!(tries.must_wait("a", now.checked_add(wait).unwrap()), None);
-        assert_rows!(tries.must_wait("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
+        assert_eq!(
+            tries.remaining_delay("a", later),
+            wait.checked_sub(wait / 2)
+        );
+        assert_eq!(
+            tries.remaining_delay("a", now.checked_add(wait).unwrap()),
+            None
+        );
+        assert_rows!(tries.remaining_delay("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
     }
 }

@@ -1,9 +1,9 @@
 //! Decides which Bundles an instance may be installed from.
 //!
-//! Every client with permissions on Bundles can create one with any name, labels and ownerReferences, so none of these
-//! identifies a Bundle. Its uid does: the API server assigns it, the provisioner learns it from the response to its own
-//! create request and records it in the status before it applies anything from that Bundle. An installed Bundle must also
-//! have the content digest that was applied. Pure; no I/O.
+//! Every client with permissions for Bundles can create one with any name, labels and ownerReferences, so none of these
+//! identifies a Bundle. The UID does: the API server assigns it, and the provisioner gets it in the response to its own
+//! create request. It records the UID in the status before it applies objects from that Bundle. An installed Bundle must
+//! also have the content digest that was applied. Pure; no I/O.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use manifests::api::{
 
 use super::template;
 
-/// The Bundle that is recorded as installed, as it is found in the cluster.
+/// Live state of the Bundle that is recorded as installed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Installed<'a> {
     /// The recorded Bundle with the recorded content, which is unpacked.
     Trusted(&'a Bundle),
     /// The recorded Bundle does not exist, or is not unpacked.
     Missing,
-    /// Another client created the Bundle or changed its status; the message says which Bundle and what to do.
+    /// Another client created the Bundle or changed its status; the message has the name of the Bundle and the remedy.
     Replaced(String),
 }
 
@@ -57,7 +57,7 @@ pub(super) fn installed<'a>(
     };
     let uid = found.metadata.uid.as_deref().unwrap_or_default();
     let Some(record) = &status.installed else {
-        // An older provisioner recorded the digest alone, and `adopt` did not accept this Bundle.
+        // An older provisioner recorded only the digest, and `adopt` did not accept this Bundle.
         let is_other =
             digest(found).is_some_and(|digest| status.content_digest.as_deref() != Some(digest));
         return if is_other && !is_created(status, uid) {
@@ -74,11 +74,11 @@ pub(super) fn installed<'a>(
         Some(digest) if is_same_uid && digest != record.content_digest => Installed::Replaced(
             replaced(found, "the content digest in its status was changed"),
         ),
-        Some(_) if is_same_uid && is_unpacked(found) && template::is_of(found, instance) => {
+        Some(_) if is_same_uid && is_unpacked(found) && template::belongs_to(found, instance) => {
             Installed::Trusted(found)
         }
         _ if is_same_uid || is_created(status, uid) => Installed::Missing,
-        // It is not used, but a copy with the same content is not reported as an attack.
+        // A copy with the same content is not used, but not reported as an attack either.
         Some(digest) if digest == record.content_digest => Installed::Missing,
         _ => {
             let why = format!(
@@ -90,8 +90,8 @@ pub(super) fn installed<'a>(
     }
 }
 
-/// Returns the Bundle that the provisioner created from the template with this hash. The newest is the one to use: an
-/// earlier one was given up.
+/// Returns the Bundle that the provisioner created from the template with this hash. If several exist, the newest is used:
+/// the earlier ones were given up.
 pub(super) fn of_template<'a>(
     status: &BundleInstanceStatus,
     instance: &BundleInstance,
@@ -105,15 +105,15 @@ pub(super) fn of_template<'a>(
         bundles.iter().find(|bundle| {
             bundle.metadata.uid.as_ref() == Some(&created.uid)
                 && bundle.spec == spec
-                && template::is_of(bundle, instance)
+                && template::belongs_to(bundle, instance)
                 && !is_altered(status, bundle)
         })
     })
 }
 
-/// Returns the status with a record of the installed Bundle that an older provisioner, which recorded names alone, has
-/// left: the Bundle of that name, if it has the content that was installed. This is trust on first use, so it happens
-/// once; `None` means that there is nothing to record.
+/// Returns the status with a record of the installed Bundle if an older provisioner has recorded only its name. The Bundle
+/// of that name is accepted if it has the installed content. This is trust on first use, so it happens once; `None` means
+/// that there is no Bundle to record.
 pub(super) fn adopt(
     status: &BundleInstanceStatus,
     instance: &BundleInstance,
@@ -126,14 +126,14 @@ pub(super) fn adopt(
         uid: found.uid()?,
         content_digest: status.content_digest.clone()?,
     };
-    // The same content is other objects in the other class. Only registry+v1 content has a ClusterServiceVersion.
+    // The other class renders other objects from the same content. Only registry+v1 content has a ClusterServiceVersion.
     let class = Class::parse(&found.spec.provisioner_class_name);
     let was_registry = status.facts.cluster_service_version.is_some();
-    let is_it = found.metadata.name.as_ref() == Some(&record.name)
-        && template::is_of(found, instance)
+    let is_adoptable = found.metadata.name.as_ref() == Some(&record.name)
+        && template::belongs_to(found, instance)
         && (class == Some(Class::Registry)) == was_registry
         && record.is(found);
-    is_it.then(|| {
+    is_adoptable.then(|| {
         let label = found.labels().get(labels::TEMPLATE_HASH);
         let created = label.map(|hash| CreatedBundle {
             name: record.name.clone(),
@@ -155,27 +155,27 @@ pub(super) fn adopt(
     })
 }
 
-/// Returns the records after a Bundle was created. Those of Bundles that no longer exist are dropped, unless these are
+/// Returns the records after a Bundle was created. Records of Bundles that no longer exist are dropped unless these are
 /// installed.
 pub(super) fn record(
     status: &BundleInstanceStatus,
     bundles: &[Arc<Bundle>],
     created: CreatedBundle,
 ) -> Vec<CreatedBundle> {
-    let kept = status.bundles.iter().filter(|old| {
+    let retained = status.bundles.iter().filter(|old| {
         let uid = Some(&old.uid);
         recorded(status).any(|record| Some(&record.uid) == uid)
             || bundles
                 .iter()
                 .any(|bundle| bundle.metadata.uid.as_ref() == uid)
     });
-    let mut all: Vec<CreatedBundle> = kept.cloned().chain([created]).collect();
+    let mut all: Vec<CreatedBundle> = retained.cloned().chain([created]).collect();
     let surplus = all.len().saturating_sub(MAX_CREATED);
     all.drain(..surplus);
     all
 }
 
-/// The records of an installation are bounded by the schema.
+/// Maximum number of records; the schema limits the list.
 const MAX_CREATED: usize = manifests::api::bounds::CREATED_BUNDLES as usize;
 
 /// Returns the records of the Bundles that a repair or a rollback needs.
@@ -183,7 +183,7 @@ pub(super) fn recorded(status: &BundleInstanceStatus) -> impl Iterator<Item = &I
     status.installed.iter().chain(&status.previous)
 }
 
-/// Reports whether the provisioner created the Bundle with this uid.
+/// Reports whether the provisioner created the Bundle with this UID.
 pub(super) fn is_created(status: &BundleInstanceStatus, uid: &str) -> bool {
     status.bundles.iter().any(|created| created.uid == uid)
 }
@@ -193,7 +193,7 @@ pub(super) fn is_unpacked(bundle: &Bundle) -> bool {
     bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
 }
 
-/// Reports whether a Bundle is recorded with other content than its status has now.
+/// Reports whether a Bundle is recorded with another content digest than its status has.
 fn is_altered(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
     let uid = bundle.metadata.uid.as_ref();
     recorded(status)

@@ -1,12 +1,12 @@
-//! Removing what an instance has installed, before it goes itself.
+//! Uninstall: deletes the objects of an instance before the instance itself is deleted.
 //!
-//! | policy for definitions | order |
+//! | policy for CRDs | order |
 //! | --- | --- |
-//! | `Retain`, `DeleteIfUnused` | the bundle's own custom resources, everything else, definitions |
-//! | `Delete` | all custom resources, definitions, everything else: the operator finalizes them while it still runs |
+//! | `Retain`, `DeleteIfUnused` | the bundle's own custom resources, all other objects, CRDs |
+//! | `Delete` | all custom resources, CRDs, all other objects: the operator processes finalizers while it still runs |
 //!
-//! The inventory says what there is, so that neither the Bundle nor its content is needed, nor an installation that was
-//! ever finished. Nothing is made again: the watches are forgotten first.
+//! The inventory lists the objects, so neither the Bundle nor its content is needed, nor a completed installation. The
+//! watches end first, so that no object is repaired.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,9 +30,9 @@ use tracing::{info, warn};
 
 use super::{
     bundles, index,
-    install::{self, inventory, refusals},
-    memory::{Memory, Shared},
-    outcome::Retry,
+    install::{self, describe_rejections, inventory},
+    memory::{InstanceContext, InstanceState},
+    outcome::RetryClass,
     policy,
     reconcile::{Error, current_status, read_inventory},
     revisions::{self, owner},
@@ -45,65 +45,67 @@ use apply::{
     ssa::{Apply, Cause, Failure, Pruned},
 };
 
-/// The garbage collector's mark on what is deleted with `--cascade=orphan`: what belongs to it stays.
+/// Finalizer of the garbage collector for a deletion with `--cascade=orphan`, which keeps the dependents.
 const ORPHAN: &str = "orphan";
-/// The name of attempts to record that the objects are orphaned.
+/// Key of attempts to record that the objects are orphaned.
 const RECORD: &str = "record orphaned";
-/// The longest time between two looks at what has finalizers.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The longest time until what failed is tried again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Maximum delay between two checks of objects that are terminating.
+const MAX_DELETION_DELAY: Duration = Duration::from_secs(5);
+/// Maximum delay until a failed attempt is retried.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Takes the next steps of a removal.
+/// Executes the next steps of an uninstall.
 pub(super) async fn run(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
 ) -> Result<Action, Error> {
     let name = instance.name_any();
     shared.ctx.watches.forget(&name);
-    memory.is_watched = false;
-    memory.progress = None;
-    if !is_awaited(instance) {
+    state.is_watched = false;
+    state.progress = None;
+    if !has_finalizer(instance) {
         shared.forget(&name);
         return Ok(Action::await_change());
     }
-    if memory.is_let_go {
+    if state.is_finalizer_removed {
         return Ok(Action::await_change());
     }
     // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
     let is_orphaned = is_orphaned(instance)
-        || memory.is_orphaned()
+        || state.is_orphaned()
         || template::are_released(instance, &bundles::candidates(instance, shared));
     let now = (shared.ctx.now)();
     if is_orphaned {
-        // The message of the API server may be another one each time, and its write wakes the instance.
-        if let Some(left) = memory.tries.must_wait(RECORD, now) {
+        // The message of the API server may differ each time, and writing it wakes the instance.
+        if let Some(left) = state.backoff.remaining_delay(RECORD, now) {
             return Ok(Action::requeue(left));
         }
-        // After their deletion, the Bundles and the finalizer do not show that the objects are orphaned.
+        // After the deletion of the Bundles and of the finalizer, only this record shows that the objects are orphaned.
         if let Err(error) = record_orphaned(instance, shared).await {
             warn!(name, %error, "failed to record that the objects are orphaned; retrying");
             let message = format!("failed to annotate BundleInstance {name}: {error}");
-            report(instance, shared, memory, &message, true).await?;
-            memory.tries.again(RECORD.to_owned(), Retry::Soon, now);
+            report(instance, shared, state, &message, true).await?;
+            state
+                .backoff
+                .record_failure(RECORD.to_owned(), RetryClass::Soon, now);
             return Ok(Action::requeue(
-                memory.tries.wait_at_most(LONGEST_PAUSE, now),
+                state.backoff.cap_delay(MAX_RETRY_DELAY, now),
             ));
         }
     }
-    // Another policy is another try.
-    let tried = format!("uninstall {:?}", instance.metadata.generation);
-    if let Some(left) = memory.tries.must_wait(&tried, now) {
+    // A changed policy starts another attempt.
+    let attempt_key = format!("uninstall {:?}", instance.metadata.generation);
+    if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
         return Ok(Action::requeue(left));
     }
-    let before = current_status(instance, memory);
-    read_inventory(instance, shared, memory, &before)
+    let before = current_status(instance, state);
+    read_inventory(instance, shared, state, &before)
         .await
         .map_err(Error::on("read the inventory", instance))?;
     let owner = owner(instance);
     let applied = revisions::account(instance, &before);
-    let client = client(instance, shared, memory, applied)?;
+    let client = client(instance, shared, state, applied)?;
     let apply = Apply {
         client: &client,
         kinds: &shared.ctx.kinds,
@@ -111,105 +113,112 @@ pub(super) async fn run(
         permits: &shared.ctx.repair_permits,
     };
     if is_orphaned {
-        let nothing = Inventory::new();
-        let left = memory.inventory.as_ref().unwrap_or(&nothing);
+        let empty = Inventory::new();
+        let left = state.inventory.as_ref().unwrap_or(&empty);
         let left = plan::leaving(left, &BTreeSet::new());
         // After the deletion of the instance, the garbage collector deletes objects that it had not observed before.
         let failed = apply.orphan(&left, &owner).await;
         if !failed.is_empty() {
-            return fail(instance, shared, memory, tried, &failed).await;
+            return fail(instance, shared, state, attempt_key, &failed).await;
         }
         let at = revisions::store(&shared.ctx, &owner);
         index::trim(&at, before.inventory.as_ref(), None).await;
-        return finish(instance, shared, memory, tried).await;
+        return remove_finalizer(instance, shared, state, attempt_key).await;
     }
     let policy = policy::definitions(instance.spec.crd_deletion_policy);
     for stage in stages(
-        memory.inventory.as_ref().unwrap_or(&Inventory::new()),
+        state.inventory.as_ref().unwrap_or(&Inventory::new()),
         policy,
     ) {
         if stage.is_empty() {
             continue;
         }
         let pruned = apply.prune(&stage, &owner, policy).await;
-        if let Some(inventory) = memory.inventory.as_mut() {
-            inventory::forget(inventory, &pruned);
+        if let Some(inventory) = state.inventory.as_mut() {
+            inventory::remove_deleted(inventory, &pruned);
         }
-        release(instance, shared, &pruned).await;
+        publish_released(instance, shared, &pruned).await;
         if pruned.failed.is_empty() && pruned.going.is_empty() {
             continue;
         }
         if !pruned.failed.is_empty() {
-            return fail(instance, shared, memory, tried, &pruned.failed).await;
+            return fail(instance, shared, state, attempt_key, &pruned.failed).await;
         }
-        report(instance, shared, memory, &waits(&pruned), false).await?;
-        memory.tries.again(tried, Retry::Soon, now);
-        // Nothing tells when it goes on: the watches are forgotten.
-        let left = memory.tries.wait_at_most(LONGEST_WAIT, now);
+        report(instance, shared, state, &waiting_message(&pruned), false).await?;
+        state
+            .backoff
+            .record_failure(attempt_key, RetryClass::Soon, now);
+        // No event reports the end of the deletion, since the watches have ended.
+        let left = state.backoff.cap_delay(MAX_DELETION_DELAY, now);
         return Ok(Action::requeue(left));
     }
-    finish(instance, shared, memory, tried).await
+    remove_finalizer(instance, shared, state, attempt_key).await
 }
 
-/// Reports failures, and tries again.
+/// Reports failures, and schedules a retry.
 async fn fail(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
-    tried: String,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    attempt_key: String,
     failed: &[Failure],
 ) -> Result<Action, Error> {
-    let before = current_status(instance, memory);
+    let before = current_status(instance, state);
     let applied = revisions::account(instance, &before);
     let is_refused = failed
         .iter()
         .any(|failure| failure.cause == Cause::Forbidden);
     if is_refused && applied != instance.spec.service_account.as_ref() {
-        memory.is_refused_as_applied = !memory.is_refused_as_applied;
+        state.is_refused_as_applied = !state.is_refused_as_applied;
     }
-    report(instance, shared, memory, &refusals(failed), true).await?;
+    report(instance, shared, state, &describe_rejections(failed), true).await?;
     let now = (shared.ctx.now)();
-    memory.tries.again(tried, install::retry(failed), now);
-    let left = memory.tries.wait_at_most(LONGEST_PAUSE, now);
+    state
+        .backoff
+        .record_failure(attempt_key, install::retry_class(failed), now);
+    let left = state.backoff.cap_delay(MAX_RETRY_DELAY, now);
     Ok(Action::requeue(left))
 }
 
-/// Reports the progress of a removal in the status.
+/// Reports the progress of an uninstall in the status.
 async fn report(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     message: &str,
     failed: bool,
 ) -> Result<(), Error> {
-    let before = current_status(instance, memory);
-    let declaration = declaration(instance, memory);
+    let before = current_status(instance, state);
+    let declaration = declaration(instance, state);
     let now = (shared.ctx.now)();
     let status = status::uninstalling(&before, &declaration, message, failed, now);
     if status != before {
-        write_status(instance, shared, memory, &status).await?;
+        write_status(instance, shared, state, &status).await?;
     }
     Ok(())
 }
 
-/// Returns a client of the account that the objects were applied as; if that is not permitted to delete them, of the account
-/// of the spec.
+/// Returns a client of the service account that applied the objects, or of the account in the spec if the former is not
+/// permitted to delete them.
 fn client(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     applied: Option<&ServiceAccountRef>,
 ) -> Result<Client, Error> {
-    let account = if memory.is_refused_as_applied {
+    let account = if state.is_refused_as_applied {
         instance.spec.service_account.as_ref()
     } else {
         applied
     };
     let client = shared.ctx.accounts.client(account);
-    client.map_err(Error::on("make a client for the account", instance))
+    client.map_err(Error::on(
+        "create a client for the service account",
+        instance,
+    ))
 }
 
-/// Reports whether the objects of an instance stay in the cluster after its removal, as the instance shows.
+/// Reports whether the instance is deleted with `--cascade=orphan`, so that its objects remain in the cluster.
 pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
     instance.metadata.deletion_timestamp.is_some()
         && (instance.finalizers().iter().any(|f| f == ORPHAN) || is_recorded_orphaned(instance))
@@ -220,12 +229,16 @@ fn is_recorded_orphaned(instance: &BundleInstance) -> bool {
     recorded.is_some() && recorded == instance.metadata.uid.as_ref()
 }
 
-/// Records that the objects of an instance stay in the cluster, for a provisioner that continues the removal.
-async fn record_orphaned(instance: &BundleInstance, shared: &Shared) -> Result<(), kube::Error> {
+/// Records that the objects of an instance remain in the cluster, for a provisioner that continues the uninstall after a
+/// restart.
+async fn record_orphaned(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+) -> Result<(), kube::Error> {
     if is_recorded_orphaned(instance) {
         return Ok(());
     }
-    // The API server rejects a uid that is not the one of the object.
+    // The API server rejects a UID that is not that of the object.
     let patch = json!({"metadata": {
         "uid": instance.uid(),
         "annotations": {labels::ORPHANED: instance.uid()},
@@ -243,33 +256,37 @@ async fn record_orphaned(instance: &BundleInstance, shared: &Shared) -> Result<(
     }
 }
 
-/// Reports whether an instance cannot go before its objects are removed.
-pub(super) fn is_awaited(instance: &BundleInstance) -> bool {
+/// Reports whether an instance has the finalizer that waits for the deletion of its objects.
+pub(super) fn has_finalizer(instance: &BundleInstance) -> bool {
     let mut finalizers = instance.finalizers().iter();
     finalizers.any(|f| f == labels::UNINSTALL)
 }
 
-/// Lets the instance go.
-async fn finish(
+/// Deletes the Bundles and the records of the instance, and removes the finalizer.
+async fn remove_finalizer(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
-    tried: String,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    attempt_key: String,
 ) -> Result<Action, Error> {
     let name = instance.name_any();
-    // Of no use without the instance. The garbage collector leaves them where it leaves everything.
+    // The Bundles have no use without the instance, and the garbage collector does not delete orphaned ones.
     bundles::delete_all(instance, shared).await;
-    let status = current_status(instance, memory);
+    let status = current_status(instance, state);
     if let Err(error) = revisions::delete_all(shared, &owner(instance), &status).await {
         warn!(name, %error, "failed to delete the revisions; retrying");
-        report(instance, shared, memory, &error.to_string(), true).await?;
+        report(instance, shared, state, &error.to_string(), true).await?;
         let now = (shared.ctx.now)();
-        return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+        return Ok(Action::requeue(state.backoff.record_failure(
+            attempt_key,
+            RetryClass::Soon,
+            now,
+        )));
     }
     let mut finalizers = instance.finalizers().iter();
     if let Some(position) = finalizers.position(|f| f == labels::UNINSTALL) {
-        // A test of the finalizer, not of the resource version: clients that write the instance all the time cannot keep
-        // it from going, and no other finalizer is lost or comes back.
+        // Tests the finalizer instead of the resourceVersion: clients that write the instance continuously cannot delay its
+        // deletion, and no other finalizer is lost or restored.
         let path = format!("/metadata/finalizers/{position}");
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": instance.uid()},
@@ -283,34 +300,38 @@ async fn finish(
         match api.patch(&name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // The watch delivers the newer version, and this is tried again. 422 is a test that failed.
+            // The watch delivers the newer version, and a retry follows. 422 is the result of a failed test.
             Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {
                 let now = (shared.ctx.now)();
-                return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+                return Ok(Action::requeue(state.backoff.record_failure(
+                    attempt_key,
+                    RetryClass::Soon,
+                    now,
+                )));
             }
             Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
         }
     }
     info!("uninstalled");
-    // Until the watch has shown it, whatever wakes the instance would have it removed once more.
-    memory.is_let_go = true;
+    // Until the watch shows the deletion, another reconcile would start the uninstall again.
+    state.is_finalizer_removed = true;
     shared.released(&name);
     Ok(Action::await_change())
 }
 
-/// What is deleted before what: a stage begins when the one before has gone.
+/// Returns the objects in the order of their deletion. A stage starts once the objects of the previous one are deleted.
 pub(super) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec<Leaving>> {
-    // `<plural>.<group>` is the name of a definition.
+    // The name of a CRD is `<plural>.<group>`.
     let groups: BTreeSet<&str> = inventory
         .keys()
         .filter(|identity| plan::is_definition(identity))
         .filter_map(|identity| identity.name.split_once('.').map(|(_, group)| group))
         .collect();
-    let [mut resources, mut definitions, mut others] = [const { Vec::new() }; 3];
-    // Workloads before the rights they need, and namespaces last.
+    let [mut resources, mut crds, mut others] = [const { Vec::new() }; 3];
+    // Workloads are deleted before the permissions that they need, and namespaces last.
     for leaving in plan::leaving(inventory, &BTreeSet::new()) {
         if plan::is_definition(&leaving.identity) {
-            definitions.push(leaving);
+            crds.push(leaving);
         } else if groups.contains(leaving.identity.group.as_str()) {
             resources.push(leaving);
         } else {
@@ -318,36 +339,36 @@ pub(super) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec
         }
     }
     match policy {
-        DefinitionPolicy::Delete => vec![resources, definitions, others],
+        DefinitionPolicy::Delete => vec![resources, crds, others],
         DefinitionPolicy::Retain | DefinitionPolicy::DeleteIfUnused => {
-            vec![resources, others, definitions]
+            vec![resources, others, crds]
         }
     }
 }
 
-/// What has been deleted and is still there.
-fn waits(pruned: &Pruned) -> String {
-    const MOST: usize = 10;
+/// Returns the message about terminating objects.
+fn waiting_message(pruned: &Pruned) -> String {
+    const MAX_NAMED: usize = 10;
     let count = pruned.going.len();
     let mut lines = vec![format!(
-        "waiting for {count} object{} to go:",
+        "waiting for {count} object{} to be deleted:",
         if count == 1 { "" } else { "s" }
     )];
     lines.extend(
         pruned
             .going
             .iter()
-            .take(MOST)
+            .take(MAX_NAMED)
             .map(|identity| pruned.line(identity)),
     );
-    if count > MOST {
-        lines.push(format!("and {} more", count - MOST));
+    if count > MAX_NAMED {
+        lines.push(format!("and {} more", count - MAX_NAMED));
     }
     lines.join("\n")
 }
 
-/// Says what stays, where it can still be read when the instance is gone.
-async fn release(instance: &BundleInstance, shared: &Shared, pruned: &Pruned) {
+/// Publishes an event for each released object. Events remain readable after the deletion of the instance.
+async fn publish_released(instance: &BundleInstance, shared: &InstanceContext, pruned: &Pruned) {
     let released: BTreeMap<&Identity, &String> = pruned.released.iter().collect();
     for (identity, why) in released.into_iter().take(20) {
         shared
@@ -358,7 +379,7 @@ async fn release(instance: &BundleInstance, shared: &Shared, pruned: &Pruned) {
                 EventType::Normal,
                 "Released",
                 "Uninstall",
-                &format!("{identity} stays in the cluster: {why}"),
+                &format!("{identity} is kept: {why}"),
             )
             .await;
     }

@@ -1,5 +1,5 @@
-//! The events that instances wait for: an API that is served, the end of another instance, another version of the cluster.
-//! An event wakes the instances that wait for it, and costs nothing for the others. No I/O.
+//! Events that instances wait for: a served API, released objects of another instance, a new version of the cluster. An
+//! event wakes only the instances that wait for it. Pure; no I/O.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,47 +11,47 @@ use kube::core::GroupVersionKind;
 /// An event that an instance waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// The API is served.
+    /// An API is served.
     Api(Api),
-    /// A BundleInstance has given up objects.
+    /// A BundleInstance has released objects.
     Release(Release),
-    /// The cluster has another version, or catalogs declare other constraints.
+    /// The version of the cluster changed, or the constraints that catalogs declare.
     Version,
 }
 
-/// An API that is awaited.
+/// The API that an instance waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Api {
-    /// One that is not known yet: the instance is being planned.
+    /// Any API, since the needed one is not known yet: the instance is being planned.
     Any,
-    /// This one: group, version and kind.
+    /// A kind, with its group, version and name.
     Kind(String, String, String),
 }
 
-/// A BundleInstance whose objects are awaited.
+/// The BundleInstance whose objects an instance waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Release {
-    /// One that is not known: the objects are being looked up, or their owner is no BundleInstance.
+    /// Any instance: the objects are being looked up, or their owner is not a BundleInstance.
     Any,
-    /// The one with this name.
+    /// The instance with this name.
     Of(String),
 }
 
-/// The instances that wait.
+/// Registry of the waiting instances.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     instances: HashMap<String, Entry>,
-    /// The names of the instances, by event.
+    /// Names of the instances, by event.
     waiting: HashMap<Event, BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     events: BTreeSet<Event>,
-    turn: u64,
+    retry_epoch: u64,
 }
 
 // === impl Waiting ===
@@ -64,21 +64,21 @@ impl Waiting {
         self.state().replace(name, events.collect(), is_other);
     }
 
-    /// Replaces everything else that an instance waits for.
+    /// Replaces all other events that an instance waits for.
     pub(super) fn await_objects(&self, name: &str, events: impl IntoIterator<Item = Event>) {
         let is_other = |event: &Event| matches!(event, Event::Api(_));
         let events = events.into_iter().collect();
         self.state().replace(name, events, is_other);
     }
 
-    /// An instance is gone.
+    /// Removes a deleted instance.
     pub(super) fn forget(&self, name: &str) {
         let mut state = self.state();
         state.replace(name, BTreeSet::new(), |_| false);
         state.instances.remove(name);
     }
 
-    /// Returns the kinds that are awaited.
+    /// Returns the kinds that instances wait for.
     pub(super) fn kinds(&self) -> Vec<GroupVersionKind> {
         let state = self.state();
         let kinds = state.waiting.keys().filter_map(|event| match event {
@@ -90,7 +90,7 @@ impl Waiting {
         kinds.collect()
     }
 
-    /// Returns the instances to wake for events. If an instance waits for more than APIs, its next attempt follows at once.
+    /// Returns the instances to wake for events. If an instance waits for more than APIs, its next attempt starts at once.
     pub(super) fn wake(&self, events: &[Event]) -> BTreeSet<String> {
         let mut state = self.state();
         let State { instances, waiting } = &mut *state;
@@ -103,19 +103,19 @@ impl Waiting {
         let mut woken = names(false);
         for name in &woken {
             if let Some(entry) = instances.get_mut(name) {
-                entry.turn += 1;
+                entry.retry_epoch += 1;
             }
         }
         woken.append(&mut names(true));
         woken
     }
 
-    /// Counts how often an instance was woken because objects or versions changed.
-    pub(super) fn turn(&self, name: &str) -> u64 {
+    /// Returns how often an instance was woken because objects or versions changed.
+    pub(super) fn retry_epoch(&self, name: &str) -> u64 {
         self.state()
             .instances
             .get(name)
-            .map_or(0, |entry| entry.turn)
+            .map_or(0, |entry| entry.retry_epoch)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -126,7 +126,7 @@ impl Waiting {
 // === impl State ===
 
 impl State {
-    /// Replaces the events of an instance, apart from those that are of another sort.
+    /// Replaces the events of an instance except those that `is_other` selects.
     fn replace(
         &mut self,
         name: &str,
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(names(&events), expected, "{events:?}");
         }
         // An API alone is no reason to try again what failed for another reason.
-        assert_rows!(["a", "b", "c", "d", "e"].map(|name| waiting.turn(name)) => [3, 2, 1, 0, 0]);
+        assert_rows!(["a", "b", "c", "d", "e"].map(|name| waiting.retry_epoch(name)) => [3, 2, 1, 0, 0]);
         // The two sorts of events are replaced one by one.
         waiting.await_objects("c", []);
         assert_eq!(names(&[any, Event::Api(kind("A"))]), "c");

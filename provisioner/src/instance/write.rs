@@ -1,7 +1,7 @@
 //! Writes of the status of an instance.
 //!
-//! A status that turns Ready to True is about the spec of the moment of the write: it is written only as long as the
-//! generation stays the same. Every other status says by `observedGeneration` which spec it is about.
+//! A status that turns Ready to True is about the spec at the time of the write, so it is written only while the generation
+//! is unchanged. For every other status, `observedGeneration` states the spec that it is about.
 
 use std::time::Instant;
 
@@ -14,61 +14,61 @@ use manifests::api::{
 
 use super::{
     index,
-    memory::{self, Memory, Shared},
+    memory::{self, InstanceContext, InstanceState},
     reconcile::{Error, current_status},
     revisions::{self, owner},
 };
 
-/// The outcome of a write.
+/// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The status is written.
+    /// The status was written.
     Whole,
-    /// The status is written, but Ready did not turn to True: the spec has changed.
+    /// The status was written without turning Ready to True, because the spec has changed.
     Withheld,
 }
 
-/// Returns what the status of an instance is about.
-pub(super) fn declaration(instance: &BundleInstance, memory: &Memory) -> Declaration {
-    let known = memory.retry.as_ref();
+/// Returns the part of an instance that its status is about.
+pub(super) fn declaration(instance: &BundleInstance, state: &InstanceState) -> Declaration {
+    let token = state.retry.as_ref();
     Declaration {
-        is_retried: known.is_some_and(|known| *known != retry_token(instance)),
+        is_retried: token.is_some_and(|token| *token != retry_token(instance)),
         ..Declaration::new(instance)
     }
 }
 
-/// Returns the value of the annotation by which users ask for another attempt.
+/// Returns the value of the annotation by which users request another attempt.
 pub(super) fn retry_token(instance: &BundleInstance) -> String {
     let token = instance.annotations().get(labels::RETRY);
     token.cloned().unwrap_or_default()
 }
 
-/// Writes the status: all of it is ours. The records of created Bundles are written along, so that they are in the
-/// cluster before anything is applied.
+/// Writes the status, of which the provisioner owns all fields. The records of created Bundles are included, so that they
+/// are in the cluster before objects are applied.
 pub(super) async fn write_status(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) -> Result<Written, Error> {
     let mut status = status.clone();
-    if let Some(created) = &memory.bundles {
+    if let Some(created) = &state.bundles {
         status.bundles.clone_from(created);
     }
-    // Without a generation, a status without conditions would count as a finished one.
+    // Without a generation, a status without conditions would look like a finished one.
     let observed = &mut status.observed_generation;
     observed.get_or_insert(BundleInstanceStatus::NOT_OBSERVED);
-    let before = current_status(instance, memory);
+    let before = current_status(instance, state);
     index::retain_config_maps(&mut status, &before);
     let mut outcome = Written::Whole;
-    let is_turned = is_ready(&status) && !is_ready(&before);
-    if is_turned && !is_newest_generation(instance, memory) {
+    let turns_ready = is_ready(&status) && !is_ready(&before);
+    if turns_ready && !is_newest_generation(instance, state) {
         outcome = withhold(&mut status, &before);
     }
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
-    let version = memory.version.max(memory::version(instance)).to_string();
+    let version = state.version.max(memory::version(instance)).to_string();
     let revise = |found: &ObjectMeta, status: &mut BundleInstanceStatus| {
-        if is_turned && found.generation != instance.metadata.generation {
+        if turns_ready && found.generation != instance.metadata.generation {
             outcome = withhold(status, &before);
         }
     };
@@ -79,22 +79,23 @@ pub(super) async fn write_status(
         return Err(Error::Deleted(instance.name_any()));
     };
     let version = memory::version(&written);
-    memory.version = version;
+    state.version = version;
     let name = instance.name_any();
     let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
     index::trim(&revisions::store(&shared.ctx, &owner(instance)), old, new).await;
     shared.rollouts.observe(&name, version, Some(&status));
-    memory.status = Some(Box::new((version, status)));
-    memory.written_generation = written.metadata.generation;
-    memory.retry = Some(retry_token(instance));
-    memory.bundles = None;
-    memory.said = Some(Instant::now());
+    state.status = Some(Box::new((version, status)));
+    state.written_generation = written.metadata.generation;
+    state.retry = Some(retry_token(instance));
+    state.bundles = None;
+    state.last_published = Some(Instant::now());
     Ok(outcome)
 }
 
-/// Reports whether the last response of the API server has the generation of the instance, or was earlier.
-fn is_newest_generation(instance: &BundleInstance, memory: &Memory) -> bool {
-    memory.status.is_none() || memory.written_generation == instance.metadata.generation
+/// Reports whether the last response of the API server has the generation of the instance. Before the first response it is
+/// assumed to.
+fn is_newest_generation(instance: &BundleInstance, state: &InstanceState) -> bool {
+    state.status.is_none() || state.written_generation == instance.metadata.generation
 }
 
 fn is_ready(status: &BundleInstanceStatus) -> bool {
@@ -102,7 +103,7 @@ fn is_ready(status: &BundleInstanceStatus) -> bool {
     ready.is_some_and(|ready| ready.status == "True")
 }
 
-/// Leaves Ready, Reconciling and Stalled as they were.
+/// Restores the previous Ready, Reconciling and Stalled conditions.
 fn withhold(status: &mut BundleInstanceStatus, before: &BundleInstanceStatus) -> Written {
     for type_ in [condition::READY, condition::RECONCILING, condition::STALLED] {
         status

@@ -1,4 +1,4 @@
-//! What is told of the requests to catalogs that we serve. Of catalogs none is named: there may be thousands, and anybody's.
+//! Metrics of the requests to served catalogs. Labels do not name catalogs: there may be thousands, of any user.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use prometheus_client::{
 
 use super::Metrics;
 
-/// From a package that is in memory to a list of everything over a slow line.
-const SECONDS: [f64; 5] = [0.001, 0.01, 0.1, 1.0, 10.0];
+/// Buckets in seconds: from a package in memory to a list of all bundles over a slow connection.
+const REQUEST_BUCKETS: [f64; 5] = [0.001, 0.01, 0.1, 1.0, 10.0];
 
-/// The metrics themselves.
+/// Metrics of the requests.
 #[derive(Debug)]
-pub(super) struct Requests {
-    ended: Family<Ended, Counter>,
-    durations: Family<Of, Histogram>,
+pub(super) struct CatalogRequests {
+    ended: Family<RequestLabels, Counter>,
+    durations: Family<RpcLabels, Histogram>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct RequestLabels {
     rpc: &'static str,
     code: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct RpcLabels {
     rpc: &'static str,
 }
 
-impl Default for Requests {
+impl Default for CatalogRequests {
     fn default() -> Self {
-        let durations: fn() -> Histogram = || Histogram::new(SECONDS);
+        let durations: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
         Self {
             ended: Family::default(),
             durations: Family::new_with_constructor(durations),
@@ -42,16 +42,16 @@ impl Default for Requests {
     }
 }
 
-impl Requests {
-    pub(super) fn register(&self, ours: &mut Registry) {
-        ours.register(
+impl CatalogRequests {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
             "catalog_requests",
-            "Requests to catalogs that are served here and have ended, by rpc and code",
+            "Completed requests to served catalogs by rpc and code",
             self.ended.clone(),
         );
-        ours.register_with_unit(
+        registry.register_with_unit(
             "catalog_request_duration",
-            "How long requests to catalogs took",
+            "Duration of requests to served catalogs",
             Unit::Seconds,
             self.durations.clone(),
         );
@@ -61,9 +61,11 @@ impl Requests {
 impl Calls for Metrics {
     fn ended(&self, rpc: &'static str, code: &'static str, took: Duration) {
         let requests = &self.requests;
-        let ended = requests.ended.get_or_create_owned(&Ended { rpc, code });
+        let ended = requests
+            .ended
+            .get_or_create_owned(&RequestLabels { rpc, code });
         ended.inc();
-        let durations = requests.durations.get_or_create_owned(&Of { rpc });
+        let durations = requests.durations.get_or_create_owned(&RpcLabels { rpc });
         durations.observe(took.as_secs_f64());
     }
 }

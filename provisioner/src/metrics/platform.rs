@@ -1,4 +1,4 @@
-//! What is told of catalogs, platform operators and upgrades of the cluster.
+//! Metrics of catalogs, platform operators and cluster upgrades.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,76 +18,76 @@ use crate::{
     platform::{aggregate::Tally, gate::Verdict},
 };
 
-/// The metrics themselves.
+/// Metrics of catalogs, platform operators and cluster upgrades.
 #[derive(Debug, Default)]
 pub(super) struct Platform {
-    catalogs: Family<OfCatalog, Gauge>,
-    polls: Family<With, Counter>,
+    catalogs: Family<CatalogLabels, Gauge>,
+    polls: Family<OutcomeLabels, Counter>,
     olm: Gauge,
-    served: Family<OfCatalog, Gauge>,
-    going: Gauge,
-    /// Of one reason at a time; nothing before anything is known.
-    upgradeable: Family<For, Gauge>,
-    reason: Mutex<Option<For>>,
-    concerns: Family<OfEffect, Gauge>,
-    operators_by_state: Family<InState, Gauge>,
-    operator_installed: Family<OfOperator, Gauge>,
-    reports: Family<OfReport, Gauge>,
-    /// Those of the operators.
-    named: Mutex<BTreeSet<String>>,
+    served: Family<CatalogLabels, Gauge>,
+    using_removed_apis: Gauge,
+    /// Has one reason at a time, and none before the first result.
+    upgradeable: Family<ReasonLabels, Gauge>,
+    reason: Mutex<Option<ReasonLabels>>,
+    concerns: Family<EffectLabels, Gauge>,
+    operators_by_state: Family<StateLabels, Gauge>,
+    operator_installed: Family<OperatorLabels, Gauge>,
+    reports: Family<ReportLabels, Gauge>,
+    /// Names of the operators in `operator_installed`.
+    operator_names: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfCatalog {
+struct CatalogLabels {
     namespace: String,
     name: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct With {
+struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// What came of asking a registry for the image of a catalog.
+/// Result of polling a registry for the image of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polled {
-    /// It is the one that was read.
+    /// The image is the one that was loaded.
     Same,
-    /// It is another one, or the first.
+    /// The image has changed, or is the first one.
     New,
-    /// It could not be asked, or what it has cannot be read.
+    /// The registry did not respond, or the image is invalid.
     Failed,
 }
 
-/// The reason of the gate's condition.
+/// Reason of the condition Upgradeable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct For {
+struct ReasonLabels {
     reason: &'static str,
 }
 
-/// What something does to an upgrade of the cluster.
+/// Effect of a concern on cluster upgrades.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfEffect {
+struct EffectLabels {
     effect: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InState {
+struct StateLabels {
     state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfOperator {
+struct OperatorLabels {
     name: String,
 }
 
-/// An object whose status tells what is concluded.
+/// Object whose status has the result of the aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfReport {
+struct ReportLabels {
     name: &'static str,
 }
 
-impl From<&Key> for OfCatalog {
+impl From<&Key> for CatalogLabels {
     fn from(key: &Key) -> Self {
         Self {
             namespace: key.namespace.clone(),
@@ -97,110 +97,113 @@ impl From<&Key> for OfCatalog {
 }
 
 impl Platform {
-    /// What is told of catalogs, platform operators and upgrades of the cluster.
-    pub(super) fn register(&self, ours: &mut Registry) {
-        ours.register(
+    /// Registers the metrics.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
             "catalog_available",
             "Whether the catalog of a CatalogSource can be read",
             self.catalogs.clone(),
         );
-        ours.register(
+        registry.register(
             "catalog_polls",
-            "Questions to registries for the images of catalogs",
+            "Polls of registries for catalog images",
             self.polls.clone(),
         );
-        ours.register(
+        registry.register(
             "catalogs_served_by_olm",
             "Whether OLM serves the catalogs of CatalogSources",
             self.olm.clone(),
         );
-        ours.register(
+        registry.register(
             "catalog_served",
-            "Whether clients find the catalog of a CatalogSource in the cluster",
+            "Whether the catalog of a CatalogSource is served in the cluster",
             self.served.clone(),
         );
-        ours.register(
+        registry.register(
             "instances_with_apis_that_go",
             "BundleInstances that use APIs which the next minor version of Kubernetes does not serve",
-            self.going.clone(),
+            self.using_removed_apis.clone(),
         );
-        ours.register(
+        registry.register(
             "upgradeable",
-            "Whether the cluster may be upgraded to its next minor version, as far as its operators go",
+            "Whether the installed operators allow an upgrade of the cluster to its next minor version",
             self.upgradeable.clone(),
         );
-        ours.register(
+        registry.register(
             "upgrade_concerns",
-            "What is to be said about an upgrade of the cluster, by what it does to it",
+            "Concerns about an upgrade of the cluster by their effect",
             self.concerns.clone(),
         );
-        ours.register(
+        registry.register(
             "platform_operators",
-            "Platform operators that are installed, are unhealthy, are not installed yet, or are not for too long",
+            "Platform operators by state: installed, unhealthy, not installed yet, or not installed for too long",
             self.operators_by_state.clone(),
         );
-        ours.register(
+        registry.register(
             "platform_operator_installed",
             "Whether a platform operator is installed",
             self.operator_installed.clone(),
         );
-        ours.register(
+        registry.register(
             "report_written",
-            "Whether what is concluded of platform operators stands in the status of an object",
+            "Whether the last platform operator status was written (1) or not (0)",
             self.reports.clone(),
         );
     }
 }
 
 impl Metrics {
-    /// Reports whether a catalog can be read.
+    /// Sets whether a catalog can be loaded.
     pub fn catalog(&self, key: &Key, is_available: bool) {
         let gauge = self.platform.catalogs.get_or_create_owned(&key.into());
         gauge.set(is_available.into());
     }
 
-    /// Reports whether a catalog is served, and found.
+    /// Sets whether a catalog is served and published to clients.
     pub fn served(&self, key: &Key, is_served: bool) {
         let gauge = self.platform.served.get_or_create_owned(&key.into());
         gauge.set(i64::from(is_served));
     }
 
-    /// A catalog is not to be served any more.
+    /// Removes a catalog that is no longer served.
     pub fn served_gone(&self, key: &Key) {
         self.platform.served.remove(&key.into());
     }
 
-    /// A catalog is gone.
+    /// Removes a deleted catalog.
     pub fn catalog_gone(&self, key: &Key) {
         self.platform.catalogs.remove(&key.into());
     }
 
-    /// What came of asking a registry for the image of a catalog.
+    /// Counts a poll of a registry for the image of a catalog.
     pub fn polled(&self, outcome: Polled) {
         let outcome = match outcome {
             Polled::Same => "same",
             Polled::New => "new",
             Polled::Failed => "failed",
         };
-        let counter = self.platform.polls.get_or_create_owned(&With { outcome });
+        let counter = self
+            .platform
+            .polls
+            .get_or_create_owned(&OutcomeLabels { outcome });
         counter.inc();
     }
 
-    /// Reports whether OLM serves the catalogs of CatalogSources.
-    pub fn olm_serves(&self, does: bool) {
-        self.platform.olm.set(does.into());
+    /// Sets whether OLM serves the catalogs of CatalogSources.
+    pub fn olm_serves(&self, is_serving: bool) {
+        self.platform.olm.set(is_serving.into());
     }
 
-    /// How many instances use APIs that the next minor version of Kubernetes does not serve.
+    /// Sets the number of instances that use APIs which the next minor version of Kubernetes does not serve.
     pub fn instances_with_apis_that_go(&self, number: usize) {
         self.platform
-            .going
+            .using_removed_apis
             .set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// Reports whether the cluster may be upgraded, and what is to be said about that.
+    /// Sets whether the cluster can be upgraded, and the number of concerns by effect.
     pub fn gate(&self, verdict: &Verdict) {
-        let reason = For {
+        let reason = ReasonLabels {
             reason: verdict.reason,
         };
         let gauge = self.platform.upgradeable.get_or_create_owned(&reason);
@@ -225,26 +228,26 @@ impl Metrics {
             let number = verdict.counts.get(&effect).copied().unwrap_or_default();
             self.platform
                 .concerns
-                .get_or_create(&OfEffect { effect: name })
+                .get_or_create(&EffectLabels { effect: name })
                 .set(i64::try_from(number).unwrap_or(i64::MAX));
         }
     }
 
-    /// Reports whether what is concluded stands in the status of an object.
+    /// Sets whether the status of an object has the current result of the aggregator.
     pub fn report(&self, name: &'static str, is_written: bool) {
         let gauge = self
             .platform
             .reports
-            .get_or_create_owned(&OfReport { name });
+            .get_or_create_owned(&ReportLabels { name });
         gauge.set(is_written.into());
     }
 
-    /// Nothing is told in the status of that object.
+    /// Removes an object whose status is no longer written.
     pub fn no_report(&self, name: &'static str) {
-        self.platform.reports.remove(&OfReport { name });
+        self.platform.reports.remove(&ReportLabels { name });
     }
 
-    /// How platform operators are: how many in which state, and of each whether it is installed.
+    /// Sets the number of platform operators by state, and whether each of them is installed.
     pub fn platform_operators(&self, tally: Tally, installed: &BTreeMap<String, bool>) {
         for (state, number) in [
             ("installed", tally.installed),
@@ -254,28 +257,28 @@ impl Metrics {
         ] {
             self.platform
                 .operators_by_state
-                .get_or_create(&InState { state })
+                .get_or_create(&StateLabels { state })
                 .set(i64::try_from(number).unwrap_or(i64::MAX));
         }
-        let mut named = self
+        let mut operator_names = self
             .platform
-            .named
+            .operator_names
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let names: BTreeSet<String> = installed.keys().cloned().collect();
-        for name in std::mem::replace(&mut *named, names) {
+        for name in std::mem::replace(&mut *operator_names, names) {
             if !installed.contains_key(&name) {
                 self.platform
                     .operator_installed
-                    .remove(&OfOperator { name });
+                    .remove(&OperatorLabels { name });
             }
         }
         for (name, is_installed) in installed {
-            let of = OfOperator { name: name.clone() };
+            let labels = OperatorLabels { name: name.clone() };
             let is_installed = i64::from(*is_installed);
             self.platform
                 .operator_installed
-                .get_or_create(&of)
+                .get_or_create(&labels)
                 .set(is_installed);
         }
     }

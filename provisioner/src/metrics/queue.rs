@@ -1,4 +1,4 @@
-//! How many objects wait for their turn: kube's controllers do not tell.
+//! Length of the work queue of each controller, which kube does not expose.
 
 use std::{
     collections::HashSet,
@@ -8,9 +8,9 @@ use std::{
 
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Counts the objects that were triggered and whose reconcile has not begun.
+/// Counter of the objects that were triggered and whose reconcile has not started.
 pub struct Queue {
-    /// Hashes of names: a number a name, however long that is.
+    /// Hashes of names, which have a fixed size.
     waiting: Mutex<HashSet<u64>>,
     hasher: RandomState,
     length: Gauge,
@@ -25,7 +25,7 @@ impl Queue {
         }
     }
 
-    /// Something has happened to an object. It waits once, however often that is.
+    /// Records a trigger for an object. Repeated triggers count once.
     pub fn triggered(&self, name: &str) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(self.hasher.hash_one(name));
@@ -33,7 +33,7 @@ impl Queue {
             .set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
     }
 
-    /// Its reconcile begins, or it is gone.
+    /// Records that the reconcile of an object starts, or that the object was deleted.
     pub fn begun(&self, name: &str) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.remove(&self.hasher.hash_one(name));

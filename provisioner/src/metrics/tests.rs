@@ -156,7 +156,7 @@ fn what_was_counted_is_told() {
     metrics.unpacked(1 << 20);
     metrics.pull_problems(Source::PullSecret, 2);
     metrics.admission_policies_missing(3);
-    metrics.leads(true);
+    metrics.set_leader(true);
     let text = metrics.render();
     let version = env!("CARGO_PKG_VERSION");
     let info = format!("rukpak_build_info{{version=\"{version}\"}} 1");

@@ -1,18 +1,19 @@
-//! From all platform operators to the ClusterOperator `platform-operators-aggregated`, or to the PlatformStatus.
+//! Computes the status of the ClusterOperator `platform-operators-aggregated`, or of the PlatformStatus, from all platform
+//! operators. Pure; no I/O.
 //!
 //! | situation | Available | Progressing | Degraded |
 //! | --- | --- | --- | --- |
 //! | no platform operators, or all installed | True | False | False |
 //! | some are not, while the cluster is being installed | **False** | True | False |
-//! | some are not, for less than ten minutes, later on | True | True | False |
+//! | some are not, for less than ten minutes, after that installation | True | True | False |
 //! | some are not for longer, and never were | True | False | **True** |
-//! | one is not any more, for longer | **False** | False | **True** |
+//! | one that was installed is not, for longer | **False** | False | **True** |
 //! | one cannot be upgraded to its next bundle, cannot be repaired, or is unhealthy, for longer | True | False | **True** |
 //!
-//! Until everything was available once and the cluster's first installation is complete, a platform operator that is not
-//! installed is what the installation of the cluster waits for. After that it is a matter of one operator, not of the
-//! cluster: whoever adds one with a typo does not take the cluster down. `Upgradeable` is what the [gate](super::gate)
-//! says. Nothing is written unless something changed, and times move only with the status of their condition.
+//! The installation of the cluster waits for every platform operator, until all were available once and the first
+//! installation of the cluster is complete. After that, one operator does not make the cluster unavailable, so that a typo
+//! in a new PlatformOperator cannot take the cluster down. `Upgradeable` comes from the [gate](super::gate). Statuses are
+//! written only if they change, and transition times change only with the status of their condition.
 
 mod conditions;
 mod core;
@@ -36,91 +37,95 @@ use serde::Deserialize as _;
 
 pub use self::core::core;
 use self::{
-    conditions::{Condition, Kept, Status},
-    operators::{Counted, count},
+    conditions::{Condition, PreviousConditions, Status},
+    operators::{OperatorSummary, count},
 };
 use super::gate::Verdict;
 
-/// The ClusterOperator for all platform operators.
+/// Name of the ClusterOperator for all platform operators.
 pub const AGGREGATED: &str = "platform-operators-aggregated";
-/// The ClusterOperator for the manager itself.
+/// Name of the ClusterOperator for the manager itself.
 pub const CORE: &str = "platform-operators-core";
-/// What runs, where no release payload says it.
+/// Version without a release payload.
 pub const NO_RELEASE: &str = "0.0.1-snapshot";
-/// How long a platform operator may take, or be in trouble, before that is worth an alert.
-pub const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// Time that a platform operator may be missing or unhealthy before it makes the cluster Degraded.
+pub const DEGRADED_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// The reasons of the conditions.
+/// Reasons of the conditions.
 pub mod reason {
-    /// All is well.
+    /// All platform operators are installed and healthy.
     pub const AS_EXPECTED: &str = "AsExpected";
     /// Some platform operators are not installed.
     pub const ERROR: &str = "PlatformOperatorError";
-    /// Some are being installed.
+    /// Some platform operators are being installed.
     pub const INSTALLING: &str = "PlatformOperatorsInstalling";
-    /// Some could not be upgraded, or are unhealthy.
-    pub const TROUBLE: &str = "PlatformOperatorUnhealthy";
-    /// They could not be listed.
+    /// Some platform operators could not be upgraded, or are unhealthy.
+    pub const DEGRADED: &str = "PlatformOperatorUnhealthy";
+    /// The platform operators cannot be listed.
     pub const UNKNOWN: &str = "PlatformOperatorsUnknown";
-    /// They could not be listed for long.
-    pub const EXCEEDED: &str = "ExceededUnavailabilityThreshold";
+    /// The platform operators could not be listed for longer than the threshold.
+    pub const THRESHOLD_EXCEEDED: &str = "ExceededUnavailabilityThreshold";
 }
 
-/// What is known.
+/// Inputs of the statuses.
 pub struct Input<'a> {
-    /// All PlatformOperators; or why they cannot be listed.
+    /// All PlatformOperators, or the reason why they cannot be listed.
     pub operators: Result<Vec<&'a PlatformOperator>, &'a str>,
-    /// The BundleInstances that they own; others do no harm.
+    /// BundleInstances of the operators; others are ignored.
     pub instances: Vec<&'a BundleInstance>,
-    /// Whether the cluster's first installation is not yet complete, as its ClusterVersion tells. Always false where there
-    /// is none.
+    /// Whether the first installation of the cluster is incomplete, by its ClusterVersion. False without a ClusterVersion.
     pub is_installing: bool,
-    /// Whether the cluster is on its way to another version: nodes restart, and nobody is alarmed for it.
+    /// Whether the cluster is being updated. Nodes restart then, so that unhealthy operators do not make the cluster
+    /// Degraded.
     pub is_updating: bool,
-    /// Whether the cluster may be upgraded.
+    /// Assessment of the next cluster upgrade.
     pub gate: &'a Verdict,
-    /// What catalogs have said last, to be remembered.
+    /// Last declared maxima of the catalogs, to be recorded.
     pub catalog_maxima: BTreeMap<String, String>,
-    /// Now.
+    /// Present time, for transition times and limits.
     pub now: Timestamp,
 }
 
-/// What follows.
+/// Status to write, and the time of its next change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output<S> {
-    /// To be written where it differs.
+    /// Status; written if it differs from the current one.
     pub status: S,
-    /// When time alone changes it next.
+    /// Time at which the status changes without another event; `None` if it does not.
     pub recheck: Option<Timestamp>,
 }
 
-/// How many platform operators there are, by how they are.
+/// Numbers of platform operators, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Installed, and well or not for long.
+    /// Number of operators that are installed, and healthy or unhealthy for less than the limit.
     pub installed: usize,
-    /// Installed, and in trouble for longer than the patience.
+    /// Number of operators that are installed, and unhealthy for longer than the limit.
     pub unhealthy: usize,
-    /// Not installed, and for less than the patience.
+    /// Number of operators that are not installed, for less than the limit.
     pub missing: usize,
-    /// Not installed for longer.
+    /// Number of operators that are not installed, for longer than the limit.
     pub late: usize,
 }
 
-/// Counts platform operators, given what was written before. Nothing if they cannot be listed.
+/// Counts platform operators, with the details of the previous status. `None` if they cannot be listed.
 pub fn tally(before: &Details, input: &Input<'_>) -> Option<Tally> {
     let operators = input.operators.as_ref().ok()?;
     let counted = count(operators, input, before);
-    let late = counted.missing.iter().filter(|it| it.is_late).count();
+    let late = counted
+        .missing
+        .iter()
+        .filter(|operator| operator.is_late)
+        .count();
     Some(Tally {
-        installed: counted.all - counted.missing.len() - counted.troubled.len(),
-        unhealthy: counted.troubled.len(),
+        installed: counted.all - counted.missing.len() - counted.unhealthy.len(),
+        unhealthy: counted.unhealthy.len(),
         missing: counted.missing.len() - late,
         late,
     })
 }
 
-/// What a ClusterOperator holds besides conditions; nothing where somebody has written something else.
+/// Returns the details of a ClusterOperator, or the default if another client has written another extension.
 pub fn details(status: &ClusterOperatorStatus) -> Details {
     let extension = status.extension.as_ref();
     extension
@@ -128,7 +133,7 @@ pub fn details(status: &ClusterOperatorStatus) -> Details {
         .unwrap_or_default()
 }
 
-/// The status of the ClusterOperator, given the one before. `release` is what runs.
+/// Returns the status of the ClusterOperator from the previous one. `release` is the running release.
 pub fn cluster_operator(
     before: Option<&ClusterOperatorStatus>,
     input: &Input<'_>,
@@ -137,7 +142,11 @@ pub fn cluster_operator(
 ) -> Output<ClusterOperatorStatus> {
     let empty = ClusterOperatorStatus::default();
     let before = before.unwrap_or(&empty);
-    let found = decide(&Kept::of_cluster_operator(before), &details(before), input);
+    let found = decide(
+        &PreviousConditions::of_cluster_operator(before),
+        &details(before),
+        input,
+    );
     let status = ClusterOperatorStatus {
         conditions: conditions::for_cluster_operator(before, &found.conditions, input.now),
         versions: versions(release),
@@ -153,7 +162,7 @@ pub fn cluster_operator(
                 .collect()
             },
         ),
-        // Of plain fields, which JSON can say.
+        // Only plain fields, so that the conversion to JSON does not fail.
         extension: serde_json::to_value(&found.details).ok(),
     };
     Output {
@@ -162,7 +171,7 @@ pub fn cluster_operator(
     }
 }
 
-/// The same for clusters without ClusterOperators. `minor` is the version that the cluster runs.
+/// Returns the PlatformStatus for clusters without ClusterOperators. `minor` is the minor version of the cluster.
 pub fn platform_status(
     before: Option<&Platform>,
     input: &Input<'_>,
@@ -170,7 +179,11 @@ pub fn platform_status(
 ) -> Output<Platform> {
     let empty = Platform::default();
     let before = before.unwrap_or(&empty);
-    let found = decide(&Kept::of_platform(before), &before.details, input);
+    let found = decide(
+        &PreviousConditions::of_platform(before),
+        &before.details,
+        input,
+    );
     Output {
         status: Platform {
             conditions: conditions::for_platform(before, &found.conditions, input.now),
@@ -191,15 +204,15 @@ fn versions(release: Option<&str>) -> Vec<OperandVersion> {
     }]
 }
 
-/// What both kinds of status are made of.
-struct Found {
+/// Parts of both kinds of status.
+struct StatusParts {
     conditions: [Condition; 4],
     details: Details,
     related: Option<Vec<ObjectReference>>,
     recheck: Option<Timestamp>,
 }
 
-fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
+fn decide(previous: &PreviousConditions, before: &Details, input: &Input<'_>) -> StatusParts {
     let upgradeable = Condition::new(
         "Upgradeable",
         if input.gate.is_upgradeable {
@@ -210,7 +223,7 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
         input.gate.reason,
         &input.gate.message,
     );
-    // As many as may be written; all of them count.
+    // All values count, but only as many are written as the schema permits.
     let maxima = input.catalog_maxima.clone().into_iter();
     let maxima = maxima.take(bounds::CONCERNS as usize);
     let mut details = Details {
@@ -222,14 +235,14 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
         installed: before.installed,
         troubled_since: before.troubled_since.clone(),
     };
-    // Whoever has edited the list away has not made the cluster new.
-    let was_available = details.first_available.is_some() || kept.is_true("Available");
+    // An admin who removes the field does not turn the cluster into a new one.
+    let was_available = details.first_available.is_some() || previous.is_true("Available");
     let is_day_0 = input.is_installing || !was_available;
     let operators = match &input.operators {
         Ok(operators) => operators,
         Err(error) => {
-            let [available, progressing, degraded] = unlisted(kept, error, is_day_0);
-            return Found {
+            let [available, progressing, degraded] = unlisted(previous, error, is_day_0);
+            return StatusParts {
                 conditions: [available, progressing, degraded, upgradeable],
                 details,
                 related: None,
@@ -241,12 +254,12 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
     details.troubled_since = counted.since.clone();
     details.operators = length(counted.all);
     details.installed = length(counted.all - counted.missing.len());
-    let [available, progressing, degraded] = conclude(&counted, is_day_0);
+    let [available, progressing, degraded] = decide_conditions(&counted, is_day_0);
     if available.status == Status::True && !input.is_installing && details.first_available.is_none()
     {
         details.first_available = Some(conditions::whole_seconds(input.now).to_string());
     }
-    Found {
+    StatusParts {
         conditions: [available, progressing, degraded, upgradeable],
         details,
         recheck: counted.recheck,
@@ -254,10 +267,11 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
     }
 }
 
-/// What is known when nobody can be counted: nothing new, and at first nothing at all.
-fn unlisted(kept: &Kept, error: &str, is_day_0: bool) -> [Condition; 3] {
+/// Returns the conditions for operators that cannot be listed: the previous ones. During the installation of the cluster,
+/// and without previous ones, these are the defaults with the reason [`reason::UNKNOWN`].
+fn unlisted(previous: &PreviousConditions, error: &str, is_day_0: bool) -> [Condition; 3] {
     let message = format!(
-        "The platform operators cannot be listed: {}",
+        "Failed to list the platform operators: {}",
         shortened(error, 1000)
     );
     [
@@ -266,12 +280,12 @@ fn unlisted(kept: &Kept, error: &str, is_day_0: bool) -> [Condition; 3] {
         ("Degraded", Status::False),
     ]
     .map(|(type_, status)| {
-        let known = (!is_day_0).then(|| kept.of(type_)).flatten();
-        known.unwrap_or_else(|| Condition::new(type_, status, reason::UNKNOWN, &message))
+        let previous = (!is_day_0).then(|| previous.find(type_)).flatten();
+        previous.unwrap_or_else(|| Condition::new(type_, status, reason::UNKNOWN, &message))
     })
 }
 
-fn conclude(counted: &Counted<'_>, is_day_0: bool) -> [Condition; 3] {
+fn decide_conditions(counted: &OperatorSummary<'_>, is_day_0: bool) -> [Condition; 3] {
     let fine =
         |type_, status, message: &str| Condition::new(type_, status, reason::AS_EXPECTED, message);
     let all_well = if counted.all == 0 {
@@ -283,14 +297,16 @@ fn conclude(counted: &Counted<'_>, is_day_0: bool) -> [Condition; 3] {
     let is_down = if is_day_0 {
         !missing.is_empty()
     } else {
-        missing.iter().any(|it| it.is_late && it.was_installed)
+        missing
+            .iter()
+            .any(|operator| operator.is_late && operator.was_installed)
     };
     let available = if is_down {
         Condition::new(
             "Available",
             Status::False,
             reason::ERROR,
-            &operators::failing(missing),
+            &operators::describe_missing(missing),
         )
     } else if missing.is_empty() {
         fine("Available", Status::True, all_well)
@@ -302,7 +318,10 @@ fn conclude(counted: &Counted<'_>, is_day_0: bool) -> [Condition; 3] {
         );
         fine("Available", Status::True, &message)
     };
-    let waiting = missing.iter().filter(|it| is_day_0 || !it.is_late).count();
+    let waiting = missing
+        .iter()
+        .filter(|operator| is_day_0 || !operator.is_late)
+        .count();
     let progressing = if waiting > 0 {
         let message = format!("Installing {waiting} of {} platform operators", counted.all);
         Condition::new("Progressing", Status::True, reason::INSTALLING, &message)
@@ -312,20 +331,24 @@ fn conclude(counted: &Counted<'_>, is_day_0: bool) -> [Condition; 3] {
         let message = "No platform operator is being installed; see Degraded";
         Condition::new("Progressing", Status::False, reason::ERROR, message)
     };
-    let late: Vec<_> = missing.iter().filter(|it| it.is_late).cloned().collect();
+    let late: Vec<_> = missing
+        .iter()
+        .filter(|operator| operator.is_late)
+        .cloned()
+        .collect();
     let degraded = if !is_day_0 && !late.is_empty() {
         Condition::new(
             "Degraded",
             Status::True,
             reason::ERROR,
-            &operators::failing(&late),
+            &operators::describe_missing(&late),
         )
-    } else if !is_day_0 && !counted.troubled.is_empty() {
+    } else if !is_day_0 && !counted.unhealthy.is_empty() {
         Condition::new(
             "Degraded",
             Status::True,
-            reason::TROUBLE,
-            &operators::troubled(&counted.troubled),
+            reason::DEGRADED,
+            &operators::describe_unhealthy(&counted.unhealthy),
         )
     } else if missing.is_empty() {
         fine("Degraded", Status::False, all_well)
@@ -343,7 +366,6 @@ fn length(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A time as it is written down.
 fn time(time: &Time) -> Timestamp {
     time.0
 }

@@ -1,16 +1,17 @@
-//! The aggregator: tells the cluster how its platform operators are, and whether it may be upgraded.
+//! Aggregator: reports the state of all platform operators to the cluster, and whether the cluster may be upgraded.
 //!
 //! ```text
-//!  PlatformOperators, BundleInstances, ClusterVersion, ─┐
-//!  OperatorConditions, ClusterServiceVersions,          │
-//!  Subscriptions, ClusterOperators of others,           ├─ follow ─ known ─┐
-//!  what is written, which others may edit               ┘                  ├─ decide ─ publish ─ ClusterOperators, or
-//!  catalogs, the clock ────────────────────────────────────────────────────┘                     the PlatformStatus
+//! PlatformOperators, BundleInstances, ClusterVersion, ─┐
+//! OperatorConditions, ClusterServiceVersions,          │
+//! Subscriptions, ClusterOperators of other components, ├─ follow ─ known ─┐
+//! written statuses, which other clients may edit       ┘                  ├─ decide ─ publish ─ ClusterOperators, or
+//! catalogs, clock ────────────────────────────────────────────────────────┘                     the PlatformStatus
 //! ```
 //!
-//! One loop looks at all of it whenever any of it changes, a moment later, so that many changes are one. Nothing is asked
-//! at rest: each thing is watched while its kind is served, of each object as much is kept as decisions need, and time is
-//! waited for where it alone changes something. Where something cannot be watched the gate is closed, and says why.
+//! One loop evaluates all inputs a short time after any of them changes, so that many changes cause one evaluation. Without
+//! changes it sends no requests: each kind is watched while it is served, only the fields that decisions need are cached,
+//! and timers run only for changes that time causes. If a kind cannot be watched, the gate blocks cluster upgrades and
+//! reports the reason.
 
 mod decide;
 mod follow;
@@ -40,10 +41,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    decide::{Decided, Outside, Written, decide},
-    follow::Follow,
-    known::Facts,
-    publish::Memory,
+    decide::{Decision, DecisionInputs, LastStatuses, decide},
+    follow::Informer,
+    known::ClusterState,
+    publish::PublishState,
     subscribed::Entry,
 };
 use super::{
@@ -53,43 +54,43 @@ use super::{
 };
 use crate::context::Context;
 
-/// How long to wait for more after a change.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How many times as long as a look took the next one waits: a look goes through all instances, and while many of them change
-/// it is to take a small part of a processor, however many there are.
-const REST: u32 = 19;
-/// How many ClusterServiceVersions are listed at once: each may have a megabyte.
-const PAGE: u32 = 50;
+/// Minimum delay between a change and its evaluation, which collects further changes.
+const MIN_DELAY: Duration = Duration::from_millis(200);
+/// Ratio of the delay to the duration of the previous evaluation. An evaluation reads all instances. While many of them
+/// change, it uses a small part of a processor, regardless of their number.
+const DELAY_RATIO: u32 = 19;
+/// Page size of lists of ClusterServiceVersions, each of which may reach a megabyte.
+const PAGE_SIZE: u32 = 50;
 
-/// What the watches and the loop share.
-struct Shared {
+/// State that the watches and the loop share.
+struct AggregatorState {
     ctx: Context,
-    facts: Mutex<Facts>,
+    facts: Mutex<ClusterState>,
     changed: Notify,
 }
 
-/// Runs until `stop`.
+/// Runs until `stop` is canceled.
 pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
-    let shared = Shared {
+    let shared = AggregatorState {
         ctx,
         facts: Mutex::default(),
         changed: Notify::new(),
     };
     tokio::select! {
         () = shared.follow() => {}
-        () = shared.conclude() => {}
+        () = shared.run_loop() => {}
         () = stop.cancelled() => {}
     }
 }
 
-impl Shared {
+impl AggregatorState {
     async fn follow(&self) {
         let all = watcher::Config::default;
         let only = |name: &str| all().fields(&format!("metadata.name={name}"));
         let reported = async {
             tokio::join!(
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: only(AGGREGATED),
                         read: read::cluster_operator,
                         place: |facts| &mut facts.aggregated,
@@ -97,7 +98,7 @@ impl Shared {
                     .run(self)
                 ),
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: only(CORE),
                         read: read::cluster_operator,
                         place: |facts| &mut facts.core,
@@ -105,7 +106,7 @@ impl Shared {
                     .run(self)
                 ),
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: only(NAME),
                         read: read::status,
                         place: |facts| &mut facts.status,
@@ -114,10 +115,10 @@ impl Shared {
                 ),
             )
         };
-        let ours = async {
+        let own = async {
             tokio::join!(
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: all(),
                         read: read::operator,
                         place: |facts| &mut facts.operators,
@@ -125,7 +126,7 @@ impl Shared {
                     .run(self)
                 ),
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: all(),
                         read: read::instance,
                         place: |facts| &mut facts.instances,
@@ -137,7 +138,7 @@ impl Shared {
         let others = async {
             tokio::join!(
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: only(CLUSTER_VERSION),
                         read: read::version,
                         place: |facts| &mut facts.version,
@@ -145,7 +146,7 @@ impl Shared {
                     .run(self)
                 ),
                 Box::pin(
-                    Follow {
+                    Informer {
                         config: all(),
                         read: read::refusal,
                         place: |facts| &mut facts.refusals,
@@ -155,16 +156,16 @@ impl Shared {
                 Box::pin(self.follow_olm()),
             )
         };
-        tokio::join!(reported, ours, others);
+        tokio::join!(reported, own, others);
     }
 
-    /// Follows the objects of OLM, and the ClusterOperators that name the payload's operators.
+    /// Watches the objects of OLM, and the ClusterOperators that name the operators of the payload.
     async fn follow_olm(&self) {
-        let paged = || watcher::Config::default().page_size(PAGE);
+        let paged = || watcher::Config::default().page_size(PAGE_SIZE);
         tokio::join!(
             Box::pin(
-                Follow {
-                    // Copies in a thousand namespaces say nothing new.
+                Informer {
+                    // Copies in other namespaces have no further information.
                     config: paged().labels("!olm.copiedFrom"),
                     read: read::service,
                     place: |facts| &mut facts.services,
@@ -172,7 +173,7 @@ impl Shared {
                 .run(self)
             ),
             Box::pin(
-                Follow {
+                Informer {
                     config: paged(),
                     read: read::subscription,
                     place: |facts| &mut facts.subscriptions,
@@ -180,7 +181,7 @@ impl Shared {
                 .run(self)
             ),
             Box::pin(
-                Follow {
+                Informer {
                     config: paged(),
                     read: read::component,
                     place: |facts| &mut facts.components,
@@ -190,30 +191,30 @@ impl Shared {
         );
     }
 
-    /// Takes in what a watch tells.
-    fn change(&self, change: impl FnOnce(&mut Facts) -> bool) {
+    /// Applies the change of a watch, and wakes the loop if the cached objects changed.
+    fn change(&self, change: impl FnOnce(&mut ClusterState) -> bool) {
         let is_news = change(&mut self.facts());
         if is_news {
             self.changed.notify_one();
         }
     }
 
-    fn facts(&self) -> MutexGuard<'_, Facts> {
+    fn facts(&self) -> MutexGuard<'_, ClusterState> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides and writes whenever something has changed.
-    async fn conclude(&self) {
+    /// Evaluates the inputs and writes the statuses after each change.
+    async fn run_loop(&self) {
         let mut catalogs = self.ctx.catalogs.changes();
         let mut versions = self.ctx.versions.changes();
         let mut uses = self.ctx.uses.changes();
-        let mut again: Option<Instant> = None;
-        let mut memory = Memory::default();
-        let mut pause = PAUSE;
+        let mut next: Option<Instant> = None;
+        let mut state = PublishState::default();
+        let mut delay = MIN_DELAY;
         loop {
-            let in_time = async {
-                match again {
-                    Some(again) => sleep_until(again).await,
+            let timer = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
                     None => std::future::pending().await,
                 }
             };
@@ -222,78 +223,81 @@ impl Shared {
                 _ = catalogs.changed() => {}
                 _ = versions.changed() => {}
                 _ = uses.changed() => {}
-                () = in_time => {}
+                () = timer => {}
             }
-            sleep(pause).await;
+            sleep(delay).await;
             catalogs.mark_unchanged();
             versions.mark_unchanged();
             uses.mark_unchanged();
-            again = self
-                .look(&mut memory, &mut pause)
+            next = self
+                .reconcile(&mut state, &mut delay)
                 .await
                 .map(|wait| Instant::now() + wait);
         }
     }
 
-    /// Decides and writes; when to look again, if nothing changes before, and at what pace.
-    async fn look(&self, memory: &mut Memory, pause: &mut Duration) -> Option<Duration> {
+    /// Evaluates the inputs once and writes the statuses. Returns the delay until the next evaluation without a change, and
+    /// sets the delay after a change.
+    async fn reconcile(&self, state: &mut PublishState, delay: &mut Duration) -> Option<Duration> {
         let ctx = &self.ctx;
         let version = ctx.versions.kubernetes_release().await.ok();
         let now = (ctx.now)();
-        let began = Instant::now();
-        let decided = self.decided(&memory.written(), version.as_ref(), now);
-        *pause = (began.elapsed() * REST).max(PAUSE);
+        let started = Instant::now();
+        let decided = self.decided(&state.written(), version.as_ref(), now);
+        *delay = (started.elapsed() * DELAY_RATIO).max(MIN_DELAY);
         let decided = decided?;
         ctx.catalogs.want_installed(decided.packages.clone());
         if let Some(maxima) = &decided.maxima {
             ctx.catalogs.keep(maxima.clone());
         }
         self.count(&decided);
-        let again = self.publish(&decided, memory).await;
+        let next = self.publish(&decided, state).await;
         let recheck = decided.recheck.map(|at| until(at, now));
-        again.into_iter().chain(recheck).min()
+        next.into_iter().chain(recheck).min()
     }
 
     fn decided(
         &self,
-        written: &Written,
+        written: &LastStatuses,
         kubernetes: Option<&Version>,
         now: Timestamp,
-    ) -> Option<Decided> {
+    ) -> Option<Decision> {
         let settings = &self.ctx.settings;
         let catalogs = &self.ctx.catalogs;
-        let said = |it: &Identity| catalogs.said(&it.package, &it.bundle, &it.digest);
-        let said_by = |entry: &Entry| {
+        let declared = |identity: &Identity| {
+            catalogs.said(&identity.package, &identity.bundle, &identity.digest)
+        };
+        let declared_by = |entry: &Entry| {
             let Entry {
                 catalog,
                 package,
                 bundle,
                 version,
             } = entry;
-            let said = catalogs.said_by(catalog, package, bundle, version)?;
-            Some((said, catalogs.lowest(package, bundle, version)))
+            let declared = catalogs.said_by(catalog, package, bundle, version)?;
+            Some((declared, catalogs.lowest(package, bundle, version)))
         };
         let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
         let removed = |instance: &BundleInstance| self.ctx.uses.removed(instance, running);
-        let outside = Outside {
+        let outside = DecisionInputs {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
-            catalogs: &said,
-            subscribed: &said_by,
-            kept: catalogs.kept(),
+            catalogs: &declared,
+            subscribed: &declared_by,
+            recorded_maxima: catalogs.kept(),
             remedy: &remedy,
             removed: &removed,
             written,
-            minor: kubernetes.map(|it| format!("{}.{}", it.major, it.minor)),
+            minor: kubernetes.map(|version| format!("{}.{}", version.major, version.minor)),
             now,
         };
         decide(&self.facts(), &outside)
     }
 
-    fn count(&self, decided: &Decided) {
+    fn count(&self, decided: &Decision) {
         let metrics = &self.ctx.metrics;
         metrics.gate(&decided.verdict);
         metrics.instances_with_apis_that_go(decided.users);
@@ -303,7 +307,7 @@ impl Shared {
     }
 }
 
-/// How long it is until then: not at all if it has passed.
+/// Returns the time until `at`; zero if it has passed.
 fn until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }

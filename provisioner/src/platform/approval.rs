@@ -1,14 +1,15 @@
-//! Whether a platform operator may be upgraded to the next bundle of its channel.
+//! Decides whether a platform operator may be upgraded to the next bundle of its channel. Pure; no I/O.
 //!
 //! | `upgradeApproval` | patches of the installed minor version | a new minor version |
 //! | --- | --- | --- |
-//! | `WithCluster` | at once | when the cluster's minor version moved since the last one was approved; before that, when the installed bundle keeps the cluster from being upgraded and the new one, or one that it leads to, does not |
+//! | `WithCluster` | at once | after the minor version of the cluster has changed since the last approval; before that, if the installed bundle blocks cluster upgrades and the new one, or a later one on its upgrade path, does not |
 //! | `Automatic` | at once | at once |
 //! | `Manual` | up to `approvedVersion` | up to `approvedVersion` |
 //!
-//! The cluster's move is told by comparing its minor version with the one that is kept, so moves that nobody has watched
-//! count, too. A move counts until the package has followed it: a catalog for the new cluster may come days later. What is
-//! kept moves on as soon as there is a new minor version and nothing more to upgrade to.
+//! A change of the cluster's minor version is detected by comparison with the recorded one, so that changes while the
+//! provisioner does not run count as well. It counts until the package has followed the cluster, since a catalog for the
+//! new cluster may arrive days later. The record is updated once a new minor version is installed and no further upgrade
+//! exists.
 
 use convert::rights::Gained;
 use manifests::{
@@ -23,113 +24,113 @@ use manifests::{
 
 /// Reasons for waiting.
 pub mod reason {
-    /// For the cluster's next minor version.
+    /// Waiting for the next minor version of the cluster.
     pub const WITH_CLUSTER: &str = "WaitingForClusterUpgrade";
-    /// For `spec.approvedVersion`.
+    /// Waiting for `spec.approvedVersion`.
     pub const VERSION: &str = "WaitingForVersionApproval";
-    /// For `spec.approvedRights`.
+    /// Waiting for `spec.approvedRights`.
     pub const RIGHTS: &str = "WaitingForRightsApproval";
 }
 
-/// A bundle that could be next.
+/// The next bundle on the upgrade path.
 #[derive(Debug, Clone, Copy)]
-pub struct Next<'a> {
-    /// Its version. It is eligible: what does not run on today's cluster is none.
+pub struct UpgradeCandidate<'a> {
+    /// Version of the bundle, which supports the current cluster.
     pub version: &'a Version,
-    /// Whether it leads to where the cluster can be upgraded.
-    pub way_out: WayOut,
-    /// What it may do that the installed one may not.
-    pub gains: Gains<'a>,
+    /// Whether the bundle leads to one that does not block cluster upgrades.
+    pub unblocks_cluster: UnblocksCluster,
+    /// Permissions of the bundle that the installed one does not have.
+    pub gains: PermissionChange<'a>,
 }
 
-/// Whether a bundle ends that the installed one keeps the cluster from being upgraded.
+/// Whether an upgrade unblocks cluster upgrades that the installed bundle blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WayOut {
-    /// It does not, or nothing is kept from anything.
+pub enum UnblocksCluster {
+    /// The upgrade does not, or the installed bundle does not block them.
     None,
-    /// It runs on the cluster's next minor version.
-    Here,
-    /// One does that comes after it, and to which today's cluster can be led.
-    Ahead,
+    /// The bundle supports the next minor version of the cluster.
+    Now,
+    /// A later bundle does, which is on an upgrade path for the current cluster.
+    Later,
 }
 
-/// What is known of the rights that a bundle gains.
+/// New permissions of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gains<'a> {
-    /// Nobody has looked.
-    Unseen,
-    /// Nobody can look, and why.
+pub enum PermissionChange<'a> {
+    /// The permissions were not compared yet.
+    NotChecked,
+    /// The permissions cannot be compared, with the reason.
     Unknown(&'a str),
-    /// It gains none.
+    /// The bundle has no new permissions.
     None,
-    /// It gains those that this is the digest of.
-    These(&'a str),
+    /// The bundle has new permissions, with their digest.
+    Digest(&'a str),
 }
 
-/// What is known.
+/// Inputs of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
-    /// `spec.upgradeApproval`.
+    /// Policy for versions, from `spec.upgradeApproval`.
     pub approval: UpgradeApproval,
-    /// `spec.approvedVersion`.
+    /// Newest approved version, from `spec.approvedVersion`.
     pub approved_version: Option<&'a str>,
-    /// `spec.approveNewRights`.
+    /// Policy for new permissions, from `spec.approveNewRights`.
     pub rights: RightsApproval,
-    /// `spec.approvedRights`.
+    /// Digest of the approved permissions, from `spec.approvedRights`.
     pub approved_rights: Option<&'a str>,
-    /// The version that is installed, as far as it is known.
+    /// Installed version; `None` if it is not known.
     pub installed: Option<&'a Version>,
-    /// The minor version that the cluster has reached; nothing when that is not known.
+    /// Minor version that the cluster has reached; `None` if it is not known.
     pub cluster: Option<Release>,
-    /// What was kept of the last approval.
+    /// Record of the last approval.
     pub kept: Option<Kept>,
-    /// What could be next.
-    pub next: Option<Next<'a>>,
+    /// Next bundle; `None` if no upgrade exists.
+    pub next: Option<UpgradeCandidate<'a>>,
 }
 
-/// What is decided.
+/// Next step of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// There is nothing to upgrade to.
-    Stay,
-    /// The next bundle may be installed, and why.
-    Go(String),
-    /// Its version is approved; which rights it gains has to be looked at first.
-    Look,
-    /// It may not, yet.
+pub enum ApprovalDecision {
+    /// No upgrade exists.
+    NoChange,
+    /// The next bundle is approved, with the reason.
+    Upgrade(String),
+    /// The version is approved, and its new permissions have to be computed.
+    CheckPermissions,
+    /// The next bundle is not approved yet.
     Wait {
-        /// In one word.
+        /// CamelCase reason for waiting.
         reason: &'static str,
-        /// What is waited for, and what to do.
+        /// Message with the missing approval and the remedy.
         message: String,
     },
 }
 
-/// What is decided, and what to keep from now on.
+/// Step, and the record of the approval from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What happens now.
-    pub step: Step,
-    /// To be written where it differs from what was kept.
+    /// Next step of the controller.
+    pub step: ApprovalDecision,
+    /// Record; written if it differs from the previous one.
     pub keep: Option<Kept>,
 }
 
 /// Decides about the next bundle.
 pub fn decide(input: &Input<'_>) -> Decision {
-    let line = input.installed.map(line);
+    let package = input.installed.map(minor);
     let step = match input.next {
-        None => Step::Stay,
+        None => ApprovalDecision::NoChange,
         Some(next) => match version_step(input, next) {
-            Step::Go(why) => rights_step(input, next, why),
+            ApprovalDecision::Upgrade(why) => rights_step(input, next, why),
             other => other,
         },
     };
-    let keep = match (input.kept, input.cluster, line) {
-        // The first installation was chosen for the cluster as it is.
+    let keep = match (input.kept, input.cluster, package) {
+        // The first installation was chosen for the current cluster.
         (None, Some(cluster), Some(package)) => Some(Kept { cluster, package }),
-        // The package has followed the cluster, and there is nothing more to follow with.
+        // The package has followed the cluster, and no further upgrade exists.
         (Some(kept), Some(cluster), Some(package))
-            if cluster.is_after(kept.cluster) && step == Step::Stay =>
+            if cluster.is_after(kept.cluster) && step == ApprovalDecision::NoChange =>
         {
             let has_followed = kept.package != package;
             Some(if has_followed {
@@ -138,7 +139,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
                 kept
             })
         }
-        // A minor version that was installed for another reason is no answer to a move that comes later.
+        // A minor version that was installed for another reason does not follow a later change of the cluster.
         (Some(kept), Some(cluster), Some(package)) if !cluster.is_after(kept.cluster) => {
             Some(Kept { package, ..kept })
         }
@@ -147,46 +148,57 @@ pub fn decide(input: &Input<'_>) -> Decision {
     Decision { step, keep }
 }
 
-/// Reports whether the version is approved.
-fn version_step(input: &Input<'_>, next: Next<'_>) -> Step {
-    let Next {
-        version, way_out, ..
+/// Decides whether the version is approved.
+fn version_step(input: &Input<'_>, next: UpgradeCandidate<'_>) -> ApprovalDecision {
+    let UpgradeCandidate {
+        version,
+        unblocks_cluster,
+        ..
     } = next;
     match input.approval {
-        UpgradeApproval::Automatic => Step::Go("spec.upgradeApproval is Automatic".to_owned()),
+        UpgradeApproval::Automatic => {
+            ApprovalDecision::Upgrade("spec.upgradeApproval is Automatic".to_owned())
+        }
         UpgradeApproval::Manual => manual(input, version),
         UpgradeApproval::WithCluster => {
-            let new = line(version);
-            if input.installed.map(line) == Some(new) {
-                return Step::Go(format!("{version} is of the installed minor version {new}"));
+            let new = minor(version);
+            if input.installed.map(minor) == Some(new) {
+                return ApprovalDecision::Upgrade(format!(
+                    "{version} is of the installed minor version {new}"
+                ));
             }
             let installed = input.installed.map(Version::to_string);
-            let installed = installed.unwrap_or_else(|| "what is installed".to_owned());
+            let installed = installed.unwrap_or_else(|| "the installed bundle".to_owned());
             match (input.kept, input.cluster) {
-                (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) => Step::Go(format!(
-                    "the cluster has moved from {} to {cluster}",
-                    kept.cluster
-                )),
-                _ if way_out == WayOut::Here => Step::Go(format!(
-                    "{installed} keeps the cluster from being upgraded, and {version} does not"
-                )),
-                _ if way_out == WayOut::Ahead => Step::Go(format!(
-                    "{installed} keeps the cluster from being upgraded, and {version} leads to one that does not"
-                )),
-                (_, cluster) if input.installed.is_none() => Step::Wait {
+                (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) => {
+                    ApprovalDecision::Upgrade(format!(
+                        "the cluster was upgraded from {} to {cluster}",
+                        kept.cluster
+                    ))
+                }
+                _ if unblocks_cluster == UnblocksCluster::Now => ApprovalDecision::Upgrade(
+                    format!("{installed} blocks cluster upgrades and {version} does not"),
+                ),
+                _ if unblocks_cluster == UnblocksCluster::Later => {
+                    ApprovalDecision::Upgrade(format!(
+                        "{installed} blocks cluster upgrades and {version} leads to a version that does not"
+                    ))
+                }
+                (_, cluster) if input.installed.is_none() => ApprovalDecision::Wait {
                     reason: reason::WITH_CLUSTER,
                     message: format!(
-                        "it is not known which version is installed, so {version} may be a new minor version, and waits until \
-                         the cluster is upgraded to one{}; to have it now, set spec.upgradeApproval to Automatic, or to Manual \
-                         with spec.approvedVersion: {version}",
+                        "the installed version is unknown, so {version} may be a new minor version and waits until the \
+                         cluster is upgraded to a new minor version{}; to install it now, set spec.upgradeApproval to \
+                         Automatic, or to Manual with spec.approvedVersion: {version}",
                         after(cluster)
                     ),
                 },
-                (_, cluster) => Step::Wait {
+                (_, cluster) => ApprovalDecision::Wait {
                     reason: reason::WITH_CLUSTER,
                     message: format!(
-                        "{version} is a new minor version, and is installed when the cluster is upgraded to one{}; to have \
-                         it now, set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: {version}",
+                        "{version} is a new minor version and is installed when the cluster is upgraded to a new minor \
+                         version{}; to install it now, set spec.upgradeApproval to Automatic, or to Manual with \
+                         spec.approvedVersion: {version}",
                         after(cluster)
                     ),
                 },
@@ -196,52 +208,64 @@ fn version_step(input: &Input<'_>, next: Next<'_>) -> Step {
 }
 
 fn after(cluster: Option<Release>) -> String {
-    cluster.map(|it| format!(" after {it}")).unwrap_or_default()
+    cluster
+        .map(|release| format!(" after {release}"))
+        .unwrap_or_default()
 }
 
-/// Up to the approved version, and through versions on the way to it.
-fn manual(input: &Input<'_>, version: &Version) -> Step {
+/// Approves versions up to the approved one, including those on the path to it.
+fn manual(input: &Input<'_>, version: &Version) -> ApprovalDecision {
     let ask = format!("set spec.approvedVersion: {version} to install it");
     let message = match input.approved_version.map(version::strict) {
         Some(Ok(approved)) if version.cmp_precedence(&approved).is_le() => {
-            return Step::Go(format!("spec.approvedVersion is {approved}"));
+            return ApprovalDecision::Upgrade(format!("spec.approvedVersion is {approved}"));
         }
         Some(Ok(approved)) => {
             format!("{version} is newer than spec.approvedVersion {approved}; {ask}")
         }
         Some(Err(error)) => {
             let error = shortened(&error.to_string(), 200);
-            format!("spec.approvedVersion cannot be read: {error}; {ask}")
+            format!("invalid spec.approvedVersion: {error}; {ask}")
         }
-        None => format!("{version} waits for its approval; {ask}"),
+        None => format!("{version} is waiting for approval; {ask}"),
     };
-    Step::Wait {
+    ApprovalDecision::Wait {
         reason: reason::VERSION,
         message,
     }
 }
 
-/// Reports whether what the version may do is approved, too.
-fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
+/// Decides whether the new permissions of an approved version are approved.
+fn rights_step(input: &Input<'_>, next: UpgradeCandidate<'_>, why: String) -> ApprovalDecision {
     match (input.rights, next.gains, input.approved_rights) {
-        (RightsApproval::Automatic, ..) | (RightsApproval::Manual, Gains::None, _) => Step::Go(why),
-        (RightsApproval::Manual, Gains::Unseen, _) => Step::Look,
-        (RightsApproval::Manual, Gains::Unknown(problem), _) => Step::Wait {
-            reason: reason::RIGHTS,
-            message: format!("the rights of {} are not known: {problem}", next.version),
-        },
-        (RightsApproval::Manual, Gains::These(digest), Some(approved)) if approved == digest => {
-            Step::Go(format!("{why}, and its new rights are approved"))
+        (RightsApproval::Automatic, ..) | (RightsApproval::Manual, PermissionChange::None, _) => {
+            ApprovalDecision::Upgrade(why)
         }
-        (RightsApproval::Manual, Gains::These(digest), approved) => {
+        (RightsApproval::Manual, PermissionChange::NotChecked, _) => {
+            ApprovalDecision::CheckPermissions
+        }
+        (RightsApproval::Manual, PermissionChange::Unknown(problem), _) => ApprovalDecision::Wait {
+            reason: reason::RIGHTS,
+            message: format!(
+                "cannot determine the permissions of {}: {problem}",
+                next.version
+            ),
+        },
+        (RightsApproval::Manual, PermissionChange::Digest(digest), Some(approved))
+            if approved == digest =>
+        {
+            ApprovalDecision::Upgrade(format!("{why}, and its new permissions are approved"))
+        }
+        (RightsApproval::Manual, PermissionChange::Digest(digest), approved) => {
             let state = match approved {
-                Some(_) => "other ones than spec.approvedRights stands for",
-                None => "which nobody has approved",
+                Some(_) => "other than those of spec.approvedRights",
+                None => "that are not approved",
             };
-            Step::Wait {
+            ApprovalDecision::Wait {
                 reason: reason::RIGHTS,
                 message: format!(
-                    "{} gains rights, {state}: read status.newRights, and set spec.approvedRights: {digest} to allow them",
+                    "{} requests new permissions {state}; review status.newRights and set spec.approvedRights: \
+                     {digest}",
                     next.version
                 ),
             }
@@ -249,17 +273,17 @@ fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
     }
 }
 
-/// New rights as the status tells them: each line cut to what is stored, the last one counting what is left out. The
-/// digest is of all of them.
+/// Formats new permissions for the status: truncated lines, the last of which counts the omitted ones. The digest covers
+/// all of them.
 pub fn listed(gained: &Gained) -> NewRights {
     // Characters have up to four bytes.
-    let longest = bounds::LINE as usize / 4;
+    let max_len = bounds::LINE as usize / 4;
     let most = bounds::FINDINGS as usize;
     let mut rules: Vec<String> = gained
         .lines
         .iter()
         .take(most)
-        .map(|line| shortened(line, longest))
+        .map(|line| shortened(line, max_len))
         .collect();
     if gained.lines.len() > most {
         rules.truncate(most.saturating_sub(1));
@@ -271,8 +295,8 @@ pub fn listed(gained: &Gained) -> NewRights {
     }
 }
 
-/// Major and minor version.
-fn line(version: &Version) -> Release {
+/// Returns the major and minor version.
+fn minor(version: &Version) -> Release {
     Release::new(version.major, version.minor)
 }
 

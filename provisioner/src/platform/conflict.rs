@@ -1,8 +1,8 @@
-//! Whose a package is: one PlatformOperator's, and nobody else's.
+//! Conflicts about packages: only one PlatformOperator may have a package, and only without OLM. Pure; no I/O.
 //!
-//! Two that name the same package would fight over the same objects. The one that has it in the cluster keeps it, also when
-//! somebody has made it name another one; else the one that was created first has it, by name where both are of the same
-//! second. The other one says so. A package that an OLM manages stays with it.
+//! Two PlatformOperators of the same package would change the same objects. The one that has the package in the cluster
+//! keeps it, even if its spec names another package by now. Otherwise the older one gets it, or the first by name if both
+//! have the same creation time. The other one reports the conflict. A package that OLM manages remains with OLM.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -11,60 +11,61 @@ use manifests::{
     object::shortened,
 };
 
-/// A package that an OLM manages.
+/// A package that OLM manages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Managed {
-    /// Which package.
+pub struct OlmPackage {
+    /// Name of the package.
     pub package: String,
-    /// By what: `Subscription operators/etcd`, `ClusterServiceVersion operators/etcd.v1`.
+    /// Object that manages it: `Subscription operators/etcd`, `ClusterServiceVersion operators/etcd.v1`.
     pub by: String,
 }
 
-/// Why a package is not this operator's, if it is somebody else's.
+/// Reason why an operator cannot have a package.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Conflict {
-    /// Another PlatformOperator has it.
+pub enum PackageConflict {
+    /// Another PlatformOperator has the package.
     #[error(
-        "package {package} belongs to PlatformOperator {first}, which had it before {second}; delete one of them"
+        "package {package} already belongs to PlatformOperator {first}; delete PlatformOperator {first} or {second}"
     )]
     Operator {
-        /// The package.
+        /// Name of the package.
         package: String,
-        /// Who has it.
+        /// Name of the operator that has the package.
         first: String,
-        /// Who wants it.
+        /// Name of the operator that requests the package.
         second: String,
     },
-    /// An OLM has it.
+    /// OLM manages the package.
     #[error(
-        "package {package} is managed by OLM: {by}; delete that, and what it has installed, to have it as a platform operator"
+        "package {package} is managed by OLM ({by}); delete that and what it installed before you create a \
+         PlatformOperator"
     )]
     Olm {
-        /// The package.
+        /// Name of the package.
         package: String,
-        /// What manages it.
+        /// Object of OLM that manages the package.
         by: String,
     },
 }
 
-/// Whether somebody else has the package of an operator. Who is about to go has it until then; who can never be served has
-/// none.
+/// Returns the conflict about the package of an operator, if one exists. A terminating operator has its package until it is
+/// deleted. An operator with an invalid spec has none.
 ///
-/// `held` is the package of an operator's BundleInstance, or of the choice that is recorded for a deleted one, if there is any.
-pub fn of<'a>(
+/// `held` returns the package of an operator's BundleInstance, or of the choice that is recorded for a deleted one.
+pub fn find_conflict<'a>(
     operator: &PlatformOperator,
     all: impl IntoIterator<Item = &'a PlatformOperator>,
     held: impl Fn(&PlatformOperator) -> Option<String>,
-    managed: &[Managed],
-) -> Option<Conflict> {
+    managed: &[OlmPackage],
+) -> Option<PackageConflict> {
     let package = &operator.spec.package.name;
-    let wanted = shortened(package, 80);
-    // Where somebody else's definition lets the package be changed, what is in the cluster counts.
+    let requested = shortened(package, 80);
+    // If the CRD of another product allows changes of the package, the package in the cluster counts.
     let has = |other: &PlatformOperator| match held(other) {
         Some(held) => held == *package,
         None => other.spec.package.name == *package,
     };
-    let age = |it: &PlatformOperator| age(it, held(it).is_some());
+    let age = |operator: &PlatformOperator| age(operator, held(operator).is_some());
     let first = all
         .into_iter()
         .filter(|other| may_have(other) && has(other))
@@ -72,29 +73,31 @@ pub fn of<'a>(
     if let Some(first) = first
         && age(first) < age(operator)
     {
-        return Some(Conflict::Operator {
-            package: wanted,
+        return Some(PackageConflict::Operator {
+            package: requested,
             first: first.name_any(),
             second: operator.name_any(),
         });
     }
     let by = managed
         .iter()
-        .filter(|it| it.package == *package)
-        .map(|it| it.by.as_str())
+        .filter(|managed| managed.package == *package)
+        .map(|managed| managed.by.as_str())
         .min()?;
-    Some(Conflict::Olm {
-        package: wanted,
+    Some(PackageConflict::Olm {
+        package: requested,
         by: shortened(by, 300),
     })
 }
 
-/// A range of versions can be corrected, and so counts as nothing that is wrong.
+/// Reports whether the spec permits an operator to have a package. An invalid version range does not matter, since it can
+/// be corrected.
 fn may_have(operator: &PlatformOperator) -> bool {
     matches!(operator.check(), Ok(()) | Err(Unserved::Range { .. }))
 }
 
-/// Who has it comes first, then the older one; who has no time yet is the youngest.
+/// Returns the sort key of an operator: operators that have the package first, then by age. An operator without a creation
+/// time is the youngest.
 fn age(
     operator: &PlatformOperator,
     has_instance: bool,
@@ -134,34 +137,38 @@ mod tests {
         ];
         let of_name = |name: &str| {
             let operator = all.iter().find(|it| it.name_any() == name).unwrap();
-            of(operator, &all, |_| None, &[]).map(|conflict| conflict.to_string())
+            find_conflict(operator, &all, |_| None, &[]).map(|conflict| conflict.to_string())
         };
         for winner in ["first", "same-a", "alone"] {
             assert_eq!(of_name(winner), None, "{winner}");
         }
         for (loser, winner) in [("late", "first"), ("same-b", "same-a"), ("new", "alone")] {
             let said = of_name(loser).unwrap();
-            let words =
-                format!("belongs to PlatformOperator {winner}, which had it before {loser}");
+            let words = format!(
+                "already belongs to PlatformOperator {winner}; delete PlatformOperator {winner} or {loser}"
+            );
             assert!(said.contains(&words), "{said}");
         }
         // Who can never be served does not keep others from it; who will be, once his range is mended, does.
         let ranged =
             with!(operator("ranged", "etcd", Some(0)) => spec.version: Some("soon".into()));
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
-        assert_eq!(of(&all[1], [&all[1], &endless], |_| None, &[]), None);
-        assert!(of(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
+        assert_eq!(
+            find_conflict(&all[1], [&all[1], &endless], |_| None, &[]),
+            None
+        );
+        assert!(find_conflict(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
         // Of two of the same second the one that has something keeps it.
         let has = |it: &PlatformOperator| (it.name_any() == "same-b").then(|| "tide".to_owned());
-        assert_eq!(of(&all[2], &all, has, &[]), None);
-        assert!(of(&all[3], &all, has, &[]).is_some());
+        assert_eq!(find_conflict(&all[2], &all, has, &[]), None);
+        assert!(find_conflict(&all[3], &all, has, &[]).is_some());
         // Who has it in the cluster keeps it, whoever is older, and whatever it names by now.
         let has = |it: &PlatformOperator| (it.name_any() == "alone").then(|| "etcd".to_owned());
-        let said = of(&all[1], &all, has, &[]).unwrap().to_string();
+        let said = find_conflict(&all[1], &all, has, &[]).unwrap().to_string();
         assert!(said.contains("belongs to PlatformOperator alone"), "{said}");
-        assert_eq!(of(&all[5], &all, has, &[]), None);
+        assert_eq!(find_conflict(&all[5], &all, has, &[]), None);
         // A cache that has not seen the operator itself knows nothing against it.
-        assert_eq!(of(&all[1], [], |_| None, &[]), None);
+        assert_eq!(find_conflict(&all[1], [], |_| None, &[]), None);
     }
 
     // parity: platform-8
@@ -171,15 +178,18 @@ mod tests {
             "Subscription operators/etcd",
             "ClusterServiceVersion operators/etcd.v1",
         ];
-        let managed = by.map(|by| Managed {
+        let managed = by.map(|by| OlmPackage {
             package: "etcd".into(),
             by: by.into(),
         });
         let etcd = operator("etcd", "etcd", Some(1));
         assert_rows! {
-            of(&etcd, [&etcd], |_| None, &managed).unwrap().to_string() => "package etcd is managed by OLM: \
-             ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, to have it as a platform operator";
+            find_conflict(&etcd, [&etcd], |_| None, &managed).unwrap().to_string() => "package etcd is managed by OLM \
+                                                                                       (ClusterServiceVersion \
+                                                                                       operators/etcd.v1); delete that \
+                                                                                       and what it installed before \
+                                                                                       you create a PlatformOperator";
         }
-        assert_rows!(of(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None);
+        assert_rows!(find_conflict(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None);
     }
 }

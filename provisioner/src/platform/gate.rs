@@ -1,13 +1,14 @@
-//! Whether a cluster may be upgraded to its next minor version, as far as its operators are concerned.
+//! Upgrade gate: assesses whether the installed operators allow an upgrade of the cluster to its next minor version. Pure;
+//! no I/O.
 //!
-//! On OpenShift an operator's bundle, or the catalog it came from, names the newest release that it runs on. If that is
-//! older than the cluster's next release, the upgrade is blocked; if none is named, or what is named is no release, it is
-//! not known and does not block. The words for these three outcomes are those of the enhancement "maxOpenShiftVersion".
-//! On any cluster an operator may ask not to be upgraded (OperatorCondition), and may use APIs that the next minor version
-//! of Kubernetes does not serve; the latter is a warning.
+//! On OpenShift, the bundle of an operator or its catalog declares the newest release that the operator supports. If that
+//! is older than the cluster's next release, the upgrade is blocked. If no release or an invalid one is declared, support
+//! is unknown, and the upgrade is not blocked. The terms for these three outcomes are those of the enhancement
+//! "maxOpenShiftVersion". On any cluster an operator may block upgrades with an OperatorCondition. It may also use APIs
+//! that the next minor version of Kubernetes removes, which causes a warning.
 //!
-//! The first line of a message is for machines that look for it; what follows says what to do, a line for each operator.
-//! OLM v0 judges ClusterServiceVersions, too: the last lines explain where its ClusterOperator differs ([`olm`]).
+//! Programs may match the first line of a message. The following lines have the remedies, one line per operator. OLM v0
+//! evaluates ClusterServiceVersions too: the last lines explain the differences to its ClusterOperator ([`olm`]).
 
 mod message;
 pub mod olm;
@@ -30,84 +31,83 @@ use manifests::{
 use self::message::{Message, one_line};
 pub use self::sources::{Identity, identity, key};
 
-/// The reasons of the condition `Upgradeable`.
+/// Reasons of the condition `Upgradeable`.
 pub mod reason {
-    /// Nothing speaks against an upgrade.
+    /// All operators support an upgrade.
     pub const AS_EXPECTED: &str = "AsExpected";
-    /// Some operators do not say how long they run.
+    /// Some operators declare no maximum, or an invalid one.
     pub const INDETERMINATE: &str = "IndeterminateOperatorsInstalled";
-    /// Some operators will not run.
+    /// Some operators do not support the next release.
     pub const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
-    /// Some operators ask not to be upgraded now.
+    /// Some operators block upgrades with an OperatorCondition.
     pub const NOT_NOW: &str = "OperatorConditionsNotUpgradeable";
-    /// Some operators use APIs that will not be served.
+    /// Some operators use APIs that the next release removes.
     pub const REMOVED_APIS: &str = "RemovedAPIsInUse";
-    /// It could not be found out.
+    /// The operators could not be assessed.
     pub const ERROR: &str = "ErrorCheckingOperatorCompatibility";
 }
 
-/// The cluster that may be upgraded.
+/// Cluster that is assessed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cluster {
-    /// An OpenShift, with the release that it has reached, or why that is not known.
+    /// OpenShift, with the release that it has reached, or the reason why that is not known.
     OpenShift(Result<Release, String>),
-    /// Any other: releases of OpenShift mean nothing here.
+    /// Another cluster, for which OpenShift releases do not matter.
     Kubernetes,
 }
 
-/// An operator that is installed, and what is known of its demands.
+/// An installed operator, and its known constraints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Operator {
-    /// Where it is installed.
+    /// Install namespace of the operator.
     pub namespace: String,
-    /// The BundleInstance, or the ClusterServiceVersion where OLM has installed it.
+    /// Name of the BundleInstance, or of the ClusterServiceVersion if OLM installed the operator.
     pub name: String,
-    /// The newest OpenShift release that it runs on, as it was written: by the catalog if that says something, else by the
-    /// bundle.
+    /// Newest OpenShift release that it supports, as declared: by the catalog if that has a value, or else by the bundle.
     pub maximum: Option<String>,
-    /// What the catalog says of that, if it is no release and the bundle names one.
-    pub unread: Option<String>,
-    /// Why that does not count, if somebody has said so for just this content.
+    /// Value of the catalog, if that is not a release and the bundle declares one.
+    pub invalid_maximum: Option<String>,
+    /// Reason of an override in the spec for exactly this content; `None` without an override.
     pub overridden: Option<String>,
-    /// Why the operator asks not to be upgraded: reason and message.
+    /// Reason and message of an OperatorCondition that blocks upgrades.
     pub refusal: Option<(String, String)>,
-    /// What it uses that Kubernetes will not serve, each in a sentence.
+    /// Uses of APIs that the next minor version of Kubernetes removes, one sentence each.
     pub removed: Vec<String>,
-    /// What there is to be done if it blocks.
-    pub remedy: Remedy,
+    /// Remedy if the operator blocks upgrades.
+    pub remedy: UpgradeRemedy,
     /// Whether `maximum` is the value of a catalog.
     pub is_from_catalog: bool,
-    /// The release that the catalog of a Subscription declares, if other catalogs do not allow it to count.
+    /// Release that the catalog of a Subscription declares, if other catalogs do not allow it to count.
     pub ignored: Option<Release>,
     /// Whether the OpenShift release payload contains the operator: then it is upgraded with the cluster, and need not
     /// declare a maximum.
     pub is_payload: bool,
-    /// OLM v0's reading of the ClusterServiceVersion; `None` if OLM v0 does not judge the operator.
+    /// OLM v0's reading of the ClusterServiceVersion; `None` if OLM v0 does not evaluate the operator.
     pub olm: Option<olm::Reading>,
 }
 
-/// What can be done about an operator that will not run on the next release.
+/// Remedy for an operator that does not support the next release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Remedy {
-    /// An upgrade to this version, which is the newest in a catalog that can be reached and runs then.
+pub enum UpgradeRemedy {
+    /// Upgrade to this version, the newest in an available catalog that supports the next release.
     Upgrade(String),
-    /// No catalog has one.
+    /// No available catalog has such a version.
     #[default]
     None,
-    /// It is not known whether there is one, and why: catalogs cannot be read now.
-    Unread(String),
-    /// What its Subscription does: OLM has installed it.
+    /// The remedy is not known, with the reason: catalogs cannot be read now.
+    Unknown(String),
+    /// Upgrade by its Subscription, since OLM installed the operator.
     Subscription,
 }
 
 impl Operator {
-    /// What it is called in messages; bounded.
+    /// Returns the name of the operator in messages, which is bounded.
     pub fn label(&self) -> String {
         let name = format!("{}/{}", self.namespace, self.name);
         shortened(&name, bounds::WORD as usize / 4) // characters have up to four bytes
     }
 
-    /// Whether it keeps a cluster of this release from being upgraded, by what is known of the newest one it runs on.
+    /// Reports whether the operator blocks upgrades of a cluster with this release, by its known maximum.
     pub fn blocks(&self, release: Release) -> bool {
         self.overridden.is_none() && matches!(self.outcome(release), Outcome::Blocks(_))
     }
@@ -136,24 +136,24 @@ enum Outcome {
     Blocks(Release),
 }
 
-/// What was found.
+/// Assessment of the next cluster upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the cluster may be upgraded.
     pub is_upgradeable: bool,
-    /// In one word.
+    /// CamelCase reason of the condition.
     pub reason: &'static str,
-    /// In words; bounded.
+    /// Message for people, which is bounded.
     pub message: String,
-    /// What the message is about, sorted; bounded, and then what is worse stays.
+    /// Concerns of the message, sorted. If the limit is exceeded, the most severe ones are listed.
     pub concerns: Vec<Concern>,
-    /// How many more there are.
+    /// Number of omitted concerns.
     pub more: usize,
-    /// How many there are in all, by what they do.
+    /// Number of all concerns, by effect.
     pub counts: BTreeMap<Effect, usize>,
 }
 
-/// Judges all operators of a cluster. `errors` is what could not be found out: not knowing is no reason to upgrade.
+/// Assesses all operators of a cluster. `errors` are those of reading the inputs, which block the upgrade.
 pub fn judge<'a>(
     cluster: &Cluster,
     operators: impl IntoIterator<Item = &'a Operator>,
@@ -168,12 +168,12 @@ pub fn judge<'a>(
         }
         Cluster::Kubernetes => None,
     };
-    let mut found = Found::default();
+    let mut all = Concerns::default();
     for operator in operators {
-        found.look_at(operator, release);
+        all.check_operator(operator, release);
     }
     let (reason, message) = if errors.is_empty() {
-        found.conclusion()
+        all.conclusion()
     } else {
         let name = match cluster {
             Cluster::OpenShift(_) => "OpenShift",
@@ -181,18 +181,18 @@ pub fn judge<'a>(
         };
         let first = format!(
             "Encountered errors while checking compatibility with the next minor version of {name}: {}",
-            message::joined(&errors, "; ", message::FIRST)
+            message::joined(&errors, "; ", message::MAX_FIRST_LINE_LEN)
         );
-        let mut message = Message::new(first, found.differences.text());
-        found.tell(&mut message);
+        let mut message = Message::new(first, all.differences.text());
+        all.write_lines(&mut message);
         (reason::ERROR, message)
     };
     let is_upgradeable = !matches!(
         reason,
         reason::ERROR | reason::INCOMPATIBLE | reason::NOT_NOW
     );
-    let counts = found.counts();
-    let (concerns, more) = found.most();
+    let counts = all.counts();
+    let (concerns, more) = all.top_concerns();
     Verdict {
         is_upgradeable,
         reason,
@@ -203,57 +203,58 @@ pub fn judge<'a>(
     }
 }
 
-/// What all operators together come to.
+/// Concerns of all operators.
 #[derive(Default)]
-struct Found {
-    /// Names, by what they have in common.
+struct Concerns {
+    /// Names of the operators, by effect.
     names: BTreeMap<Effect, BTreeSet<String>>,
-    /// Sorted by operator.
-    concerns: BTreeSet<Concern>,
-    /// The ClusterServiceVersions that OLM judges differently.
+    /// All concerns, sorted by operator.
+    sorted: BTreeSet<Concern>,
+    /// ClusterServiceVersions that OLM evaluates differently.
     differences: olm::Differences,
 }
 
-impl Found {
-    fn look_at(&mut self, operator: &Operator, release: Option<Release>) {
+impl Concerns {
+    fn check_operator(&mut self, operator: &Operator, release: Option<Release>) {
         if let Some(release) = release {
             self.compare(operator, release);
             self.differences.add(operator, release);
         }
         if let Some((reason, message)) = &operator.refusal {
-            let said = match (one_line(reason), one_line(message)) {
+            let message = match (one_line(reason), one_line(message)) {
                 (reason, message) if message.is_empty() => reason.into_owned(),
                 (reason, message) if reason.is_empty() => message.into_owned(),
                 (reason, message) => format!("{reason}: {message}"),
             };
-            self.note(operator, Effect::Refuses, &said);
+            self.note(operator, Effect::Refuses, &message);
         }
         for removed in &operator.removed {
             self.note(operator, Effect::Warns, &one_line(removed));
         }
     }
 
-    /// Compares what an operator says of itself with the next release.
+    /// Compares the declared maximum of an operator with the next release.
     fn compare(&mut self, operator: &Operator, release: Release) {
         let next = release.next();
-        if let Some(Err(error)) = operator.unread.as_deref().map(maximum) {
+        if let Some(Err(error)) = operator.invalid_maximum.as_deref().map(maximum) {
             let message = format!(
-                "the value of the bundle counts in place of the value of the catalog: {error}; ask the catalog author to \
-                 correct olm.maxOpenShiftVersion"
+                "the value of the bundle is used because the value of the catalog is invalid: {error}; ask the catalog \
+                 author to correct olm.maxOpenShiftVersion"
             );
             self.note(operator, Effect::Unknown, &message);
         }
         let ignored = operator.ignored.map_or_else(String::new, |declared| {
             format!(
-                "; {declared} of the Subscription's catalog is ignored, because another CatalogSource declares less or \
-                 cannot be read: correct or delete that one"
+                "; {declared} of the Subscription's catalog is ignored because another CatalogSource declares a lower \
+                 value or cannot be read; correct or delete that CatalogSource"
             )
         });
         let maximum = match operator.outcome(release) {
             Outcome::Passes => return,
             Outcome::Undeclared => {
                 let message = format!(
-                    "it does not say whether it runs on OpenShift {next}: ask its author for olm.maxOpenShiftVersion{ignored}"
+                    "does not declare whether it supports OpenShift {next}; ask the author to set \
+                     olm.maxOpenShiftVersion{ignored}"
                 );
                 return self.note(operator, Effect::Unknown, &message);
             }
@@ -272,85 +273,90 @@ impl Found {
         };
         if let Some(why) = &operator.overridden {
             let message = format!(
-                "it runs on OpenShift {maximum} at most, which spec.overrides says does not count: {}",
+                "supports OpenShift up to {maximum} (overridden in spec.overrides: {})",
                 one_line(why)
             );
             return self.note(operator, Effect::Overridden, &message);
         }
         let remedy = match &operator.remedy {
-            Remedy::Upgrade(version) => {
-                format!("upgrade it to {}, which runs on {next}", one_line(version))
+            UpgradeRemedy::Upgrade(version) => {
+                format!(
+                    "upgrade the operator to {}, which supports {next}",
+                    one_line(version)
+                )
             }
-            Remedy::None => format!(
-                "no version that runs on {next} is known; uninstall it, or say in spec.overrides that this does not count"
+            UpgradeRemedy::None => format!(
+                "no known version supports {next}; uninstall the operator, or add an entry to spec.overrides"
             ),
-            Remedy::Unread(why) => format!(
-                "whether there is a version that runs on {next} is not known, as {}; see to that, or wait",
+            UpgradeRemedy::Unknown(why) => format!(
+                "cannot determine whether a version supports {next}: {}; fix this, or wait",
                 one_line(why)
             ),
-            Remedy::Subscription => "upgrade it with its Subscription, or uninstall it".to_owned(),
+            UpgradeRemedy::Subscription => {
+                "upgrade the operator with its Subscription, or uninstall the operator".to_owned()
+            }
         };
-        let message = format!("it runs on OpenShift {maximum} at most: {remedy}{ignored}");
+        let message = format!("supports OpenShift up to {maximum}; {remedy}{ignored}");
         self.note(operator, Effect::Blocks, &message);
     }
 
     fn note(&mut self, operator: &Operator, effect: Effect, message: &str) {
         let name = operator.label();
-        let longest = bounds::LINE as usize / 4;
+        let max_len = bounds::LINE as usize / 4;
         self.names.entry(effect).or_default().insert(name.clone());
-        self.concerns.insert(Concern {
+        self.sorted.insert(Concern {
             operator: name,
             effect,
-            message: shortened(message, longest),
+            message: shortened(message, max_len),
         });
     }
 
     fn counts(&self) -> BTreeMap<Effect, usize> {
         let mut counts = BTreeMap::new();
-        for concern in &self.concerns {
+        for concern in &self.sorted {
             *counts.entry(concern.effect).or_default() += 1;
         }
         counts
     }
 
-    /// As many as there is room for, the worst of them, sorted; and how many more there are.
-    fn most(self) -> (Vec<Concern>, usize) {
+    /// Returns the most severe concerns, up to the limit and sorted, and the number of omitted ones.
+    fn top_concerns(self) -> (Vec<Concern>, usize) {
         let most = bounds::CONCERNS as usize;
-        let more = self.concerns.len().saturating_sub(most);
-        let mut concerns: Vec<Concern> = self.concerns.into_iter().collect();
-        concerns.sort_by_key(|it| it.effect); // stable
+        let more = self.sorted.len().saturating_sub(most);
+        let mut concerns: Vec<Concern> = self.sorted.into_iter().collect();
+        concerns.sort_by_key(|concern| concern.effect); // stable
         concerns.truncate(most);
         concerns.sort();
         (concerns, more)
     }
 
-    /// The reason and the message that count, the worst first.
+    /// Returns the most severe reason and its message.
     fn conclusion(&self) -> (&'static str, Message) {
         let names = |effect| self.names.get(&effect);
         let (reason, first) = if let Some(blocking) = names(Effect::Blocks) {
             let names = message::names(blocking);
-            let words = "The following operators will not run on the next OpenShift Version:";
-            (reason::INCOMPATIBLE, format!("{words} {names}"))
+            let intro = "The following operators will not run on the next OpenShift Version:";
+            (reason::INCOMPATIBLE, format!("{intro} {names}"))
         } else if let Some(refusing) = names(Effect::Refuses) {
             let names = message::names(refusing);
-            let words = "The following operators ask not to be upgraded now:";
-            (reason::NOT_NOW, format!("{words} {names}"))
+            let intro = "The following operators are not upgradeable:";
+            (reason::NOT_NOW, format!("{intro} {names}"))
         } else if let Some(unknown) = names(Effect::Unknown) {
             let names = message::names(unknown);
-            let words = "The following operators may not run on the next OpenShift Version:";
-            (reason::INDETERMINATE, format!("{words} {names}"))
+            let intro = "The following operators may not run on the next OpenShift Version:";
+            (reason::INDETERMINATE, format!("{intro} {names}"))
         } else if names(Effect::Warns).is_some() {
             (reason::REMOVED_APIS, "Ready for upgrade".to_owned())
         } else {
             (reason::AS_EXPECTED, "Ready for upgrade".to_owned())
         };
         let mut message = Message::new(first, self.differences.text());
-        self.tell(&mut message);
+        self.write_lines(&mut message);
         (reason, message)
     }
 
-    /// A line for each concern, what blocks first. What merely is not known comes last.
-    fn tell(&self, message: &mut Message) {
+    /// Writes a line for each concern, the blocking ones first and the unknown ones last.
+    fn write_lines(&self, message: &mut Message) {
         for effect in [
             Effect::Blocks,
             Effect::Refuses,
@@ -358,14 +364,18 @@ impl Found {
             Effect::Warns,
             Effect::Unknown,
         ] {
-            for concern in self.concerns.iter().filter(|it| it.effect == effect) {
-                let word = match effect {
-                    Effect::Refuses => "asks not to be upgraded: ",
+            for concern in self
+                .sorted
+                .iter()
+                .filter(|concern| concern.effect == effect)
+            {
+                let prefix = match effect {
+                    Effect::Refuses => "not upgradeable: ",
                     Effect::Warns => "Warning: ",
                     _ => "",
                 };
                 message.line(&format!(
-                    "- {}: {word}{}",
+                    "- {}: {prefix}{}",
                     concern.operator, concern.message
                 ));
             }

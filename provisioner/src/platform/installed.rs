@@ -1,14 +1,14 @@
-//! Whether a platform operator is installed, as its BundleInstance tells.
+//! Condition Installed of a platform operator, from its BundleInstance. Pure; no I/O.
 //!
 //! | BundleInstance | Installed | reason | message |
 //! | --- | --- | --- | --- |
-//! | `Installed` is True | True | `InstallSuccessful` | applied; and what is wrong with the next bundle, if anything is |
-//! | says nothing of `HasValidBundle` | False | `UnpackPending` | waiting |
-//! | `HasValidBundle` is not True | False | its own | its own |
-//! | says nothing of `Installed` | False | `InstallPending` | waiting |
-//! | `Installed` is not True | False | its own | its own |
+//! | `Installed` is True | True | `InstallSuccessful` | applied, and the problem of the next bundle if it has one |
+//! | no `HasValidBundle` | False | `UnpackPending` | waiting |
+//! | `HasValidBundle` is not True | False | that of `HasValidBundle` | that of `HasValidBundle` |
+//! | no `Installed` | False | `InstallPending` | waiting |
+//! | `Installed` is not True | False | that of `Installed` | that of `Installed` |
 //!
-//! What is in the cluster stays installed while the next bundle is fetched, or cannot be.
+//! An operator remains installed while its next bundle is fetched, or if that fails.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
@@ -20,30 +20,30 @@ use manifests::api::{
 
 /// The condition Installed of a platform operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
-    /// Whether it is installed.
+pub struct InstalledCondition {
+    /// Whether the operator is installed.
     pub is_installed: bool,
-    /// In one word, never empty.
+    /// CamelCase reason, never empty.
     pub reason: String,
-    /// In words.
+    /// Message for people.
     pub message: String,
 }
 
-/// What the BundleInstance tells.
-pub fn of(instance: &BundleInstance) -> Installed {
+/// Returns the condition for the BundleInstance of an operator.
+pub fn condition(instance: &BundleInstance) -> InstalledCondition {
     let conditions = instance
         .status
         .as_ref()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
     let find = |type_| condition::find(conditions, type_);
-    let not = |reason: &str, message: &str| Installed {
+    let not = |reason: &str, message: &str| InstalledCondition {
         is_installed: false,
         reason: reason.to_owned(),
         message: message.to_owned(),
     };
     match (find(HAS_VALID_BUNDLE), find(INSTALLED)) {
-        (valid, Some(installed)) if installed.status == "True" => Installed {
+        (valid, Some(installed)) if installed.status == "True" => InstalledCondition {
             is_installed: true,
             reason: reason::INSTALL_SUCCESSFUL.to_owned(),
             message: applied(&instance.name_any(), valid, installed),
@@ -63,14 +63,14 @@ pub fn of(instance: &BundleInstance) -> Installed {
 
 fn applied(name: &str, valid: Option<&Condition>, installed: &Condition) -> String {
     let mut message = format!("Successfully applied the {name} BundleInstance resource");
-    let trouble = if installed.reason == below::INSTALLATION_SUCCEEDED {
+    let problem = if installed.reason == below::INSTALLATION_SUCCEEDED {
         valid.filter(|valid| valid.status == "False" && valid.reason == below::UNPACK_FAILED)
     } else {
         Some(installed)
     };
-    if let Some(trouble) = trouble {
+    if let Some(problem) = problem {
         message.push_str("; ");
-        message.push_str(&trouble.message);
+        message.push_str(&problem.message);
     }
     message
 }
@@ -114,7 +114,7 @@ mod tests {
                 => format!("{APPLIED}; UpgradeFailed!");
         ] {
             assert_rows! {
-                of(&instance(conditions)) => Installed { is_installed, reason: reason.to_owned(), message }, "{conditions:?}";
+                condition(&instance(conditions)) => InstalledCondition { is_installed, reason: reason.to_owned(), message }, "{conditions:?}";
             }
         }
     }

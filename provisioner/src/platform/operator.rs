@@ -1,14 +1,15 @@
-//! The PlatformOperator controller: what a PlatformOperator names is chosen from catalogs, installed by a BundleInstance
-//! of the same name, and upgraded one edge at a time.
+//! PlatformOperator controller: chooses the bundle of a PlatformOperator from catalogs, installs it with a BundleInstance
+//! of the same name, and upgrades it along one upgrade edge at a time.
 //!
 //! ```text
-//!  PlatformOperator, catalogs, cluster's version, OLM ─┐
-//!  BundleInstance ── here: what is installed ──────────┴── plan ──┬── declare: the BundleInstance, where it differs
-//!                                                                 └── status, where it differs
+//! PlatformOperator, catalogs, version of the cluster, OLM ─┐
+//! BundleInstance ── here: installed bundle ────────────────┴── plan ──┬── declare: the BundleInstance, if it differs
+//!                                                                     └── status, if it differs
 //! ```
 //!
-//! What was chosen stands in an annotation of the BundleInstance, and in the status and an annotation of the PlatformOperator
-//! for a BundleInstance that is deleted: OpenShift's own definition of PlatformOperators drops that status. Nothing is asked at rest: watches of the five wake the operators they are about, or all of them.
+//! An annotation of the BundleInstance records the choice. The status and an annotation of the PlatformOperator record it
+//! for a deleted BundleInstance; OpenShift's CRD of PlatformOperators drops that status. Without changes no requests are
+//! sent: watches of these objects wake the affected operators, or all of them.
 
 pub mod declare;
 #[cfg(test)]
@@ -51,63 +52,67 @@ use tokio::sync::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::{instances::Instances, olm::Olm, rights::Answers};
+use self::{instances::Instances, olm::OlmPackages, rights::PermissionCache};
 use crate::{backoff::Backoff, context::Context, written::Written};
 use apply::{
     api_error as answer,
     backoff::{NoPause, patient},
 };
 
-/// How many operators are looked at at once.
+/// Maximum number of operators that are reconciled at the same time.
 const CONCURRENCY: u16 = 8;
 
-/// What all reconciles share.
+/// State that all reconciles share.
 struct Shared {
     ctx: Context,
     operators: Store<PlatformOperator>,
     instances: Instances,
-    olm: Arc<Olm>,
-    /// What was written last, and what became of it: a definition of others drops what it does not know.
+    olm: Arc<OlmPackages>,
+    /// Last written status and the stored one, by operator. The CRD of another product drops unknown fields.
     written: Mutex<HashMap<String, (PlatformOperatorStatus, PlatformOperatorStatus)>>,
-    /// The versions of our writes.
+    /// resourceVersions of the controller's writes.
     versions: Written,
-    /// Looks that could not be finished, by the operator's uid.
+    /// Back-off of failed reconciles, by UID of the operator.
     failures: Backoff,
-    /// The rights of bundles that were looked at.
-    answers: Answers,
+    /// Cached new permissions of bundles.
+    answers: PermissionCache,
 }
 
 // === impl Shared ===
 
 impl Shared {
-    fn wrote(
+    fn record_status(
         &self,
         name: &str,
-        wanted: &PlatformOperatorStatus,
+        desired: &PlatformOperatorStatus,
         stored: Option<&PlatformOperatorStatus>,
     ) {
         let stored = stored.cloned().unwrap_or_default();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.insert(name.to_owned(), (wanted.clone(), stored));
+        written.insert(name.to_owned(), (desired.clone(), stored));
     }
 
-    /// What a cache may not have seen yet of what was written.
-    fn recall(&self, name: &str, status: &mut PlatformOperatorStatus) {
+    /// Adds the last written fields that the watch may not have delivered yet.
+    fn merge_written_status(&self, name: &str, status: &mut PlatformOperatorStatus) {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((last, _)) = written.get(name) {
-            status::recall(status, last);
+            status::restore_reasons(status, last);
         }
     }
 
-    /// Reports whether a status was written as it is wanted, and nobody has changed it since.
-    fn has_written(&self, operator: &PlatformOperator, wanted: &PlatformOperatorStatus) -> bool {
-        let there = operator.status.clone().unwrap_or_default();
+    /// Reports whether this status was written, and no other client has changed the stored one since.
+    fn is_status_written(
+        &self,
+        operator: &PlatformOperator,
+        desired: &PlatformOperatorStatus,
+    ) -> bool {
+        let stored_now = operator.status.clone().unwrap_or_default();
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let last = written.get(&operator.name_any());
-        last.is_some_and(|(last, stored)| last == wanted && *stored == there)
+        last.is_some_and(|(last, stored)| last == desired && *stored == stored_now)
     }
 
-    /// An operator is gone; who else wants its package may have it now.
+    /// Removes the state of a deleted operator, and wakes the operators that request its package.
     fn forget(
         &self,
         operator: &PlatformOperator,
@@ -120,45 +125,45 @@ impl Shared {
         let uid = operator.uid().unwrap_or_default();
         self.versions.forget(&uid);
         self.failures.forget(&uid);
-        self.answers.forget(&uid);
+        self.answers.remove(&uid);
         let package = &operator.spec.package.name;
         for other in self.operators.state() {
             if other.spec.package.name == *package {
-                // The controller is there as long as this is, or the process ends.
+                // The controller exists as long as this stream, or the process ends.
                 let _ = wake.send(ObjectRef::from_obj(&*other));
             }
         }
     }
 
-    /// A look could not be finished: when to look again.
+    /// Records a failed reconcile, and returns the delay until the next one.
     fn again(&self, operator: &PlatformOperator) -> Duration {
         let uid = operator.uid().unwrap_or_default();
         self.failures
             .next(&uid, operator.metadata.generation, false, Instant::now())
     }
 
-    /// Tells the catalogs which packages are wanted.
-    fn want(&self) {
+    /// Passes the needed packages to the catalogs.
+    fn track_packages(&self) {
         let operators = self.operators.state();
         let instances = self.instances.labeled();
         let installed = instances.iter().filter_map(|instance| {
             let status = instance.status.as_ref()?;
             status.facts.package.clone()
         });
-        // Whoever cannot be served asks for nothing.
-        let served = operators.iter().filter(|it| it.check().is_ok());
-        let named = served.map(|it| it.spec.package.name.clone());
+        // An operator with an invalid spec needs no package.
+        let valid = operators.iter().filter(|operator| operator.check().is_ok());
+        let named = valid.map(|operator| operator.spec.package.name.clone());
         self.ctx.catalogs.want(named.chain(installed).collect());
     }
 }
 
-/// Runs the controller while PlatformOperators are served, until `stop`.
+/// Runs the controller while PlatformOperators are served, until `stop` is canceled.
 pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
-    let wanted = GroupVersionKind::gvk("platform.openshift.io", "v1alpha1", "PlatformOperator");
+    let kind = GroupVersionKind::gvk("platform.openshift.io", "v1alpha1", "PlatformOperator");
     let served = ctx
         .kinds
-        .served(&wanted)
-        .filter(|kind| future::ready(kind.is_some()));
+        .served(&kind)
+        .filter(|served| future::ready(served.is_some()));
     let mut served = pin!(served);
     tokio::select! {
         _ = served.next() => {}
@@ -179,7 +184,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         written: Mutex::default(),
         versions: Written::default(),
         failures: Backoff::default(),
-        answers: Answers::default(),
+        answers: PermissionCache::default(),
     });
     let watched = tokio::spawn(following);
     let olm = {
@@ -194,7 +199,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         let ctx = ctx.clone();
         tokio::spawn(async move { version::follow(&ctx).await })
     };
-    // Before that each operator would look as if nothing was installed.
+    // Before the first list, every operator would appear not to be installed.
     tokio::select! {
         _ = shared.instances.are_listed() => {}
         () = stop.cancelled() => {}
@@ -211,14 +216,14 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
             if let Err(error) = event
                 && answer::is_outage(answer::code(error))
             {
-                // The API server may come back as another version.
+                // The API server may have another version after its restart.
                 shared.ctx.versions.doubt();
             }
             if let Ok(watcher::Event::Delete(operator)) = event {
                 shared.forget(operator, &wake);
             }
             if !matches!(event, Ok(watcher::Event::InitApply(_)) | Err(_)) {
-                shared.want();
+                shared.track_packages();
             }
         }
     })
@@ -231,9 +236,9 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
     let woken = {
         let shared = Arc::clone(&shared);
         stream::unfold(woken, |mut woken| async {
-            woken.recv().await.map(|it| (it, woken))
+            woken.recv().await.map(|operator| (operator, woken))
         })
-        .inspect(move |_| shared.want())
+        .inspect(move |_| shared.track_packages())
         .filter({
             let operators = operators.clone();
             move |name| future::ready(operators.get(name).is_some())
@@ -252,7 +257,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         .run(reconcile::reconcile, reconcile::failed, Arc::clone(&shared))
         .for_each(|result| {
             if let Err(error @ controller::Error::QueueError(_)) = result {
-                warn!(%error, "the watch of platform operators failed; it is taken up again");
+                warn!(%error, "watch of PlatformOperators failed; reconnecting");
             }
             future::ready(())
         })
@@ -270,8 +275,8 @@ fn changes_of(changes: watch::Receiver<u64>) -> stream::BoxStream<'static, ()> {
     .boxed()
 }
 
-/// What a status takes, which counts characters of up to four bytes.
-fn fit(text: &str, most: u32) -> String {
+/// Truncates a text for the status, whose limits count characters of up to four bytes.
+fn truncate(text: &str, most: u32) -> String {
     let most = most as usize;
     if text.len() <= most {
         text.to_owned()

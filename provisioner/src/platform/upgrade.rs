@@ -1,15 +1,15 @@
-//! What the next minor version of the cluster means for installed operators: which of them use APIs that it does not serve,
-//! and which upgrade of an operator comes before.
+//! Effect of the next minor version of the cluster on installed operators: the removed APIs that they use, and the upgrade
+//! of an operator that has to precede it.
 //!
 //! ```text
-//!  status.revisions[].removedApis ────────┐
-//!  ServiceAccounts of status.inventory ───┼──► messages about the next minor version of Kubernetes
-//!  APIRequestCounts, every half an hour ──┘
+//! status.revisions[].removedApis ────────┐
+//! ServiceAccounts of status.inventory ───┼──► messages about the next minor version of Kubernetes
+//! APIRequestCounts, every 30 minutes ────┘
 //! ```
 //!
-//! A revision lists the uses of removed APIs by its objects and roles when it is created, so nothing is read here.
-//! The next minor version of OpenShift has the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
-//! API server's own version is all that has to be known.
+//! A revision lists the uses of removed APIs by its objects and roles when it is created, so no content is read here. The
+//! next minor version of OpenShift includes the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
+//! version of the API server is sufficient.
 
 mod counts;
 mod removed;
@@ -31,14 +31,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    gate::{self, Remedy},
+    gate::{self, UpgradeRemedy},
     operator::{here, plan},
 };
 use crate::{catalogs::Catalogs, context::Context};
 
 pub use self::removed::{Removed, lists_accounts};
 
-/// The calls to removed APIs that the cluster counted.
+/// Calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
 pub struct Uses {
     calls: watch::Sender<Calls>,
@@ -54,7 +54,7 @@ impl Uses {
         running.map_or_else(Removed::unknown, of)
     }
 
-    /// Notifies of other counted calls.
+    /// Returns a receiver of the counted calls, which is notified when they change.
     pub fn changes(&self) -> watch::Receiver<Calls> {
         self.calls.subscribe()
     }
@@ -69,7 +69,7 @@ impl Uses {
     }
 }
 
-/// Follows the counts of API calls until `stop` is cancelled.
+/// Follows the counts of API calls until `stop` is canceled.
 pub async fn run(ctx: Context, stop: CancellationToken) {
     tokio::select! {
         () = counts::follow(&ctx, &ctx.uses) => {}
@@ -77,57 +77,57 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     }
 }
 
-/// What can be done about an operator that keeps the cluster from its next release. How a platform operator, the `owner`, is
-/// upgraded is written in its spec.
+/// Returns the remedy for an operator that blocks cluster upgrades. `owner` is its platform operator, whose spec determines
+/// the channel and the catalog.
 pub fn remedy(
     instance: &BundleInstance,
     owner: Option<&PlatformOperator>,
     catalogs: &Catalogs,
     running: (Release, Option<&Version>),
-) -> Remedy {
+) -> UpgradeRemedy {
     let Some(package) = package(instance) else {
-        return Remedy::None;
+        return UpgradeRemedy::None;
     };
-    let only = owner.and_then(|it| plan::asked_catalog(it, Some(instance)));
+    let only = owner.and_then(|operator| plan::requested_catalog(operator, Some(instance)));
     let offers = catalogs.offers(&package, only.as_ref());
-    match way_on(instance, owner, &offers.list(), running) {
-        Remedy::None if !catalogs.are_listed() => {
-            Remedy::Unread("which catalogs there are is not known yet".to_owned())
+    match upgrade_path(instance, owner, &offers.list(), running) {
+        UpgradeRemedy::None if !catalogs.are_listed() => {
+            UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned())
         }
         remedy => remedy,
     }
 }
 
-/// The package of what is installed.
+/// Returns the package of the installed bundle.
 fn package(instance: &BundleInstance) -> Option<String> {
-    let known = gate::identity(instance).map(|it| it.package);
-    known.or_else(|| instance.status.as_ref()?.facts.package.clone())
+    let package = gate::identity(instance).map(|identity| identity.package);
+    package.or_else(|| instance.status.as_ref()?.facts.package.clone())
 }
 
-/// The newest version that an installed operator can be upgraded to on the cluster as it is, and that runs on the next
-/// release, too; `offers` are of its package.
-fn way_on(
+/// Returns the newest version that the operator can be upgraded to on the current cluster and that supports the next
+/// release. `offers` are those of its package.
+fn upgrade_path(
     instance: &BundleInstance,
     owner: Option<&PlatformOperator>,
     offers: &[Offer<'_>],
     (running, kubernetes): (Release, Option<&Version>),
-) -> Remedy {
-    let (Some(package), Some(here)) = (package(instance), here::installed(instance)) else {
-        return Remedy::None;
+) -> UpgradeRemedy {
+    let (Some(package), Some(bundle)) = (package(instance), here::installed(instance)) else {
+        return UpgradeRemedy::None;
     };
     let installed = Installed {
-        name: here.name,
-        version: here.version.map(|version| Packed {
+        name: bundle.name,
+        version: bundle.version.map(|version| Packed {
             version,
-            release: here.release,
+            release: bundle.release,
         }),
-        catalog: here.catalog,
+        catalog: bundle.catalog,
     };
-    let spec = owner.map(|it| &it.spec);
-    let range = spec.and_then(|it| Range::parse(it.version.as_deref()?).ok());
+    let spec = owner.map(|operator| &operator.spec);
+    let range = spec.and_then(|spec| Range::parse(spec.version.as_deref()?).ok());
     let request = Request {
         package: &package,
-        channel: spec.and_then(|it| it.channel.as_deref()),
+        channel: spec.and_then(|spec| spec.channel.as_deref()),
         range: range.as_ref(),
         minor: None,
         newest: None,
@@ -142,8 +142,10 @@ fn way_on(
         None => Followed::Any,
     };
     match choose::ahead(&request, followed, running.next(), offers) {
-        Ahead::To(choice) => Remedy::Upgrade(choice.version.to_string()),
-        Ahead::Nothing => Remedy::None,
-        Ahead::Unknown(catalog) => Remedy::Unread(format!("catalog {catalog} cannot be read now")),
+        Ahead::To(choice) => UpgradeRemedy::Upgrade(choice.version.to_string()),
+        Ahead::Nothing => UpgradeRemedy::None,
+        Ahead::Unknown(catalog) => {
+            UpgradeRemedy::Unknown(format!("catalog {catalog} is currently unavailable"))
+        }
     }
 }

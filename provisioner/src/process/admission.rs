@@ -1,9 +1,9 @@
 //! The check that the admission policies of the install file exist.
 //!
-//! The policies deny requests that RBAC alone allows, such as another user's Bundle for a BundleInstance. An API server
-//! before Kubernetes 1.30 does not know them, and an admin can delete them. Without them the provisioner works, and reports
-//! what is missing: in the log, by Events and by a metric. Readiness does not depend on the result. The names come from the
-//! function that generates the install files.
+//! The policies deny requests that RBAC alone allows, such as another user's Bundle for a BundleInstance. API servers
+//! before Kubernetes 1.30 do not support them, and an admin can delete them. Without them the provisioner works, and
+//! reports missing policies in the log, by Events and by a metric. Readiness does not depend on the result. The names come
+//! from the function that generates the install files.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 use crate::context::Context;
 use apply::backoff::spread;
 
-/// The time until the next check after a check that failed.
+/// Delay before the next check after a failed one.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// A policy or binding that does not exist.
@@ -46,7 +46,7 @@ enum Kind {
 /// The result of a check.
 type Checked = Result<Vec<Missing>, String>;
 
-/// Checks until `stop`.
+/// Checks until `stop` is cancelled.
 pub(super) async fn run(ctx: Context, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => {}
@@ -55,7 +55,7 @@ pub(super) async fn run(ctx: Context, stop: CancellationToken) {
 }
 
 async fn check(ctx: &Context) {
-    // At first, only what is missing is news.
+    // The first check reports only missing objects.
     let mut last: Checked = Ok(Vec::new());
     loop {
         let checked = find_missing(&ctx.client)
@@ -75,7 +75,7 @@ async fn check(ctx: &Context) {
     }
 }
 
-/// Returns what does not exist. Where the API server does not serve the kinds, that is everything.
+/// Returns the objects that do not exist: all of them if the API server does not serve their kinds.
 async fn find_missing(client: &Client) -> Result<Vec<Missing>, kube::Error> {
     let mut missing = Vec::new();
     for name in admission_policies() {
@@ -95,8 +95,8 @@ async fn exists<K>(client: &Client, name: &str) -> Result<bool, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let found = Api::<K>::all(client.clone()).get_metadata_opt(name).await?;
-    Ok(found.is_some())
+    let metadata = Api::<K>::all(client.clone()).get_metadata_opt(name).await?;
+    Ok(metadata.is_some())
 }
 
 /// Reports a result that differs from the one before.

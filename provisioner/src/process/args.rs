@@ -1,4 +1,4 @@
-//! The command line. Flags that rukpak had keep their names.
+//! Command line of the provisioner. Flags that rukpak has too keep their names.
 
 mod address;
 mod convert;
@@ -19,44 +19,44 @@ use unpacker::{
 
 use super::Error;
 use crate::{content, settings};
-use address::Address;
+use address::ListenAddress;
 pub(super) use convert::ConvertArgs;
-use jobs::Jobs;
-use room::Room;
+use jobs::UnpackJobArgs;
+use room::StorageArgs;
 pub(super) use serve::{Command, CopyArgs, ServeArgs};
-use serving::Serving;
+use serving::RegistryServerArgs;
 pub(super) use values::{Controllers, LogFormat};
 
-/// Where a pod finds the namespace that it runs in.
+/// File in which a pod finds its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Installs operator bundles and keeps them as they were declared.
+/// Install operator bundles, and keep their objects in the declared state.
 ///
-/// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is read
-/// with --release-payload. POD_NAME names this process in events and in the Lease, and POD_IP is where clients of catalogs
-/// find it.
+/// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is read with
+/// --release-payload. POD_NAME names this process in events and in the Lease. POD_IP is the address of catalogs for their
+/// clients.
 #[derive(Debug, Parser)]
 #[command(
     name = "provisioner",
     version,
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    args_override_self = true // as in Go: a manifest's flags can be overridden by adding some
+    args_override_self = true // as in Go: the last value wins, so that appended flags override those of a manifest
 )]
 pub struct Args {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
 
-    /// The kubeconfig of the cluster; without it KUBECONFIG, ~/.kube/config, or what every pod is given
+    /// Path of the kubeconfig file; by default KUBECONFIG, ~/.kube/config or the configuration of the pod
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where Secrets, ConfigMaps and uploads are, and the provisioner itself; by default the namespace of this pod, or
+    /// Namespace of the provisioner, with its Secrets, ConfigMaps and uploads; by default the namespace of this pod, or
     /// rukpak-system outside a pod
     #[arg(long, value_name = "NAMESPACE", value_parser = values::label, help_heading = "Cluster")]
     system_namespace: Option<String>,
 
-    /// What this process does: bundle, instance, platform, aggregator, or none of them to serve content only
+    /// Controllers to run: bundle, instance, platform, aggregator, or none to serve content only
     #[arg(
         long,
         value_name = "NAMES",
@@ -66,7 +66,8 @@ pub struct Args {
     )]
     controllers: Controllers,
 
-    /// Work only while holding the Lease core.rukpak.io of the system namespace; needed with several replicas
+    /// Run the controllers only while holding the Lease core.rukpak.io of the system namespace; required with several
+    /// replicas
     #[arg(
         long,
         num_args = 0..=1,
@@ -79,7 +80,7 @@ pub struct Args {
     )]
     leader_elect: bool,
 
-    /// How long the Lease outlives a leader that has gone silent
+    /// Duration of the Lease: another replica takes over this long after the last renewal
     #[arg(
         long,
         value_name = "DURATION",
@@ -89,8 +90,9 @@ pub struct Args {
     )]
     lease_duration: Duration,
 
-    /// Of which namespaces CatalogSources count, the first ones first; whoever may write there decides what platform
-    /// operators install. By default the system namespace and openshift-marketplace; "none" for none
+    /// Namespaces whose CatalogSources are available to platform operators, in order of preference. A user who may write
+    /// there decides which operators are installed. By default the system namespace and openshift-marketplace; "none" for
+    /// none
     #[arg(
         long,
         value_name = "NAMESPACES",
@@ -100,22 +102,22 @@ pub struct Args {
     )]
     catalog_namespaces: Option<Vec<String>>,
 
-    /// Who serves the catalogs of CatalogSources and writes their status: olm, own (the provisioner), or auto for OLM where
-    /// its Deployment catalog-operator runs in one of its usual namespaces
+    /// Component that serves CatalogSources and writes their status: olm, own (the provisioner), or auto (OLM if its
+    /// catalog-operator Deployment runs in a well-known namespace)
     #[arg(
         long,
         value_name = "WHO",
         value_enum,
-        default_value_t = values::Server::Auto,
+        default_value_t = values::CatalogServerArg::Auto,
         hide_possible_values = true,
         help_heading = "Platform operators"
     )]
-    catalog_server: values::Server,
+    catalog_server: values::CatalogServerArg,
     #[command(flatten)]
-    serving: Serving,
+    serving: RegistryServerArgs,
 
-    /// This is a part of OpenShift's release payload: RELEASE_VERSION says which release the cluster runs, and the
-    /// cluster-version operator makes our ClusterOperators
+    /// Run as a part of the OpenShift release payload: RELEASE_VERSION is the release of the cluster, and the
+    /// cluster-version operator creates the ClusterOperators
     #[arg(
         long,
         num_args = 0..=1,
@@ -128,7 +130,7 @@ pub struct Args {
     )]
     release_payload: bool,
 
-    /// Kinds that the cluster may lack without harm, as Kind.group; replaces the built-in list
+    /// Kinds that the cluster need not serve, as Kind.group; replaces the built-in list
     #[arg(
         long,
         value_name = "KINDS",
@@ -138,7 +140,7 @@ pub struct Args {
     )]
     optional_kinds: Option<Vec<String>>,
 
-    /// How many objects of one BundleInstance are applied at once
+    /// Maximum number of objects of one BundleInstance that are applied concurrently
     #[arg(
         long,
         value_name = "NUMBER",
@@ -148,7 +150,7 @@ pub struct Args {
     )]
     concurrency: u16,
 
-    /// How often objects that nothing wakes are looked at again
+    /// Resync interval for objects without events
     #[arg(
         long,
         value_name = "DURATION",
@@ -159,19 +161,18 @@ pub struct Args {
     resync: Duration,
 
     #[command(flatten)]
-    room: Room,
+    room: StorageArgs,
 
-    /// Authorities that registries, git and web servers are believed by, besides those of the system; PEM, may be
-    /// repeated
+    /// CA certificates for registries, git and web servers, in addition to those of the system; PEM, may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Sources")]
     ca_file: Vec<PathBuf>,
 
-    /// Mirrors to ask instead of registries, as podman's registries.conf(5); read at the start
+    /// Registry mirrors in the format of podman's registries.conf(5); read at startup
     #[arg(long, value_name = "FILE", help_heading = "Sources")]
     registries_conf: Option<PathBuf>,
 
-    /// On OpenShift, pull as its nodes do: with the cluster's mirrors, blocked and allowed registries, authorities,
-    /// proxies and pull secret, always those of the moment
+    /// Use the current pull configuration of the nodes on OpenShift: mirrors, blocked and allowed registries, CAs, proxies
+    /// and pull secret of the cluster
     #[arg(
         long,
         num_args = 0..=1,
@@ -184,23 +185,23 @@ pub struct Args {
     )]
     follow_openshift: bool,
 
-    /// Taken from the flags of rukpak, and not used: content is not fetched from the content service
+    /// Accepted for compatibility with rukpak and ignored: content is not fetched from the content service
     #[arg(long, value_name = "FILE", hide = true)]
     bundle_ca_file: Option<PathBuf>,
 
     #[command(flatten)]
-    jobs: Jobs,
+    jobs: UnpackJobArgs,
 
-    /// Where the content service listens
+    /// Listen address of the content service
     #[arg(
         long,
         value_name = "ADDRESS",
         default_value = ":8443",
         help_heading = "Content service"
     )]
-    content_bind_address: Address,
+    content_bind_address: ListenAddress,
 
-    /// What contentURLs begin with; by default https://core.SYSTEM_NAMESPACE.svc
+    /// Prefix of contentURLs; by default https://core.SYSTEM_NAMESPACE.svc
     #[arg(
         long,
         value_name = "URL",
@@ -209,12 +210,12 @@ pub struct Args {
     )]
     http_external_address: Option<String>,
 
-    /// A Secret of the system namespace with the certificate to show, kept by cert-manager for example; by default the
-    /// service has an authority of its own
+    /// Secret of the system namespace with the serving certificate, managed for example by cert-manager; by default the
+    /// service uses its own CA
     #[arg(long, value_name = "SECRET", value_parser = values::subdomain, help_heading = "Content service")]
     content_tls_secret: Option<String>,
 
-    /// How many uploads are taken at once
+    /// Maximum number of concurrent uploads
     #[arg(
         long,
         value_name = "NUMBER",
@@ -224,7 +225,7 @@ pub struct Args {
     )]
     max_uploads: u16,
 
-    /// How many archives are handed out at once
+    /// Maximum number of concurrent downloads
     #[arg(
         long,
         value_name = "NUMBER",
@@ -234,35 +235,35 @@ pub struct Args {
     )]
     max_downloads: u16,
 
-    /// Where /healthz and /readyz are; 0 for nowhere
+    /// Listen address for /healthz and /readyz; 0 disables it
     #[arg(
         long,
         value_name = "ADDRESS",
         default_value = ":8081",
         help_heading = "Operation"
     )]
-    health_probe_bind_address: Address,
+    health_probe_bind_address: ListenAddress,
 
-    /// Where /metrics is; 0 for nowhere
+    /// Listen address for /metrics; 0 disables it
     #[arg(
         long,
         value_name = "ADDRESS",
         default_value = ":8080",
         help_heading = "Operation"
     )]
-    metrics_bind_address: Address,
+    metrics_bind_address: ListenAddress,
 
-    /// Where the log level can be changed (PUT /log-level), without a password and therefore from this pod only; 0 for
-    /// nowhere
+    /// Listen address for changing the log level (PUT /log-level). It has no authentication, and must be a loopback
+    /// address; 0 disables it
     #[arg(
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:8082",
         help_heading = "Operation"
     )]
-    admin_bind_address: Address,
+    admin_bind_address: ListenAddress,
 
-    /// json for machines, text for people
+    /// Log format: json for machines, text for people
     #[arg(
         long,
         value_name = "FORMAT",
@@ -273,11 +274,11 @@ pub struct Args {
     )]
     pub(super) log_format: LogFormat,
 
-    /// error, warn, info, debug, trace, or directives of tracing's EnvFilter
+    /// Log level: error, warn, info, debug, trace, or directives of tracing's EnvFilter
     #[arg(long, value_name = "LEVEL", value_parser = values::log_level, default_value = "info", help_heading = "Operation")]
     pub(super) log_level: String,
 
-    /// How long what has begun may take after the first SIGTERM
+    /// Graceful shutdown timeout after the first SIGTERM
     #[arg(
         long,
         value_name = "DURATION",
@@ -288,13 +289,13 @@ pub struct Args {
     shutdown_grace: Duration,
 }
 
-/// What the flags come to.
+/// Configuration of the process, derived from the flags.
 #[derive(Debug)]
-pub(super) struct Configuration {
+pub(super) struct RuntimeConfig {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) settings: settings::Settings,
     pub(super) controllers: Controllers,
-    /// How long the Lease lives; `None` without leader election.
+    /// Duration of the Lease. `None` without leader election.
     pub(super) lease: Option<Duration>,
     pub(super) storage: PathBuf,
     pub(super) budget: Budget,
@@ -303,16 +304,16 @@ pub(super) struct Configuration {
     pub(super) metrics: Option<SocketAddr>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) grace: Duration,
-    /// Flags that are not used any more.
+    /// Flags that are accepted and ignored.
     pub(super) unused: Vec<&'static str>,
 }
 
 impl Args {
-    /// Reads what flags name, and checks what they say together.
+    /// Reads the files that flags refer to, and validates the combination of flags.
     ///
     /// # Errors
-    /// When a file cannot be read, or flags contradict each other.
-    pub(super) fn configuration(self) -> Result<Configuration, Error> {
+    /// Returns an error if a file cannot be read, or if flags contradict each other.
+    pub(super) fn configuration(self) -> Result<RuntimeConfig, Error> {
         let Self {
             command: _,
             kubeconfig,
@@ -376,7 +377,7 @@ impl Args {
             release: release_payload.then(release).flatten(),
             release_payload,
         };
-        Ok(Configuration {
+        Ok(RuntimeConfig {
             kubeconfig,
             settings,
             controllers,
@@ -401,21 +402,21 @@ impl Args {
     }
 }
 
-/// With what every source is reached.
-fn access(authorities: &[PathBuf], mirrors: Option<PathBuf>) -> Result<unpacker::Access, Error> {
+/// Returns the access settings that apply to every source.
+fn access(ca_files: &[PathBuf], mirrors: Option<PathBuf>) -> Result<unpacker::Access, Error> {
     Ok(unpacker::Access {
         trust: Trust {
-            roots: values::authorities(authorities)?,
+            roots: values::ca_certificates(ca_files)?,
             ..Trust::default()
         },
-        // Whoever may read a Bundle may not be allowed to read what an internal server says.
+        // A reader of a Bundle may not be allowed to read responses of an internal server.
         quotes: Quotes::Withheld,
         mirrors: mirrors.map_or(Ok(Mirrors::default()), values::mirrors)?,
         ..unpacker::Access::default()
     })
 }
 
-/// What a release payload says of itself.
+/// Returns the release version of the release payload.
 fn release() -> Option<String> {
     std::env::var("RELEASE_VERSION")
         .ok()

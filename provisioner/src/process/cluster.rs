@@ -1,4 +1,4 @@
-//! The cluster, and the context that everything works in.
+//! Client configuration of the cluster, and the shared context of the controllers.
 
 use std::{env, path::Path, sync::Arc, time::Duration};
 
@@ -18,25 +18,25 @@ use crate::{
 };
 use apply::{discovery::Kinds, informers::Watches};
 
-/// How long a connection to the API server may take to be there.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Timeout of a new connection to the API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the API server may be silent on a connection before that is taken for dead: then what was asked has failed, and
-/// watches are taken up again. Of watches it sends a bookmark every minute, so this does not end those that are just quiet.
-const SILENCE: Duration = Duration::from_secs(75);
+/// Maximum silence of the API server on a connection. After that, requests fail and watches reconnect. Quiet watches are
+/// not affected, because the API server sends a bookmark every minute.
+const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// How many objects are applied or deleted at once, for all instances together: each takes a connection and the memory of
-/// its answer, and an API server that is slow becomes no faster by more.
-const PERMITS: usize = 24;
+/// Maximum number of concurrent writes of all instances. Each write holds a connection and the memory of its response, and
+/// more writes do not make a slow API server faster.
+const MAX_WRITES: usize = 24;
 
-/// How many objects are repaired, or deleted with their instances, at once: rollouts that wait for a slow webhook do not hold
-/// these permits.
-const REPAIR_PERMITS: usize = 12;
+/// Maximum number of concurrent repairs, and of deletions with an instance. Rollouts that wait for a slow webhook do not
+/// hold these permits.
+const MAX_REPAIRS: usize = 12;
 
-/// Which instances have to be looked at, as the watches tell.
+/// Names of the BundleInstances that the watches trigger.
 pub type Woken = mpsc::UnboundedReceiver<String>;
 
-/// The way to the cluster: by a file, or by what there is.
+/// Returns the client configuration, from a kubeconfig file or the environment.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -53,23 +53,23 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
             .await
             .map_err(|error| Error::NoCluster(Box::new(error)))?,
     };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    config.reset_reader_on_write = true; // a connection may have waited for its next request as long
-    // So that audit logs tell who asks.
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true; // an idle connection may have been silent for as long
+    // The user agent identifies the replica in audit logs.
     let agent = concat!("provisioner/", env!("CARGO_PKG_VERSION"));
     let agent = name().map_or_else(|| agent.to_owned(), |name| format!("{agent} ({name})"));
-    // A machine may have a name that no header can hold.
+    // A host name may be invalid as a header value.
     if let Ok(agent) = HeaderValue::from_str(&agent) {
         config.headers.push((USER_AGENT, agent));
     }
     Ok(config)
 }
 
-/// Makes the context of a cluster. The instances that are woken come out beside it.
+/// Returns the context of a cluster, and the receiver of triggered instances.
 ///
 /// # Errors
-/// When the configuration's certificates or credentials are no good.
+/// Returns an error if the certificates or credentials of the configuration are invalid.
 pub fn context(
     config: Config,
     mut settings: Settings,
@@ -78,10 +78,10 @@ pub fn context(
     let accounts = Accounts::new(config).map_err(|error| Error::Client(Box::new(error)))?;
     let client = accounts.own().clone();
     let accounts = Arc::new(accounts);
-    // Where there is room for what is fetched: other folders may be small, or may not be written.
+    // The store directory has enough space for fetched files. Other directories may be small or read-only.
     let spool = || store.spool().to_owned();
     settings.unpack.spool.get_or_insert_with(spool);
-    let (waker, woken) = mpsc::unbounded_channel();
+    let (waker, triggered) = mpsc::unbounded_channel();
     let release = settings.release.clone();
     let context = Context {
         kinds: Arc::new(Kinds::new(client.clone())),
@@ -98,20 +98,20 @@ pub fn context(
         store: Arc::new(store),
         leading: Leading::default(),
         contents: Arc::default(),
-        tries: Arc::default(),
-        turns: Arc::default(),
+        job_backoff: Arc::default(),
+        job_queue: Arc::default(),
         ready: Ready::default(),
-        permits: Arc::new(Semaphore::new(PERMITS)),
-        repair_permits: Arc::new(Semaphore::new(REPAIR_PERMITS)),
+        permits: Arc::new(Semaphore::new(MAX_WRITES)),
+        repair_permits: Arc::new(Semaphore::new(MAX_REPAIRS)),
         now: Timestamp::now,
         accounts,
         client,
     };
-    Ok((context, woken))
+    Ok((context, triggered))
 }
 
-/// The name of this pod, or of the machine.
+/// Returns the name of this pod, or of the machine.
 pub(super) fn name() -> Option<String> {
-    let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
-    named("POD_NAME").or_else(|| named("HOSTNAME"))
+    let variable_value = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
+    variable_value("POD_NAME").or_else(|| variable_value("HOSTNAME"))
 }

@@ -1,4 +1,4 @@
-//! Answers what API servers ask about versions of CatalogSources: what the pods of the conversion webhook run.
+//! Conversion webhook for versions of CatalogSources, which runs in separate pods.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use tracing::info;
 use super::{Error, Fence, args::ConvertArgs, cluster, signals::Signals};
 use crate::{client, conversion::Webhook};
 
-/// How long connections are taken after the signal to end.
-const LEAVING: Duration = Duration::from_secs(5);
+/// Time for which connections are accepted after the shutdown signal.
+const SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
 
-/// Answers until a signal comes.
+/// Serves the webhook until a signal.
 pub(super) async fn run(args: &ConvertArgs) -> Result<(), Error> {
     let mut signals = Signals::listen().map_err(Error::Signals)?;
     let config = cluster::config(args.kubeconfig.as_deref()).await?;
-    // Nobody leads here: whatever is written, all of them would write.
+    // No leader election: all replicas would write the same.
     let client = client::new(config, &Fence::default());
     let client = client.map_err(|error| Error::Client(Box::new(error)))?;
     let webhook = Webhook::bind(&client, args.options()).await?;
@@ -25,10 +25,10 @@ pub(super) async fn run(args: &ConvertArgs) -> Result<(), Error> {
         let (signal, _) = signals.next().await;
         info!(
             signal,
-            "stopping soon: nodes hear a little later that this pod goes"
+            "delaying the shutdown until nodes no longer send requests to this pod"
         );
         tokio::select! {
-            () = sleep(LEAVING) => {}
+            () = sleep(SHUTDOWN_DELAY) => {}
             _ = signals.next() => {}
         }
         stop.cancel();

@@ -1,97 +1,103 @@
-//! Why the process ends.
+//! Errors that end the process.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use crate::content;
 
-/// Why the process cannot begin, or cannot go on.
+/// Reason why the process cannot start, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Whoever reaches this port may change the log level.
+    /// The port of the log level is reachable from other pods.
     #[error(
-        "--admin-bind-address {0} can be reached from other pods, and asks for no password; use 127.0.0.1:PORT or 0, and `kubectl port-forward` to reach it"
+        "--admin-bind-address {0} is reachable from other pods without authentication; use 127.0.0.1:PORT or 0, and \
+         `kubectl port-forward` to reach it"
     )]
     Admin(String),
-    /// Bundles have a contentURL.
-    #[error("--content-bind-address cannot be 0: what Bundles' contentURLs name has to be served")]
+    /// The content service is disabled, but the status of Bundles has a contentURL.
+    #[error(
+        "--content-bind-address cannot be 0, because the content service serves the contentURLs of Bundles; set an \
+             address"
+    )]
     Content,
-    /// Not even one bundle fits in.
-    #[error("--storage-size is less than --max-bundle-size: the largest bundle has to fit in")]
+    /// The store is too small for a single bundle.
+    #[error(
+        "--storage-size is less than --max-bundle-size; increase it so that the largest bundle fits"
+    )]
     Storage,
-    /// A file that a flag names.
+    /// A file of a flag cannot be read.
     #[error("failed to read {path}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the read.
         source: std::io::Error,
     },
-    /// A file that a flag names.
-    #[error("failed to read the certificates of {path}")]
+    /// A file of `--ca-file` has invalid certificates.
+    #[error("failed to read certificates from {path}")]
     Authorities {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the parser.
         source: unpacker::web::Error,
     },
-    /// A file that a flag names.
-    #[error("failed to read the mirrors of {path}")]
+    /// A file of `--registries-conf` is invalid.
+    #[error("failed to read mirrors from {path}")]
     Mirrors {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the parser.
         source: unpacker::registry::mirrors::Error,
     },
-    /// A file that a flag names.
-    #[error("{0} has no certificate; --ca-file takes certificates in PEM")]
+    /// A file of `--ca-file` has no certificate.
+    #[error("{0} contains no certificate; use a file with PEM certificates for --ca-file")]
     NoAuthorities(PathBuf),
-    /// There is no cluster to talk to.
-    #[error("failed to read the kubeconfig {path}")]
+    /// The kubeconfig is missing or invalid.
+    #[error("failed to read kubeconfig {path}")]
     Kubeconfig {
-        /// Which.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// Why.
+        /// Error of the kubeconfig.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// There is no cluster to talk to.
-    #[error("found no cluster; name a kubeconfig by --kubeconfig, or run in a pod")]
+    /// A cluster configuration was not found.
+    #[error("no cluster configuration found; set --kubeconfig, or run in a pod")]
     NoCluster(#[source] Box<kube::config::InferConfigError>),
-    /// The cluster's certificates or credentials are no good.
-    #[error("failed to make a client of the cluster")]
+    /// The certificates or credentials of the cluster configuration are invalid.
+    #[error("failed to create the Kubernetes client")]
     Client(#[source] Box<kube::Error>),
-    /// The folder for content cannot be used.
+    /// The directory of the content store cannot be used.
     #[error("failed to open --storage-dir {path}")]
     Store {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the content store.
         source: Box<unpacker::store::Error>,
     },
-    /// A port is taken.
-    #[error("failed to listen on {address} for {service}; choose another address by {flag}")]
+    /// An address to listen on is in use or invalid.
+    #[error("failed to listen on {address} for {service}; choose another address with {flag}")]
     Bind {
-        /// Where.
+        /// Address to listen on.
         address: SocketAddr,
-        /// For what.
+        /// Service that listens there.
         service: &'static str,
-        /// What names it.
+        /// Flag that sets the address.
         flag: &'static str,
-        /// Why.
+        /// Error of the socket.
         source: std::io::Error,
     },
-    /// The content service cannot begin.
+    /// The content service cannot start.
     #[error("failed to start the content service")]
     Serve(#[from] content::Error),
-    /// The conversion webhook cannot begin.
+    /// The conversion webhook cannot start.
     #[error("failed to start the conversion webhook; choose another --bind-address")]
     Convert(#[from] crate::conversion::Error),
-    /// Signals cannot be heard.
+    /// Signal handlers cannot be installed.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
-    /// Somebody else leads now.
-    #[error("lost the Lease {0}: another replica may work now, so this one ends at once")]
+    /// Another replica may be the leader now.
+    #[error("lost Lease {0}; exiting because another replica may be leading")]
     Lost(String),
-    /// What runs until the end has ended before.
-    #[error("{0} ended unexpectedly; this process ends with it, to be started anew")]
+    /// A task that runs until shutdown has ended early.
+    #[error("{0} stopped unexpectedly; exiting")]
     Ended(&'static str),
 }

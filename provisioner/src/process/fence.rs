@@ -1,7 +1,7 @@
-//! Between the controllers and the API server: whoever leads no longer changes nothing.
+//! Fence between the controllers and the API server: stops the writes of a replica that lost the Lease.
 //!
-//! A process that is put to sleep does not notice. When it wakes, what was under way goes on before anybody has looked at
-//! the Lease, and another replica may lead by then. So each request that changes something looks at the clock first.
+//! A suspended process does not notice its suspension. When it resumes, running operations continue before the Lease is
+//! checked, and another replica may lead already. Therefore every write checks the clock first.
 
 use std::{
     future,
@@ -15,26 +15,24 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-/// Until when this replica may change anything; for ever as long as nobody has said. Clones are the same.
+/// Time until which this replica may write; unlimited if none is set. Clones share the time.
 #[derive(Debug, Clone, Default)]
 pub struct Fence(Arc<Mutex<Option<Instant>>>);
 
-/// A client's service behind a fence.
+/// Service of a client behind a fence.
 #[derive(Clone)]
 pub(crate) struct Fenced<S> {
     service: S,
     fence: Fence,
 }
 
-/// Why a request was not sent.
+/// Reason why a request was not sent.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "this replica has not been able to renew its Lease and leads no longer; another one goes on"
-)]
-struct Closed;
+#[error("failed to renew the Lease in time; no longer leading")]
+struct FenceClosed;
 
 impl Fence {
-    /// The Lease is ours until then.
+    /// Allows writes until `end`, when the Lease expires.
     pub(super) fn close_at(&self, end: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     }
@@ -69,7 +67,7 @@ where
         if request.method() == Method::GET || self.fence.is_open() {
             self.service.call(request).boxed()
         } else {
-            future::ready(Err(Closed.into())).boxed()
+            future::ready(Err(FenceClosed.into())).boxed()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The small services: probes, metrics, the log level. Plain HTTP, nothing secret, everything bounded.
+//! HTTP services for probes, metrics and the log level. They use plain HTTP, expose no secrets, and are bounded.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,26 +23,26 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::{Error, Ready, log::Level};
+use super::{Error, Ready, log::LogLevelHandle};
 use crate::metrics::Metrics;
 
-/// How many connections one service has at once; others wait.
-const CONNECTIONS: usize = 64;
-/// How long a connection may live.
-const LIFE: Duration = Duration::from_secs(60);
-/// How long the head of a request may take.
-const HEAD: Duration = Duration::from_secs(5);
-/// How much a request may say.
-const BODY: usize = 4 << 10;
+/// Maximum number of concurrent connections of one service. Further connections wait.
+const MAX_CONNECTIONS: usize = 64;
+/// Maximum lifetime of a connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout for the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of a request body in bytes.
+const MAX_BODY_SIZE: usize = 4 << 10;
 
-/// A service that has its port.
+/// A service with its bound listener.
 pub(super) struct Service {
     listener: TcpListener,
     router: Router,
 }
 
 impl Service {
-    /// Takes the port of a service, and logs which that is: it may have been left to the system.
+    /// Binds the address of a service, and logs it: the system may have chosen the port.
     pub(super) async fn bind(
         service: &'static str,
         flag: &'static str,
@@ -60,26 +60,26 @@ impl Service {
         info!(service, %address, "listening");
         Ok(Self {
             listener,
-            router: router.layer(DefaultBodyLimit::max(BODY)),
+            router: router.layer(DefaultBodyLimit::max(MAX_BODY_SIZE)),
         })
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(16 << 10);
         let serve = async {
             loop {
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                     return;
                 };
                 let stream = match self.listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        // Out of file descriptors, most likely: that passes.
+                        // Most likely the process is out of file descriptors, which is temporary.
                         debug!(%error, "failed to accept a connection");
                         sleep(Duration::from_millis(100)).await;
                         continue;
@@ -88,9 +88,9 @@ impl Service {
                 let service = TowerToHyperService::new(self.router.clone());
                 let connection = http.serve_connection(TokioIo::new(stream), service);
                 tokio::spawn(async move {
-                    // Whoever breaks off, or never ends, is no concern of ours.
-                    let _ = timeout(LIFE, connection).await;
-                    drop(place);
+                    // Errors and timeouts of a connection are ignored.
+                    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+                    drop(slot);
                 });
             }
         };
@@ -101,7 +101,7 @@ impl Service {
     }
 }
 
-/// `/healthz` and `/readyz`.
+/// Returns the routes `/healthz` and `/readyz`.
 pub(super) fn probes(ready: Ready, stop: CancellationToken) -> Router {
     let readiness = move || {
         let waiting = ready.waiting();
@@ -125,7 +125,7 @@ pub(super) fn probes(ready: Ready, stop: CancellationToken) -> Router {
         .route("/readyz", get(readiness))
 }
 
-/// `/metrics`.
+/// Returns the route `/metrics`.
 pub(super) fn metrics(metrics: Arc<Metrics>) -> Router {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let render = async |State(metrics): State<Arc<Metrics>>| {
@@ -136,10 +136,10 @@ pub(super) fn metrics(metrics: Arc<Metrics>) -> Router {
         .with_state(metrics)
 }
 
-/// `/log-level`, to be read and to be put.
-pub(super) fn admin(level: Level) -> Router {
-    let read = async |State(level): State<Level>| level.get() + "\n";
-    let write = async |State(level): State<Level>, body: Bytes| {
+/// Returns the route `/log-level`, with GET and PUT.
+pub(super) fn admin(level: LogLevelHandle) -> Router {
+    let read = async |State(level): State<LogLevelHandle>| level.get() + "\n";
+    let write = async |State(level): State<LogLevelHandle>, body: Bytes| {
         let text = String::from_utf8_lossy(&body);
         match level.set(&text) {
             Ok(()) => StatusCode::NO_CONTENT.into_response(),

@@ -1,8 +1,9 @@
-//! The label that leads the Service to the pod that works.
+//! The leader label, by which the Service selects the pod of the leader.
 //!
-//! Content has to come to who works with it. So the one that leads labels its own pod and takes the label from others;
-//! who begins, and who ends, has it no longer. Without a Lease nobody knows who is alone: then all have it that work, and
-//! nobody takes it from others, who would take it back. Outside of a cluster there is no pod and no label.
+//! Clients have to reach the replica that uses their content. So the leader labels its own pod and removes the label from
+//! other pods. Every replica removes its label at startup and at shutdown. Without a Lease, no replica can know whether it
+//! is the only one. Then all active replicas have the label, and none removes it from others, which would add it again.
+//! A process outside of a cluster has no pod and no label.
 
 use std::{collections::BTreeSet, env, mem, time::Duration};
 
@@ -20,24 +21,24 @@ use tracing::{info, warn};
 
 use apply::backoff::Pauses;
 
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait between changes, whether they were refused or not.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay between changes, successful or not.
+const CHANGE_DELAY: Duration = Duration::from_secs(1);
 
-/// Which pods have the label, as far as is known.
+/// Pods that have the label according to the watch.
 #[derive(Debug, Default)]
-struct Labeled {
+struct LabeledPods {
     pods: BTreeSet<String>,
     is_listed: bool,
-    /// What the watch lists at this moment.
+    /// Pods of the list that the watch is receiving.
     listing: BTreeSet<String>,
 }
 
-impl Labeled {
-    /// What the watch tells. A pod without the label is gone for it; and what was lost while there was no watch, it does
-    /// not tell but by not listing it.
-    fn see<K: Resource>(&mut self, event: &watcher::Event<K>) {
+impl LabeledPods {
+    /// Records a watch event. The watch reports a pod that loses the label as deleted. Changes during an interruption of
+    /// the watch are only visible in the next list.
+    fn observe<K: Resource>(&mut self, event: &watcher::Event<K>) {
         match event {
             watcher::Event::Init => self.listing.clear(),
             watcher::Event::InitApply(pod) => {
@@ -56,19 +57,19 @@ impl Labeled {
         }
     }
 
-    /// Which pods have to have it, or not.
-    fn changes(&self, me: &str, alone: bool) -> Vec<(String, bool)> {
+    /// Returns the pods whose label has to change, and whether they have to have it.
+    fn changes(&self, pod_name: &str, exclusive: bool) -> Vec<(String, bool)> {
         if !self.is_listed {
             return Vec::new();
         }
-        let ours = (!self.pods.contains(me)).then(|| (me.to_owned(), true));
-        let others = self.pods.iter().filter(|&pod| alone && pod != me);
+        let own_pod = (!self.pods.contains(pod_name)).then(|| (pod_name.to_owned(), true));
+        let others = self.pods.iter().filter(|&pod| exclusive && pod != pod_name);
         let others = others.map(|pod| (pod.clone(), false));
-        ours.into_iter().chain(others).collect()
+        own_pod.into_iter().chain(others).collect()
     }
 
-    fn changed(&mut self, pod: &str, has: bool) {
-        if has {
+    fn record_change(&mut self, pod: &str, is_labeled: bool) {
+        if is_labeled {
             self.pods.insert(pod.to_owned());
         } else {
             self.pods.remove(pod);
@@ -76,97 +77,103 @@ impl Labeled {
     }
 }
 
-fn see<K: Resource>(labeled: &mut Labeled, event: Result<watcher::Event<K>, watcher::Error>) {
+fn observe<K: Resource>(
+    labeled: &mut LabeledPods,
+    event: Result<watcher::Event<K>, watcher::Error>,
+) {
     match event {
-        Ok(event) => labeled.see(&event),
-        Err(error) => warn!(%error, "failed to watch the leader's label; trying again"),
+        Ok(event) => labeled.observe(&event),
+        Err(error) => warn!(%error, "failed to watch the leader label; retrying"),
     }
 }
 
-/// The label, as one replica sees it.
-pub(super) struct Label {
+/// The leader label from the view of one replica.
+pub(super) struct LeaderLabel {
     namespace: String,
     pods: Api<PartialObjectMeta<Pod>>,
-    me: String,
+    pod_name: String,
 }
 
-impl Label {
-    /// Nothing where there is no pod.
+impl LeaderLabel {
+    /// Returns `None` outside of a pod.
     pub(super) fn new(client: Client, namespace: &str) -> Option<Self> {
-        let me = env::var("POD_NAME").ok().filter(|name| !name.is_empty())?;
+        let pod_name = env::var("POD_NAME").ok().filter(|name| !name.is_empty())?;
         Some(Self {
             namespace: namespace.to_owned(),
             pods: Api::namespaced(client, namespace),
-            me,
+            pod_name,
         })
     }
 
-    /// The same, with another client.
-    pub(super) fn with(&self, client: Client) -> Self {
+    /// Returns the same label with another client.
+    pub(super) fn with_client(&self, client: Client) -> Self {
         Self {
             namespace: self.namespace.clone(),
             pods: Api::namespaced(client, &self.namespace),
-            me: self.me.clone(),
+            pod_name: self.pod_name.clone(),
         }
     }
 
-    /// Takes the label from our own pod: it may be left from a container that ran in it before.
-    pub(super) async fn leave(&self) {
-        match timeout(PATIENCE, self.set(&self.me, false)).await {
+    /// Removes the label from the own pod. A previous container of the pod may have left it.
+    pub(super) async fn remove(&self) {
+        match timeout(REQUEST_TIMEOUT, self.set(&self.pod_name, false)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                warn!(pod = self.me, %error, "failed to take the leader's label from this pod");
+                warn!(
+                    pod = self.pod_name,
+                    %error,
+                    "failed to remove the leader label from this pod"
+                );
             }
             Err(_) => warn!(
-                pod = self.me,
-                "failed to take the leader's label from this pod in time"
+                pod = self.pod_name,
+                "timed out while removing the leader label from this pod"
             ),
         }
     }
 
-    /// Labels our own pod, and takes the label from others if nobody else may have it, whenever that is not so. Never
-    /// ends.
-    pub(super) async fn hold(&self, alone: bool) {
-        while !self.change(&self.me, true).await {
-            sleep(PAUSE).await;
+    /// Keeps the label on the own pod, and removes it from other pods if `exclusive` is true. Never returns.
+    pub(super) async fn maintain(&self, exclusive: bool) {
+        while !self.change(&self.pod_name, true).await {
+            sleep(CHANGE_DELAY).await;
         }
-        info!(pod = self.me, "this pod has the leader's label");
+        info!(pod = self.pod_name, "this pod has the leader label");
         let config = watcher::Config::default().labels(&format!("{LEADER}=true"));
         let mut events = watcher(self.pods.clone(), config)
             .backoff(Pauses::default())
             .boxed();
-        let mut labeled = Labeled::default();
+        let mut labeled = LabeledPods::default();
         while let Some(event) = events.next().await {
-            see(&mut labeled, event);
+            observe(&mut labeled, event);
             loop {
                 while let Some(Some(event)) = events.next().now_or_never() {
-                    see(&mut labeled, event);
+                    observe(&mut labeled, event);
                 }
-                let changes = labeled.changes(&self.me, alone);
+                let changes = labeled.changes(&self.pod_name, exclusive);
                 if changes.is_empty() {
                     break;
                 }
                 for (pod, should) in changes {
                     if self.change(&pod, should).await {
-                        labeled.changed(&pod, should);
+                        labeled.record_change(&pod, should);
                     }
                 }
-                // Whether it was refused, or somebody changes it back each time.
-                sleep(PAUSE).await;
+                // Limits the rate if a change failed, or if another client reverts it each time.
+                sleep(CHANGE_DELAY).await;
             }
         }
     }
 
-    /// Says in the log if it does not succeed.
+    /// Changes the label of a pod. Logs a failure and returns false.
     async fn change(&self, pod: &str, should: bool) -> bool {
-        match timeout(PATIENCE, self.set(pod, should)).await {
+        match timeout(REQUEST_TIMEOUT, self.set(pod, should)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
-                warn!(pod, should, %error, "failed to change the leader's label; trying again");
+                warn!(pod, should, %error, "failed to change the leader label; retrying");
             }
             Err(_) => warn!(
                 pod,
-                should, "failed to change the leader's label in time; trying again"
+                should, "timed out while changing the leader label; retrying"
             ),
         }
         false
@@ -181,7 +188,7 @@ impl Label {
             .await
         {
             Ok(_) => Ok(()),
-            // Somebody else's pod may be gone; ours is there as long as we are.
+            // Another pod may be deleted. The own pod exists as long as this process.
             Err(kube::Error::Api(status)) if status.code == 404 && !leads => Ok(()),
             Err(error) => Err(error),
         }
@@ -198,40 +205,40 @@ mod tests {
         with!(Pod::default() => metadata.name: Some(name.to_owned()))
     }
 
-    fn list(labeled: &mut Labeled, names: &[&str]) {
-        labeled.see(&Event::<Pod>::Init);
+    fn list(labeled: &mut LabeledPods, names: &[&str]) {
+        labeled.observe(&Event::<Pod>::Init);
         for name in names {
-            labeled.see(&Event::InitApply(pod(name)));
+            labeled.observe(&Event::InitApply(pod(name)));
         }
-        labeled.see(&Event::<Pod>::InitDone);
+        labeled.observe(&Event::<Pod>::InitDone);
     }
 
     #[test]
     fn the_label_is_ours_and_nobody_elses_if_there_is_a_lease() {
-        let mut labeled = Labeled::default();
+        let mut labeled = LabeledPods::default();
         assert_rows!(labeled.changes("me", true).is_empty() => true, "nothing is known yet");
         list(&mut labeled, &["me", "other"]);
         let others = [("other".to_owned(), false)];
         assert_rows! {
             labeled.changes("me", true) => others;
             labeled.changes("me", false).is_empty() => true;
-            // It is not done before it has succeeded.
+            // A change is pending until it has succeeded.
             labeled.changes("me", true) => others;
-            { labeled.changed("other", false); labeled.changes("me", true).is_empty() } => true;
-            { labeled.see(&Event::Apply(pod("other"))); labeled.changes("me", true) } => others;
-            { labeled.see(&Event::Delete(pod("other"))); labeled.changes("me", true).is_empty() } => true;
+            { labeled.record_change("other", false); labeled.changes("me", true).is_empty() } => true;
+            { labeled.observe(&Event::Apply(pod("other"))); labeled.changes("me", true) } => others;
+            { labeled.observe(&Event::Delete(pod("other"))); labeled.changes("me", true).is_empty() } => true;
         }
     }
 
     #[test]
     fn a_label_that_was_lost_is_noticed_whether_it_was_seen_to_go_or_not() {
         let ours = [("me".to_owned(), true)];
-        for alone in [true, false] {
-            let mut labeled = Labeled::default();
+        for exclusive in [true, false] {
+            let mut labeled = LabeledPods::default();
             list(&mut labeled, &["me"]);
-            assert_rows!({ labeled.see(&Event::Delete(pod("me"))); labeled.changes("me", alone) } => ours);
-            assert_rows!({ labeled.changed("me", true); labeled.changes("me", alone).is_empty() } => true);
-            assert_rows!({ list(&mut labeled, &[]); labeled.changes("me", alone) } => ours);
+            assert_rows!({ labeled.observe(&Event::Delete(pod("me"))); labeled.changes("me", exclusive) } => ours);
+            assert_rows!({ labeled.record_change("me", true); labeled.changes("me", exclusive).is_empty() } => true);
+            assert_rows!({ list(&mut labeled, &[]); labeled.changes("me", exclusive) } => ours);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Leadership: of several replicas only the holder of a Lease works.
+//! Leader election: of several replicas, only the holder of a Lease runs controllers.
 //!
-//! Who holds it renews it every sixth of its duration. Who has not been able to for two thirds of the duration stops
-//! being the leader before anybody else can become it: the others wait for the whole duration, by their own clocks,
-//! from when they last saw the Lease change. What was under way meanwhile stops at the [`Fence`].
+//! The holder renews the Lease every sixth of its duration, and stops leading if it cannot renew for two thirds of the
+//! duration. That is before another replica can take over: each of them waits, by its own clock, for the whole duration
+//! since the last change that it observed. The [`Fence`] stops writes that are still in progress.
 
 mod claim;
 
@@ -24,41 +24,41 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::Fence;
-use claim::{Claim, Observed};
+use claim::{LeaseAction, ObservedLease};
 
-/// The name of the Lease.
+/// Name of the Lease.
 pub(super) const NAME: &str = "core.rukpak.io";
 
-/// The Lease, as one replica sees it.
-pub(super) struct Lease {
+/// The Lease from the view of one replica.
+pub(super) struct LeaderLease {
     api: Api<Object>,
-    /// Nobody else has this name.
-    me: String,
+    /// Unique identity of this replica.
+    identity: String,
     duration: Duration,
-    /// As we have last written it: as long as nobody else writes, it need not be read to be renewed.
+    /// Lease as written last by this replica. Unless another replica writes, it need not be read before it is renewed.
     written: Mutex<Option<Object>>,
     fence: Fence,
 }
 
-/// What came of asking for it.
-enum Outcome {
-    Ours,
-    Theirs(String),
-    /// Somebody else wrote at the same moment.
-    Raced,
+/// Result of an attempt to acquire or renew the Lease.
+enum LeaseOutcome {
+    Held,
+    HeldByOther(String),
+    /// Another replica wrote at the same moment.
+    Conflict,
 }
 
-impl Lease {
+impl LeaderLease {
     pub(super) fn new(
         client: Client,
         namespace: &str,
-        me: String,
+        identity: String,
         duration: Duration,
         fence: Fence,
     ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
-            me,
+            identity,
             duration,
             written: Mutex::default(),
             fence,
@@ -69,62 +69,62 @@ impl Lease {
         self.duration / 6
     }
 
-    /// Waits until this replica leads, and tells when it asked to.
+    /// Waits until this replica leads. Returns the start time of the successful request.
     pub(super) async fn acquire(&self) -> Instant {
-        let mut observed = Observed::default();
-        let mut told = None;
+        let mut observed = ObservedLease::default();
+        let mut reported_holder = None;
         loop {
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             match timeout(self.period() * 4, self.attempt(&mut observed)).await {
-                Ok(Ok(Outcome::Ours)) => {
-                    self.fence.close_at(asked + self.period() * 4);
-                    info!(lease = NAME, identity = self.me, "leading");
-                    return asked;
+                Ok(Ok(LeaseOutcome::Held)) => {
+                    self.fence.close_at(requested_at + self.period() * 4);
+                    info!(lease = NAME, identity = self.identity, "leading");
+                    return requested_at;
                 }
-                Ok(Ok(Outcome::Theirs(holder))) => {
-                    if told.as_ref() != Some(&holder) {
-                        info!(lease = NAME, holder, "waiting: another replica leads");
+                Ok(Ok(LeaseOutcome::HeldByOther(holder))) => {
+                    if reported_holder.as_ref() != Some(&holder) {
+                        info!(lease = NAME, holder, "waiting for the leader Lease");
                     }
-                    told = Some(holder);
+                    reported_holder = Some(holder);
                 }
-                Ok(Ok(Outcome::Raced)) => {}
+                Ok(Ok(LeaseOutcome::Conflict)) => {}
                 Ok(Err(error)) => {
-                    warn!(lease = NAME, %error, "failed to acquire the Lease; trying again");
+                    warn!(lease = NAME, %error, "failed to acquire the Lease; retrying");
                 }
                 Err(_) => {
                     warn!(
                         lease = NAME,
-                        "the apiserver is slow to answer for the Lease"
+                        "timed out while acquiring the Lease; retrying"
                     );
                 }
             }
-            // Not all at the same moment.
+            // Jitter, so that replicas do not retry at the same moment.
             sleep(self.period().mul_f64(0.8 + 0.4 * fastrand::f64())).await;
         }
     }
 
-    /// Renews until that has failed for too long, or somebody else leads. `since` is when it was acquired.
-    pub(super) async fn keep(&self, since: Instant) {
+    /// Renews the Lease until renewals failed for too long or another replica leads. `since` is when it was acquired.
+    pub(super) async fn maintain(&self, since: Instant) {
         let mut renewed = since;
         loop {
             let end = renewed + self.period() * 4;
             sleep_until((Instant::now() + self.period()).min(end)).await;
-            let asked = Instant::now();
-            let left = end.saturating_duration_since(asked);
-            let observed = &mut Observed::default();
-            match timeout(left.min(self.period() * 2), self.attempt(observed)).await {
-                Ok(Ok(Outcome::Ours)) => {
-                    renewed = asked;
+            let requested_at = Instant::now();
+            let remaining = end.saturating_duration_since(requested_at);
+            let observed = &mut ObservedLease::default();
+            match timeout(remaining.min(self.period() * 2), self.attempt(observed)).await {
+                Ok(Ok(LeaseOutcome::Held)) => {
+                    renewed = requested_at;
                     self.fence.close_at(renewed + self.period() * 4);
                 }
-                // Most likely an earlier request of ours that was given up, and arrived all the same.
-                Ok(Ok(Outcome::Raced)) | Err(_) => {}
-                Ok(Ok(Outcome::Theirs(holder))) => {
-                    warn!(lease = NAME, holder, "another replica has taken the Lease");
+                // Most likely an earlier request of this replica, which timed out and was still applied.
+                Ok(Ok(LeaseOutcome::Conflict)) | Err(_) => {}
+                Ok(Ok(LeaseOutcome::HeldByOther(holder))) => {
+                    warn!(lease = NAME, holder, "another replica acquired the Lease");
                     return;
                 }
                 Ok(Err(error)) => {
-                    warn!(lease = NAME, %error, "failed to renew the Lease; trying again");
+                    warn!(lease = NAME, %error, "failed to renew the Lease; retrying");
                 }
             }
             if renewed + self.period() * 4 <= Instant::now() {
@@ -133,14 +133,14 @@ impl Lease {
         }
     }
 
-    /// Leaves the Lease to whoever comes next, at once.
+    /// Releases the Lease, so that another replica can acquire it immediately.
     pub(super) async fn release(&self) {
         let release = async {
             let Some(mut lease) = self.api.get_opt(NAME).await? else {
                 return Ok(());
             };
             let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_deref() == Some(&self.me) {
+            if spec.holder_identity.as_deref() == Some(&self.identity) {
                 spec.holder_identity = None;
                 spec.renew_time = Some(MicroTime(Timestamp::now()));
                 let params = PostParams::default();
@@ -150,24 +150,24 @@ impl Lease {
         };
         match timeout(self.period(), release).await {
             Ok(Ok(())) => debug!(lease = NAME, "released the Lease"),
-            // It ends by itself.
+            // The Lease expires by itself.
             Ok(Err(error)) => debug!(lease = NAME, %error, "failed to release the Lease"),
             Err(_) => debug!(lease = NAME, "failed to release the Lease in time"),
         }
     }
 
-    /// Takes or renews the Lease, or tells who has it.
-    async fn attempt(&self, observed: &mut Observed) -> Result<Outcome, kube::Error> {
+    /// Takes or renews the Lease, or returns its holder.
+    async fn attempt(&self, observed: &mut ObservedLease) -> Result<LeaseOutcome, kube::Error> {
         let written = self.written().take();
         let current = match written {
             Some(written) => Some(written),
             None => self.api.get_opt(NAME).await?,
         };
         let spec = current.as_ref().and_then(|lease| lease.spec.as_ref());
-        let claim = claim::claim(spec, &self.me, observed, Instant::now());
+        let claim = claim::claim(spec, &self.identity, observed, Instant::now());
         let params = PostParams::default();
         let written = match (claim, current) {
-            (Claim::Wait(holder), _) => return Ok(Outcome::Theirs(holder)),
+            (LeaseAction::Wait(holder), _) => return Ok(LeaseOutcome::HeldByOther(holder)),
             (claim, None) => {
                 let lease = Object {
                     metadata: ObjectMeta {
@@ -178,7 +178,7 @@ impl Lease {
                 };
                 self.api.create(&params, &lease).await
             }
-            // It carries the resourceVersion that was read: of two who write at once, one is refused.
+            // The object has the resourceVersion that was read: of two concurrent writes, one is rejected.
             (claim, Some(mut lease)) => {
                 lease.spec = Some(self.spec(lease.spec.take(), &claim));
                 self.api.replace(NAME, &params, &lease).await
@@ -187,10 +187,12 @@ impl Lease {
         match written {
             Ok(written) => {
                 *self.written() = Some(written);
-                Ok(Outcome::Ours)
+                Ok(LeaseOutcome::Held)
             }
-            // Or it was deleted: the next attempt reads what there is.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Raced),
+            // The Lease may also be deleted. The next attempt reads the current state.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                Ok(LeaseOutcome::Conflict)
+            }
             Err(error) => Err(error),
         }
     }
@@ -199,21 +201,21 @@ impl Lease {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spec(&self, before: Option<LeaseSpec>, claim: &Claim) -> LeaseSpec {
+    fn spec(&self, previous: Option<LeaseSpec>, claim: &LeaseAction) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
-        let before = before.unwrap_or_default();
-        let transitions = before.lease_transitions.unwrap_or_default();
+        let previous = previous.unwrap_or_default();
+        let transitions = previous.lease_transitions.unwrap_or_default();
         let (acquired, transitions) = match claim {
-            Claim::Renew => (before.acquire_time, transitions),
+            LeaseAction::Renew => (previous.acquire_time, transitions),
             _ => (Some(now.clone()), transitions.saturating_add(1)),
         };
         LeaseSpec {
-            holder_identity: Some(self.me.clone()),
+            holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
             acquire_time: acquired,
             renew_time: Some(now),
             lease_transitions: Some(transitions),
-            ..before
+            ..previous
         }
     }
 }

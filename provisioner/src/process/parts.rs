@@ -1,4 +1,4 @@
-//! What runs in the process, and how it ends.
+//! Tasks of the process, and its shutdown.
 
 use std::{
     future::{Future, poll_fn},
@@ -16,8 +16,9 @@ use tracing::{error, info, warn};
 use unpacker::Store;
 
 use super::{
-    Error, Fence, Task, admission, args::Configuration, cluster, cluster::Woken, http,
-    http::Service, leader::Label, lease, lease::Lease, log::Level, signals::Signals,
+    Error, Fence, Task, admission, args::RuntimeConfig, cluster, cluster::Woken, http,
+    http::Service, leader::LeaderLabel, lease, lease::LeaderLease, log::LogLevelHandle,
+    signals::Signals,
 };
 use crate::{
     bundle, catalogs, content,
@@ -27,78 +28,84 @@ use crate::{
     pulling,
 };
 
-/// What runs; each part has a name to be called by when it ends too early.
+/// Running tasks. Each has a name that is reported when it ends too early.
 #[derive(Default)]
-struct Parts {
-    /// Comes to its end when it is told to stop.
-    work: JoinSet<&'static str>,
-    /// Tells about the former, and therefore outlives it.
-    tell: JoinSet<&'static str>,
+struct ProcessTasks {
+    /// Tasks that finish when `stop` is cancelled.
+    workers: JoinSet<&'static str>,
+    /// Tasks that serve probes, metrics and the log level. They outlive the other tasks.
+    reporters: JoinSet<&'static str>,
 }
 
-/// Runs everything until it has to end.
-pub(super) async fn run(configuration: Configuration, level: Level) -> Result<(), Error> {
+/// Runs the process until a signal or a failure.
+pub(super) async fn run(configuration: RuntimeConfig, level: LogLevelHandle) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let signals = Signals::listen().map_err(Error::Signals)?;
-    // Not one of the parts: it goes on while they come to their ends.
+    // Not among the tasks, because it has to run while they finish.
     tokio::spawn(signals.run(stop.clone()));
 
     let config = cluster::config(configuration.kubeconfig.as_deref()).await?;
     let store = open(&configuration).await?;
     let (ctx, woken) = cluster::context(config, configuration.settings.clone(), store)?;
-    let began = ctx.ready.task("controllers");
+    let start_task = ctx.ready.task("controllers");
     let namespace = &configuration.settings.system_namespace;
-    let label = Label::new(ctx.client.clone(), namespace);
+    let label = LeaderLabel::new(ctx.client.clone(), namespace);
     if let Some(label) = &label {
-        label.leave().await;
+        label.remove().await;
     }
     ctx.leading.set(false);
-    // Probes and metrics last longer than what they tell about.
+    // Probes and metrics outlive the tasks that they report on.
     let end = CancellationToken::new();
-    let mut parts = Parts::default();
+    let mut parts = ProcessTasks::default();
     serve(&mut parts, &configuration, &ctx, level, (&stop, &end)).await?;
 
     let fence = Fence::default();
     let lease = configuration.lease.map(|duration| {
-        let me = cluster::name().unwrap_or_else(|| "provisioner".to_owned());
-        let me = format!("{me}_{:08x}", fastrand::u32(..));
-        Lease::new(ctx.client.clone(), namespace, me, duration, fence.clone())
+        let identity = cluster::name().unwrap_or_else(|| "provisioner".to_owned());
+        let identity = format!("{identity}_{:08x}", fastrand::u32(..));
+        LeaderLease::new(
+            ctx.client.clone(),
+            namespace,
+            identity,
+            duration,
+            fence.clone(),
+        )
     });
-    // What every replica does, serving content, does not end with the Lease.
+    // Serving content, which every replica does, does not end with the Lease.
     let working = ctx.fenced(fence)?;
     let Some(lease) = lease else {
         let led = lead(&configuration, &working, label, &stop);
-        begin(&mut parts, &configuration, &working, woken, &stop);
-        began.done();
-        let finished = finish(parts, &stop, &end, configuration.grace).await;
+        start_controllers(&mut parts, &configuration, &working, woken, &stop);
+        start_task.done();
+        let finished = shut_down(parts, &stop, &end, configuration.grace).await;
         let _ = led.await;
         return finished;
     };
-    // Whoever waits to lead is ready to: content is served, and a rollout can go on.
-    began.done();
+    // A replica that waits for the Lease is ready: it serves content, and a rollout can continue.
+    start_task.done();
     let acquired = tokio::select! {
         since = lease.acquire() => Some(since),
         () = stop.cancelled() => None,
-        name = first(&mut parts) => return Err(Error::Ended(name)),
+        name = first_exit(&mut parts) => return Err(Error::Ended(name)),
     };
     let finished = if let Some(since) = acquired {
         let led = lead(&configuration, &working, label, &stop);
-        begin(&mut parts, &configuration, &working, woken, &stop);
+        start_controllers(&mut parts, &configuration, &working, woken, &stop);
         let finished = tokio::select! {
-            finished = finish(parts, &stop, &end, configuration.grace) => finished,
-            () = lease.keep(since) => return Err(Error::Lost(lease::NAME.to_owned())),
+            finished = shut_down(parts, &stop, &end, configuration.grace) => finished,
+            () = lease.maintain(since) => return Err(Error::Lost(lease::NAME.to_owned())),
         };
-        // Whoever leads next labels its own pod.
+        // The next leader labels its own pod.
         let _ = led.await;
         finished
     } else {
-        finish(parts, &stop, &end, configuration.grace).await
+        shut_down(parts, &stop, &end, configuration.grace).await
     };
     lease.release().await;
     finished
 }
 
-async fn open(configuration: &Configuration) -> Result<Store, Error> {
+async fn open(configuration: &RuntimeConfig) -> Result<Store, Error> {
     let (path, budget) = (configuration.storage.clone(), configuration.budget);
     let opened = tokio::task::spawn_blocking(move || {
         Store::open(&path, budget).map_err(|source| Error::Store {
@@ -108,67 +115,78 @@ async fn open(configuration: &Configuration) -> Result<Store, Error> {
     });
     opened
         .await
-        .unwrap_or(Err(Error::Ended("opening the store")))
+        .unwrap_or(Err(Error::Ended("opening the content store")))
 }
 
-/// Starts what answers requests.
+/// Starts the HTTP services and the content service.
 async fn serve(
-    parts: &mut Parts,
-    configuration: &Configuration,
+    parts: &mut ProcessTasks,
+    configuration: &RuntimeConfig,
     ctx: &Context,
-    level: Level,
+    level: LogLevelHandle,
     (stop, end): (&CancellationToken, &CancellationToken),
 ) -> Result<(), Error> {
     if let Some(address) = configuration.probes {
         let router = http::probes(ctx.ready.clone(), stop.clone());
         let flag = "--health-probe-bind-address";
         let service = Service::bind("probes", flag, address, router).await?;
-        part(&mut parts.tell, "the probes", service.run(end.clone()));
+        spawn(&mut parts.reporters, "the probes", service.run(end.clone()));
     }
     if let Some(address) = configuration.metrics {
         let router = http::metrics(ctx.metrics.clone());
         let service = Service::bind("metrics", "--metrics-bind-address", address, router).await?;
-        part(&mut parts.tell, "the metrics", service.run(end.clone()));
+        spawn(
+            &mut parts.reporters,
+            "the metrics",
+            service.run(end.clone()),
+        );
     }
     if let Some(address) = configuration.admin {
         let router = http::admin(level);
         let service = Service::bind("admin", "--admin-bind-address", address, router).await?;
-        part(&mut parts.tell, "the log level", service.run(end.clone()));
+        spawn(
+            &mut parts.reporters,
+            "the log level",
+            service.run(end.clone()),
+        );
     }
     let service = content::Service::bind(ctx.into(), &configuration.content).await?;
     info!(service = "content", address = %service.address(), "listening");
     let (mut ready, task) = (service.ready(), ctx.ready.task("content service"));
     tokio::spawn(async move {
-        // An error says that the service has ended, and then this process does.
+        // An error means that the service has ended, which ends the process.
         let _ = ready.wait_for(|ready| *ready).await;
         task.done();
     });
-    part(
-        &mut parts.work,
+    spawn(
+        &mut parts.workers,
         "the content service",
         service.run(stop.clone()),
     );
     Ok(())
 }
 
-/// Takes content from now on, and says so by a label, until it is told to stop. Whoever does not look after Bundles has
-/// no use for their content. The label is held behind the fence, which must not keep us from leaving it.
+/// Marks this replica as the leader until `stop` is cancelled: it accepts content, and its pod gets the leader label. A
+/// replica without the Bundle controller does not need content. The label is maintained behind the fence, but removed
+/// without it.
 fn lead(
-    configuration: &Configuration,
+    configuration: &RuntimeConfig,
     working: &Context,
-    label: Option<Label>,
+    label: Option<LeaderLabel>,
     stop: &CancellationToken,
 ) -> JoinHandle<()> {
-    let takes = configuration.controllers.bundle;
+    let accepts_content = configuration.controllers.bundle;
     let alone = configuration.lease.is_some();
     let (leading, stop) = (working.leading.clone(), stop.clone());
-    leading.set(takes);
-    let label = label.filter(|_| takes);
-    let held = label.as_ref().map(|it| it.with(working.client.clone()));
+    leading.set(accepts_content);
+    let label = label.filter(|_| accepts_content);
+    let fenced_label = label
+        .as_ref()
+        .map(|label| label.with_client(working.client.clone()));
     tokio::spawn(async move {
         let hold = async {
-            match &held {
-                Some(label) => label.hold(alone).await,
+            match &fenced_label {
+                Some(label) => label.maintain(alone).await,
                 None => std::future::pending().await,
             }
         };
@@ -178,82 +196,86 @@ fn lead(
         }
         leading.set(false);
         if let Some(label) = &label {
-            label.leave().await;
+            label.remove().await;
         }
     })
 }
 
-/// Starts what changes the cluster.
-fn begin(
-    parts: &mut Parts,
-    configuration: &Configuration,
+/// Starts the controllers, which write to the cluster.
+fn start_controllers(
+    parts: &mut ProcessTasks,
+    configuration: &RuntimeConfig,
     ctx: &Context,
     woken: Woken,
     stop: &CancellationToken,
 ) {
-    ctx.metrics.leads(true);
+    ctx.metrics.set_leader(true);
     let controllers = configuration.controllers;
     let catalogs = controllers.platform || controllers.aggregator;
     if controllers.bundle || controllers.instance || controllers.platform {
         let run = admission::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the check of admission policies", run);
+        spawn(&mut parts.workers, "the check of admission policies", run);
     }
-    let follows = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
-    if follows {
+    let follows_openshift = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
+    if follows_openshift {
         ctx.pulling.begin();
         let run = pulling::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the watch of how to pull", run);
+        spawn(
+            &mut parts.workers,
+            "the watch of the pull configuration",
+            run,
+        );
     }
-    if follows || controllers.instance || catalogs {
+    if follows_openshift || controllers.instance || catalogs {
         let kinds = ctx.kinds.clone();
         let kinds_stop = stop.clone();
-        part(&mut parts.work, "the watch of definitions", async move {
+        spawn(&mut parts.workers, "the watch of CRDs", async move {
             kinds.run(kinds_stop).await;
         });
     }
     let (bundles, watch) = bundle::watch(ctx.client.clone());
     if controllers.bundle || controllers.instance {
         let stop = stop.clone();
-        part(&mut parts.work, "the watch of Bundles", async move {
+        spawn(&mut parts.workers, "the watch of Bundles", async move {
             stop.run_until_cancelled_owned(watch).await;
         });
     }
     if controllers.bundle {
         let run = bundle::run(ctx.clone(), Arc::clone(&bundles), stop.clone());
-        let began = ctx.ready.task("the controller of Bundles");
-        part(
-            &mut parts.work,
-            "the controller of Bundles",
-            begun(run, began),
+        let start_task = ctx.ready.task("the Bundle controller");
+        spawn(
+            &mut parts.workers,
+            "the Bundle controller",
+            with_start_task(run, start_task),
         );
     }
     if catalogs {
         let run = catalogs::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the catalogs", run);
+        spawn(&mut parts.workers, "the catalog controller", run);
     }
     if controllers.aggregator {
         let run = aggregator::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the aggregator", run);
+        spawn(&mut parts.workers, "the aggregator", run);
         let run = upgrade::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the counts of API calls", run);
+        spawn(&mut parts.workers, "the check for removed APIs", run);
     }
     if controllers.platform {
         let run = operator::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the controller of PlatformOperators", run);
+        spawn(&mut parts.workers, "the PlatformOperator controller", run);
     }
     if controllers.instance {
         let run = instance::run(ctx.clone(), bundles, woken, stop.clone());
-        let began = ctx.ready.task("the controller of BundleInstances");
-        part(
-            &mut parts.work,
-            "the controller of BundleInstances",
-            begun(run, began),
+        let start_task = ctx.ready.task("the BundleInstance controller");
+        spawn(
+            &mut parts.workers,
+            "the BundleInstance controller",
+            with_start_task(run, start_task),
         );
     }
 }
 
-/// Drops the task once the future has begun, and with that taken tasks of its own.
-async fn begun<F: Future>(future: F, task: Task) -> F::Output {
+/// Drops the task after the first poll of the future, which by then has registered tasks of its own.
+async fn with_start_task<F: Future>(future: F, task: Task) -> F::Output {
     let mut future = pin!(future);
     let mut task = Some(task);
     poll_fn(|context| {
@@ -264,7 +286,7 @@ async fn begun<F: Future>(future: F, task: Task) -> F::Output {
     .await
 }
 
-fn part(
+fn spawn(
     parts: &mut JoinSet<&'static str>,
     name: &'static str,
     run: impl Future<Output = ()> + Send + 'static,
@@ -275,20 +297,20 @@ fn part(
     });
 }
 
-/// The first part that ends.
-async fn first(parts: &mut Parts) -> &'static str {
+/// Waits for the first task that ends, and returns its name.
+async fn first_exit(parts: &mut ProcessTasks) -> &'static str {
     let ended = tokio::select! {
-        Some(ended) = parts.work.join_next() => ended,
-        Some(ended) = parts.tell.join_next() => ended,
+        Some(ended) = parts.workers.join_next() => ended,
+        Some(ended) = parts.reporters.join_next() => ended,
         else => std::future::pending().await,
     };
-    // A panic is in the log already.
-    ended.unwrap_or("a part that panicked")
+    // The panic is already logged.
+    ended.unwrap_or("a task that panicked")
 }
 
-/// Waits for the signal, and then for what has begun, as long as that may take.
-async fn finish(
-    mut parts: Parts,
+/// Waits for `stop`, and then for running tasks to finish, for at most `grace`.
+async fn shut_down(
+    mut parts: ProcessTasks,
     stop: &CancellationToken,
     end: &CancellationToken,
     grace: Duration,
@@ -296,15 +318,15 @@ async fn finish(
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
-        name = first(&mut parts) => {
-            error!(part = name, "ended unexpectedly");
+        name = first_exit(&mut parts) => {
+            error!(part = name, "stopped unexpectedly");
             stop.cancel();
             return Err(Error::Ended(name));
         }
     }
-    let drained = async { while parts.work.join_next().await.is_some() {} };
+    let drained = async { while parts.workers.join_next().await.is_some() {} };
     if timeout(grace, drained).await.is_err() {
-        warn!(?grace, "what has begun did not end in time");
+        warn!(?grace, "shutdown timed out");
     }
     end.cancel();
     Ok(())

@@ -1,11 +1,11 @@
-//! Readiness: whoever has something to do before the process is of use takes a task, and drops it when it is done.
+//! Readiness: the process is ready as soon as all readiness tasks are dropped.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What is still to be done before the process is ready. Clones are the same list.
+/// Open readiness tasks. Clones share the list.
 ///
 /// ```
 /// let ready = provisioner::process::Ready::default();
@@ -19,16 +19,16 @@ pub struct Ready {
     open: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
-/// Something that is to be done first. Dropping it says that it is done.
+/// A readiness task. Dropping it marks it as done.
 #[derive(Debug)]
-#[must_use = "dropping it says that it is done"]
+#[must_use = "dropping it marks the task as done"]
 pub struct Task {
     name: &'static str,
     ready: Ready,
 }
 
 impl Ready {
-    /// Begins a task. Its name is shown to whoever asks why the process is not ready.
+    /// Adds a task. `/readyz` lists the names of open tasks.
     pub fn task(&self, name: &'static str) -> Task {
         *self.lock().entry(name).or_default() += 1;
         Task {
@@ -37,7 +37,7 @@ impl Ready {
         }
     }
 
-    /// What is not done yet.
+    /// Returns the names of the open tasks.
     pub fn waiting(&self) -> Vec<&'static str> {
         self.lock().keys().copied().collect()
     }
@@ -48,16 +48,16 @@ impl Ready {
 }
 
 impl Task {
-    /// It is done.
+    /// Marks the task as done.
     pub fn done(self) {}
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
         let mut open = self.ready.lock();
-        if let Some(left) = open.get_mut(self.name) {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
+        if let Some(count) = open.get_mut(self.name) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
                 open.remove(self.name);
             }
         }

@@ -1,4 +1,4 @@
-//! Serves one catalog: what the pod of a catalog runs.
+//! Serves one catalog; the program of registry pods.
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
@@ -21,37 +21,37 @@ use super::{
     signals::Signals,
 };
 
-/// What is told of a database, or a ConfigMap, that is left out.
-const MOST_REASONS: usize = 20;
+/// Maximum number of logged reasons for skipped parts of a database or ConfigMap.
+const MAX_REASONS: usize = 20;
 
-/// Why a catalog is not served.
+/// Reason why a catalog is not served.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
     #[error(transparent)]
     Database(#[from] sqlite::Error),
-    #[error("the ConfigMap cannot be read")]
+    #[error("failed to read the ConfigMap")]
     ConfigMap(#[source] std::io::Error),
     #[error(transparent)]
     Store(#[from] hosting::Error),
     #[error(
         "the catalog cannot be served as a whole: {first} (1 of {count}); correct it, or serve without --strict"
     )]
-    LeftOut { first: String, count: usize },
-    #[error("failed to listen to signals")]
+    Incomplete { first: String, count: usize },
+    #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
-    #[error("failed to listen on port {0}; is it taken?")]
+    #[error("failed to listen on port {0}; check that it is free")]
     Listen(u16, #[source] std::io::Error),
     #[error(transparent)]
     Serve(#[from] Failed),
     #[error("the catalog was not read")]
-    Unread,
-    #[error("ended before the catalog was read")]
+    NotLoaded,
+    #[error("stopped before the catalog was read")]
     Ended,
 }
 
-/// Runs until a signal comes, or something is wrong, and says in the log, and to the kubelet, what that is.
+/// Serves until a signal or a failure. Reports the failure in the log and in the termination log of the kubelet.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
     let level = if args.debug { "debug" } else { "info" };
     log::start(LogFormat::Text, level);
@@ -79,13 +79,15 @@ async fn serve(args: &ServeArgs) -> Result<(), Error> {
     let mut signals = Signals::listen().map_err(Error::Signals)?;
     let (done, opened) = oneshot::channel();
     let (path, enforces) = (args.catalog.clone(), args.enforces());
-    let (cache, made) = (args.cache_dir.clone(), args.cache_from.clone());
-    // A thread that nobody waits for: a signal ends the process while a large catalog is read.
+    let (cache, cache_from) = (args.cache_dir.clone(), args.cache_from.clone());
+    // A detached thread: a signal ends the process while a large catalog is being read.
     std::thread::spawn(move || {
         let opened = files(&path).and_then(|files| {
             let source = Source::Files(&*files);
             let limits = Limits::default();
-            if let Some(store) = made.and_then(|made| before(source, &limits, &made)) {
+            if let Some(store) =
+                cache_from.and_then(|cache_from| prebuilt(source, &limits, &cache_from))
+            {
                 return Ok(store);
             }
             Ok(hosting::open(source, &limits, cache.as_deref(), enforces)?)
@@ -93,16 +95,16 @@ async fn serve(args: &ServeArgs) -> Result<(), Error> {
         drop(done.send(opened));
     });
     let store = tokio::select! {
-        opened = opened => opened.map_err(|_| Error::Unread)??,
+        opened = opened => opened.map_err(|_| Error::NotLoaded)??,
         _ = signals.next() => return Err(Error::Ended),
     };
     for reason in store.left_out() {
-        warn!(reason, "left out");
+        warn!(reason, "skipped a part of the catalog");
     }
     if args.strict
         && let [first, ..] = store.left_out()
     {
-        return Err(Error::LeftOut {
+        return Err(Error::Incomplete {
             first: first.clone(),
             count: store.left_out().len(),
         });
@@ -125,7 +127,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(registry::serve(Arc::new(store), listener, shutdown).await?)
 }
 
-/// Copies this program, and says in the log why it could not.
+/// Copies this program, and logs a failure.
 pub(super) fn copy(args: &CopyArgs) -> ExitCode {
     log::start(LogFormat::Text, "info");
     match unpacker::job::install(&args.folder, "provisioner") {
@@ -137,44 +139,44 @@ pub(super) fn copy(args: &CopyArgs) -> ExitCode {
     }
 }
 
-/// What was made of the catalog before, if it is that.
-fn before(source: Source<'_>, limits: &Limits, folder: &Path) -> Option<Store> {
-    if !folder.is_dir() {
-        info!("nothing was made before");
+/// Opens a prebuilt cache, if it exists and belongs to this catalog.
+fn prebuilt(source: Source<'_>, limits: &Limits, directory: &Path) -> Option<Store> {
+    if !directory.is_dir() {
+        info!("no existing cache found");
         return None;
     }
-    let opened = Cache::open(folder).and_then(|cache| cache.load(source, limits));
-    // In most images it is opm's, which is of no use here.
+    let opened = Cache::open(directory).and_then(|cache| cache.load(source, limits));
+    // In most images it is the cache of opm, which cannot be used here.
     opened
         .inspect_err(|error| {
             let error = unpacker::job::chain(error);
-            info!(error, "what was made before is not used");
+            info!(error, "the existing cache is not used");
         })
         .ok()
 }
 
-/// What is to be served.
+/// Opens the files of the catalog.
 fn files(path: &Path) -> Result<Box<dyn Files>, Error> {
     let limits = Limits::default();
-    // What cannot be read is told by whoever reads it.
+    // Opening the directory reports the error of an unreadable path.
     if !path.is_file() || !sqlite::is_database(path).unwrap_or_default() {
         let mounted = Mounted::open(path, &limits)?;
         let map = ConfigMap::mounted(&mounted, &limits).map_err(Error::ConfigMap)?;
         return Ok(match map {
             None => Box::new(mounted),
             Some(map) => {
-                tell(map.left_out());
+                log_skipped(map.left_out());
                 Box::new(map)
             }
         });
     }
     let database = Database::open(path, &limits)?;
-    tell(database.left_out());
+    log_skipped(database.left_out());
     Ok(Box::new(database))
 }
 
-fn tell(left_out: &[String]) {
-    for reason in left_out.iter().take(MOST_REASONS) {
-        warn!(reason, "left out");
+fn log_skipped(left_out: &[String]) {
+    for reason in left_out.iter().take(MAX_REASONS) {
+        warn!(reason, "skipped a part of the catalog");
     }
 }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first lets what has begun come to its end, the second does not.
+//! Handling of SIGTERM and SIGINT: the first signal starts a graceful shutdown, the second one exits immediately.
 
 use std::{io, process};
 
@@ -6,14 +6,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Hears signals.
+/// Listener for SIGTERM and SIGINT.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    /// From now on signals do not end the process by themselves.
+    /// Starts listening. From then on, signals do not terminate the process by default.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -21,20 +21,20 @@ impl Signals {
         })
     }
 
-    /// Cancels `stop` at the first signal, and ends the process at the second.
+    /// Cancels `stop` at the first signal, and exits at the second.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let (name, _) = self.next().await;
         info!(
             signal = name,
-            "stopping: what has begun is brought to its end; a second signal ends it at once"
+            "shutting down; send the signal again to exit immediately"
         );
         stop.cancel();
         let (name, number) = self.next().await;
-        warn!(signal = name, "ending at once");
+        warn!(signal = name, "exiting immediately");
         process::exit(128 + number);
     }
 
-    /// The name and the number of the next one.
+    /// Waits for the next signal, and returns its name and number.
     pub(super) async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", 15),

@@ -1,4 +1,4 @@
-//! What the cluster's objects mean for pulling.
+//! Parses the cluster's objects into the pull configuration.
 
 use std::collections::BTreeMap;
 
@@ -17,33 +17,33 @@ use unpacker::{
 };
 
 use super::{
-    Problem, Source,
-    mirrors::{self, Set},
+    ConfigProblem, Source,
+    mirrors::{self, SetEntry},
 };
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// How the cluster wants its images pulled.
+/// Pull configuration of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Where the content of registries is, and what may be pulled at all.
+    /// Mirrors of registries, and rules for permitted images.
     pub mirrors: Mirrors,
-    /// Authorities in PEM that are believed everywhere.
+    /// CA certificates in PEM that are trusted for all servers.
     pub roots: String,
-    /// Authorities in PEM that one registry is believed by.
+    /// CA certificates in PEM that are trusted for one registry, by registry.
     pub authorities: BTreeMap<String, String>,
-    /// The proxies, if there are any.
+    /// Proxies; `None` if the cluster has none.
     pub proxies: Option<Proxies>,
-    /// The credentials that all nodes have.
+    /// Pull credentials of the nodes.
     pub credentials: Credentials,
 }
 
-/// The latest objects from each source, as far as they are known.
+/// Latest objects of each source. A source whose objects are unknown is missing.
 pub(super) type Objects = BTreeMap<Source, Vec<DynamicObject>>;
 
 impl Configuration {
-    /// Adds what the cluster says to what was given by flags, which comes first.
+    /// Adds the cluster's settings to those from flags, which take precedence.
     pub fn add_to(&self, mut access: Access) -> Access {
         access.mirrors = [access.mirrors, self.mirrors.clone()].into_iter().collect();
         access.registries = [access.registries, self.credentials.clone()]
@@ -54,19 +54,19 @@ impl Configuration {
             access.trust.roots.push_str(&self.roots);
         }
         for (registry, roots) in &self.authorities {
-            let believed = access.authorities.entry(registry.clone()).or_default();
-            believed.push('\n');
-            believed.push_str(roots);
+            let trusted = access.authorities.entry(registry.clone()).or_default();
+            trusted.push('\n');
+            trusted.push_str(roots);
         }
         access.proxies = access.proxies.or_else(|| self.proxies.clone());
         access
     }
 
-    /// Reads the objects. What is wrong is left out, and told.
-    pub(super) fn read(objects: &Objects) -> (Self, Vec<Problem>) {
+    /// Parses the objects. Invalid parts are ignored and returned as problems.
+    pub(super) fn read(objects: &Objects) -> (Self, Vec<ConfigProblem>) {
         let mut problems = Vec::new();
-        let (mirrors, told) = mirrors_of(objects, &mut problems);
-        problems.extend(told);
+        let (mirrors, mirror_problems) = mirrors_of(objects, &mut problems);
+        problems.extend(mirror_problems);
         let proxy = one(objects, Source::Proxy);
         let status: Option<ProxyStatus> =
             proxy.and_then(|proxy| part(proxy, "status", Source::Proxy, &mut problems));
@@ -89,7 +89,7 @@ impl Configuration {
     }
 }
 
-/// The ConfigMap with authorities that an object names, and that has to be read as well.
+/// Returns the name of the ConfigMap with CA certificates that an object references.
 pub(super) fn named(objects: &Objects, source: Source) -> Option<String> {
     let mut problems = Vec::new();
     let name = match source {
@@ -108,16 +108,19 @@ pub(super) fn named(objects: &Objects, source: Source) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-fn mirrors_of(objects: &Objects, problems: &mut Vec<Problem>) -> (Mirrors, Vec<Problem>) {
+fn mirrors_of(
+    objects: &Objects,
+    problems: &mut Vec<ConfigProblem>,
+) -> (Mirrors, Vec<ConfigProblem>) {
     let mut sets: Vec<(Source, String, Pull, Vec<MirrorSet>)> = Vec::new();
-    // The older policies come first, as they were there before.
+    // The older policies come first, because they existed before.
     for source in [
         Source::ImageContentSourcePolicy,
         Source::ImageDigestMirrorSet,
         Source::ImageTagMirrorSet,
     ] {
         for object in objects.get(&source).into_iter().flatten() {
-            let (pull, found) = match source {
+            let (pull, entries) = match source {
                 Source::ImageTagMirrorSet => (
                     Pull::Tags,
                     part(object, "spec", source, problems)
@@ -134,13 +137,13 @@ fn mirrors_of(objects: &Objects, problems: &mut Vec<Problem>) -> (Mirrors, Vec<P
                         .map(|spec: ImageContentSourcePolicySpec| spec.repository_digest_mirrors),
                 ),
             };
-            sets.extend(found.map(|found| (source, object.name_any(), pull, found)));
+            sets.extend(entries.map(|entries| (source, object.name_any(), pull, entries)));
         }
     }
-    let sets: Vec<Set<'_>> = sets
+    let sets: Vec<SetEntry<'_>> = sets
         .iter()
         .flat_map(|(source, object, pull, sets)| {
-            sets.iter().map(|set| Set {
+            sets.iter().map(|set| SetEntry {
                 source: *source,
                 object,
                 pull: *pull,
@@ -158,57 +161,57 @@ fn one(objects: &Objects, source: Source) -> Option<&DynamicObject> {
     objects.get(&source)?.first()
 }
 
-/// The spec or the status of an object; one without it says nothing.
+/// Parses the spec or the status of an object. An object without it has no settings.
 fn part<T: DeserializeOwned + Default>(
     object: &DynamicObject,
     name: &str,
     source: Source,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
 ) -> Option<T> {
     let part = object.data.get(name)?;
     match T::deserialize(part) {
-        Ok(read) => Some(read),
+        Ok(parsed) => Some(parsed),
         Err(error) => {
-            let text = format!("its {name} is not understood, and left out: {error}; correct it");
-            problems.push(Problem::of(source, &object.name_any(), text));
+            let text = format!("its {name} is invalid and ignored: {error}; correct it");
+            problems.push(ConfigProblem::new(source, &object.name_any(), text));
             None
         }
     }
 }
 
-/// What every server is believed by.
-fn roots(objects: &Objects, problems: &mut Vec<Problem>) -> String {
+/// Returns the CA certificates that are trusted for all servers.
+fn roots(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> String {
     let source = Source::ProxyAuthorities;
     let Some(name) = named(objects, source) else {
         return String::new();
     };
-    // Not listed yet, or a watch that does not work: that is told elsewhere.
-    let Some(found) = objects.get(&source) else {
+    // The initial list is incomplete or the watch fails, which is reported elsewhere.
+    let Some(maps) = objects.get(&source) else {
         return String::new();
     };
-    let pem = found
+    let pem = maps
         .first()
         .and_then(|map| map.data.get("data")?.get(CA_BUNDLE)?.as_str());
     if let Some(pem) = pem {
         return certificates(pem, source, &name, CA_BUNDLE, problems);
     }
     let text = format!(
-        "there is no {CA_BUNDLE:?} in such a ConfigMap, which the cluster's Proxy names as its trustedCA; create it"
+        "ConfigMap or its key {CA_BUNDLE:?} not found, but the cluster's Proxy references it as trustedCA; create it"
     );
-    problems.push(Problem::of(source, &name, text));
+    problems.push(ConfigProblem::new(source, &name, text));
     String::new()
 }
 
-/// What single registries are believed by.
-fn authorities(objects: &Objects, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+/// Returns the CA certificates that are trusted for single registries.
+fn authorities(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> BTreeMap<String, String> {
     let source = Source::ImageAuthorities;
     let mut authorities = BTreeMap::new();
-    let (Some(name), Some(found)) = (named(objects, source), objects.get(&source)) else {
+    let (Some(name), Some(maps)) = (named(objects, source), objects.get(&source)) else {
         return authorities;
     };
-    let Some(map) = found.first() else {
-        let text = "there is no such ConfigMap, which the cluster's Image names as its additionalTrustedCA; create it";
-        problems.push(Problem::of(source, &name, text));
+    let Some(map) = maps.first() else {
+        let text = "ConfigMap not found, but the cluster's Image references it as additionalTrustedCA; create it";
+        problems.push(ConfigProblem::new(source, &name, text));
         return authorities;
     };
     let data = map.data.get("data").and_then(|data| data.as_object());
@@ -216,45 +219,45 @@ fn authorities(objects: &Objects, problems: &mut Vec<Problem>) -> BTreeMap<Strin
         let pem = pem.as_str().unwrap_or_default();
         let pem = certificates(pem, source, &name, key, problems);
         if !pem.is_empty() {
-            // A key cannot have the colon before a port.
+            // A ConfigMap key cannot contain the colon before a port.
             authorities.insert(key.replacen("..", ":", 1), pem);
         }
     }
     authorities
 }
 
-/// Those certificates of a text that are ones.
+/// Returns the valid certificates of a PEM text.
 fn certificates(
     pem: &str,
     source: Source,
     name: &str,
     key: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
 ) -> String {
-    let understood = |pem: &str| {
+    let is_valid = |pem: &str| {
         let trust = Trust {
             roots: pem.to_owned(),
             ..Trust::default()
         };
         Client::with_proxies(&trust, &Patience::default(), &Proxies::default()).is_ok()
     };
-    if pem.contains(BEGIN) && understood(pem) {
+    if pem.contains(BEGIN) && is_valid(pem) {
         return pem.to_owned();
     }
     let blocks = pem
         .split_inclusive(END)
         .filter(|block| block.contains(BEGIN));
-    let good: Vec<_> = blocks.filter(|block| understood(block)).collect();
+    let valid: Vec<_> = blocks.filter(|block| is_valid(block)).collect();
     let text = format!(
-        "{key:?} has something that is no certificate in PEM, which is left out; {} are used: correct it",
-        good.len()
+        "{key:?} contains invalid PEM certificates, which are ignored; {} are used; correct it",
+        valid.len()
     );
-    problems.push(Problem::of(source, name, text));
-    good.join("\n")
+    problems.push(ConfigProblem::new(source, name, text));
+    valid.join("\n")
 }
 
-/// What all nodes pull with.
-fn credentials(objects: &Objects, problems: &mut Vec<Problem>) -> Credentials {
+/// Returns the pull credentials of the nodes.
+fn credentials(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> Credentials {
     let source = Source::PullSecret;
     let Some(secret) = one(objects, source) else {
         return Credentials::default();
@@ -264,12 +267,14 @@ fn credentials(objects: &Objects, problems: &mut Vec<Problem>) -> Credentials {
         .get("data")
         .and_then(|data| data.get(".dockerconfigjson")?.as_str());
     let json = json.and_then(|text| BASE64.decode(text).ok());
-    let read = match &json {
+    let result = match &json {
         Some(json) => Credentials::from_docker_config(json).map_err(|error| error.to_string()),
-        None => Err("it has no \".dockerconfigjson\"; write the cluster's pull secret".to_owned()),
+        None => Err(
+            "key \".dockerconfigjson\" is missing; set it to the cluster's pull secret".to_owned(),
+        ),
     };
-    read.unwrap_or_else(|text| {
-        problems.push(Problem::of(source, &secret.name_any(), text));
+    result.unwrap_or_else(|text| {
+        problems.push(ConfigProblem::new(source, &secret.name_any(), text));
         Credentials::default()
     })
 }

@@ -1,4 +1,5 @@
-//! The watches of what the cluster says about pulling: which there are is decided anew whenever something is told.
+//! Controller of the pull configuration: watches its objects, and decides after each change which objects have to be
+//! watched.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,19 +25,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Configuration, Problem, Source,
+    ConfigProblem, Configuration, Source,
     configuration::{Objects, named},
-    watch::{self, Failure, Target, Told},
+    watch::{self, Failure, Target, WatchEvent},
 };
 use crate::context::Context;
 use apply::discovery::{Kinds, Remembered};
 
-/// After how long it is asked again what is served, when there was no answer.
-const UNANSWERED: Duration = Duration::from_secs(5);
-/// How many events one change may lead to; the log has all of it.
-const EVENTS: usize = 20;
+/// Delay before discovery is retried after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of Events per change. The log contains all problems.
+const MAX_EVENTS: usize = 20;
 
-/// A running watch; dropping this ends it.
+/// A running watch. Dropping it stops the watch.
 struct Watch {
     target: Target,
     task: JoinHandle<()>,
@@ -49,15 +50,15 @@ impl Drop for Watch {
     }
 }
 
-/// Everything that is known at a moment.
+/// State of the watches and the objects.
 #[derive(Default)]
-struct Known {
+struct WatchState {
     watches: BTreeMap<Source, Watch>,
     objects: Objects,
-    told: BTreeSet<Problem>,
+    reported: BTreeSet<ConfigProblem>,
 }
 
-/// Keeps [`Pulling`] what the cluster says until it is told to stop.
+/// Updates [`Pulling`] until `stop` is cancelled.
 pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
     let follow = follow(&ctx);
     tokio::select! {
@@ -67,21 +68,21 @@ pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
 }
 
 async fn follow(ctx: &Context) {
-    let (sender, mut told) = mpsc::channel(16);
+    let (sender, mut events) = mpsc::channel(16);
     let mut changes = ctx.kinds.changes();
     for (_, kind) in kinds() {
         ctx.kinds.seek(&kind.group);
     }
-    let mut known = Known::default();
+    let mut state = WatchState::default();
     loop {
         changes.mark_unchanged();
         let served = served(&ctx.kinds, &mut changes).await;
-        let wanted = wanted(&served, &known.objects);
-        known.keep(wanted, &ctx.client, &sender);
-        known.publish(ctx).await;
+        let targets = targets(&served, &state.objects);
+        state.update_watches(targets, &ctx.client, &sender);
+        state.publish(ctx).await;
         tokio::select! {
             Ok(()) = changes.changed() => {}
-            Some((source, target, news)) = told.recv() => known.learn(source, &target, news),
+            Some((source, target, event)) = events.recv() => state.observe(source, &target, event),
         }
     }
 }
@@ -104,7 +105,7 @@ fn kinds() -> [(Source, GroupVersionKind); 5] {
     ]
 }
 
-/// Which of the kinds are served. Nobody is asked for what is remembered.
+/// Returns the kinds that are served. Discovery requests are made only for kinds that are not cached.
 async fn served(
     kinds_served: &Kinds,
     changes: &mut Receiver<u64>,
@@ -122,11 +123,11 @@ async fn served(
         if unknown.is_empty() {
             return served;
         }
-        let wanted = unknown.iter().map(|(_, kind)| kind.clone());
-        match kinds_served.find(wanted).await {
-            Ok(mut found) => {
+        let requested = unknown.iter().map(|(_, kind)| kind.clone());
+        match kinds_served.find(requested).await {
+            Ok(mut discovered) => {
                 for (source, kind) in unknown {
-                    if let Some(kind) = found.remove(&kind).flatten() {
+                    if let Some(kind) = discovered.remove(&kind).flatten() {
                         served.insert(source, kind.resource.clone());
                     }
                 }
@@ -134,9 +135,12 @@ async fn served(
             }
             Err(error) => {
                 let error = unpacker::job::chain(&error);
-                warn!(error, "failed to ask whether the cluster says how to pull");
+                warn!(
+                    error,
+                    "failed to determine whether the cluster serves pull configuration; retrying"
+                );
                 tokio::select! {
-                    () = sleep(UNANSWERED) => {}
+                    () = sleep(RETRY_INTERVAL) => {}
                     _ = changes.changed() => {}
                 }
             }
@@ -144,9 +148,9 @@ async fn served(
     }
 }
 
-/// What has to be watched, given what is served and what is known.
-fn wanted(served: &BTreeMap<Source, ApiResource>, objects: &Objects) -> BTreeMap<Source, Target> {
-    let mut wanted = BTreeMap::new();
+/// Returns the objects to watch, given the served kinds and the known objects.
+fn targets(served: &BTreeMap<Source, ApiResource>, objects: &Objects) -> BTreeMap<Source, Target> {
+    let mut targets = BTreeMap::new();
     for (source, resource) in served {
         let is_single = matches!(source, Source::Image | Source::Proxy);
         let target = Target {
@@ -154,7 +158,7 @@ fn wanted(served: &BTreeMap<Source, ApiResource>, objects: &Objects) -> BTreeMap
             namespace: None,
             name: is_single.then(|| CLUSTER.to_owned()),
         };
-        wanted.insert(*source, target);
+        targets.insert(*source, target);
     }
     let configured = |kind: &str, name: String| Target {
         resource: ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind)),
@@ -163,37 +167,37 @@ fn wanted(served: &BTreeMap<Source, ApiResource>, objects: &Objects) -> BTreeMap
     };
     if served.contains_key(&Source::Image) || served.contains_key(&Source::Proxy) {
         let target = configured("Secret", PULL_SECRET.to_owned());
-        wanted.insert(Source::PullSecret, target);
+        targets.insert(Source::PullSecret, target);
     }
     for source in [Source::ImageAuthorities, Source::ProxyAuthorities] {
         let name = named(objects, source);
-        // Any other name stands for nothing, and might mean something else in a selector.
+        // An invalid name cannot exist, and might have another meaning in a selector.
         if let Some(name) = name.filter(|name| names::dns_subdomain(name).is_ok()) {
-            wanted.insert(source, configured("ConfigMap", name));
+            targets.insert(source, configured("ConfigMap", name));
         }
     }
-    wanted
+    targets
 }
 
-// === impl Known ===
+// === impl WatchState ===
 
-impl Known {
-    /// Starts and ends watches.
-    fn keep(
+impl WatchState {
+    /// Starts and stops watches.
+    fn update_watches(
         &mut self,
-        wanted: BTreeMap<Source, Target>,
+        targets: BTreeMap<Source, Target>,
         client: &Client,
-        sender: &mpsc::Sender<(Source, Target, Told)>,
+        sender: &mpsc::Sender<(Source, Target, WatchEvent)>,
     ) {
         let objects = &mut self.objects;
         self.watches.retain(|source, watch| {
-            let is_wanted = wanted.get(source) == Some(&watch.target);
-            if !is_wanted {
+            let is_current = targets.get(source) == Some(&watch.target);
+            if !is_current {
                 objects.remove(source);
             }
-            is_wanted
+            is_current
         });
-        for (source, target) in wanted {
+        for (source, target) in targets {
             self.watches.entry(source).or_insert_with(|| {
                 let watching = watch::run(client.clone(), source, target.clone(), sender.clone());
                 Watch {
@@ -205,46 +209,46 @@ impl Known {
         }
     }
 
-    /// Takes in what a watch has told, unless it has ended since.
-    fn learn(&mut self, source: Source, target: &Target, told: Told) {
+    /// Records an event of a watch, unless the watch was stopped in the meantime.
+    fn observe(&mut self, source: Source, target: &Target, event: WatchEvent) {
         let watch = self.watches.get_mut(&source);
         let Some(watch) = watch.filter(|watch| watch.target == *target) else {
             return;
         };
-        match told {
-            Told::Objects(objects) => {
+        match event {
+            WatchEvent::Objects(objects) => {
                 watch.failing = None;
                 self.objects.insert(source, objects);
             }
-            // What was known still counts.
-            Told::Failing(failure) => watch.failing = Some(failure),
+            // The last known objects remain in effect.
+            WatchEvent::Failed(failure) => watch.failing = Some(failure),
         }
     }
 
-    /// Reports whether a watch is still to say its first word.
-    fn waits(&self) -> bool {
+    /// Reports whether the initial list of a watch is incomplete.
+    fn is_incomplete(&self) -> bool {
         self.watches.iter().any(|(source, watch)| {
             let failing = watch.failing.as_ref();
             !failing.is_some_and(|failure| failure.is_refusal) && !self.objects.contains_key(source)
         })
     }
 
-    /// Says what follows from all of it.
+    /// Publishes the configuration and its problems.
     async fn publish(&mut self, ctx: &Context) {
         let objects = std::mem::take(&mut self.objects);
-        // There may be a thousand certificates to look at.
-        let reading = spawn_blocking(move || {
-            let read = Configuration::read(&objects);
-            (objects, read)
+        // Parsing may involve a thousand certificates.
+        let parsing = spawn_blocking(move || {
+            let parsed = Configuration::read(&objects);
+            (objects, parsed)
         });
-        // It ends early only with the process.
-        let Ok((objects, (configuration, mut problems))) = reading.await else {
+        // The task is cancelled only when the process ends.
+        let Ok((objects, (configuration, mut problems))) = parsing.await else {
             return;
         };
         self.objects = objects;
         for (source, watch) in &self.watches {
             if let Some(failure) = &watch.failing {
-                problems.push(Problem::of(*source, "", &failure.problem));
+                problems.push(ConfigProblem::new(*source, "", &failure.problem));
             }
         }
         let summary = (
@@ -252,9 +256,9 @@ impl Known {
             configuration.authorities.len(),
             configuration.proxies.is_some(),
         );
-        if ctx.pulling.note(configuration, self.waits()) {
+        if ctx.pulling.record(configuration, self.is_incomplete()) {
             let (rules, authorities, proxies) = summary;
-            info!(rules, authorities, proxies, "pulling follows the cluster");
+            info!(rules, authorities, proxies, "updated pull configuration");
         }
         for source in Source::ALL {
             let number = problems
@@ -263,9 +267,9 @@ impl Known {
                 .count();
             ctx.metrics.pull_problems(source, number);
         }
-        let problems: BTreeSet<Problem> = problems.into_iter().collect();
-        for (number, problem) in problems.difference(&self.told).enumerate() {
-            let Problem {
+        let problems: BTreeSet<ConfigProblem> = problems.into_iter().collect();
+        for (number, problem) in problems.difference(&self.reported).enumerate() {
+            let ConfigProblem {
                 source,
                 object,
                 text,
@@ -274,12 +278,17 @@ impl Known {
                 ?source,
                 object,
                 problem = text,
-                "cannot follow the cluster in pulling"
+                "invalid pull configuration"
             );
-            let watch = self.watches.get(source).filter(|_| number < EVENTS);
-            // Whoever does not answer takes no events either.
-            let tells = |watch: &&Watch| watch.failing.as_ref().is_none_or(|it| it.is_refusal);
-            if let Some(watch) = watch.filter(tells) {
+            let watch = self.watches.get(source).filter(|_| number < MAX_EVENTS);
+            // An API server that does not respond accepts no Events either.
+            let accepts_events = |watch: &&Watch| {
+                watch
+                    .failing
+                    .as_ref()
+                    .is_none_or(|failure| failure.is_refusal)
+            };
+            if let Some(watch) = watch.filter(accepts_events) {
                 let about = about(&watch.target, object);
                 let (type_, reason) = (EventType::Warning, "PullConfigurationInvalid");
                 ctx.events
@@ -287,7 +296,7 @@ impl Known {
                     .await;
             }
         }
-        self.told = problems;
+        self.reported = problems;
     }
 }
 

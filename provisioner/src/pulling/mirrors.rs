@@ -1,8 +1,9 @@
-//! Mirror sets and lists of registries as rules, as the nodes of OpenShift get them: the machine-config operator writes a
-//! `registries.conf` and a `policy.json` from the same objects.
+//! Rules for mirrors and registries, as the nodes of OpenShift get them: the machine-config operator generates
+//! `registries.conf` and `policy.json` from the same objects.
 //!
-//! All sets of one source are one rule. Mirrors stand in an order that agrees with each set, if there is one; mirrors for
-//! digests come before those for tags. What is insecure or blocked is so with all below it, mirrors included.
+//! All sets of one source form one rule. Mirrors are in an order that agrees with each set, if such an order exists.
+//! Mirrors for digests come before mirrors for tags. The settings insecure and blocked apply to the whole scope, including
+//! mirrors.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,33 +13,37 @@ use unpacker::registry::{
     mirrors::{Admission, Mirror, Pull, Rule},
 };
 
-use super::{Problem, Source};
+use super::{ConfigProblem, Source};
 
-/// How many sets and lines of lists are heeded: each rule is compared with each of these.
-const MOST: usize = 4096;
+/// Maximum number of mirror sets, and of lines in each list. The limit is needed because each rule is compared with each
+/// line.
+const MAX_ENTRIES: usize = 4096;
 
-/// A mirror set, and the object it stands in.
+/// Entry of a mirror set, and the object that contains it.
 #[derive(Debug, Clone)]
-pub(super) struct Set<'a> {
+pub(super) struct SetEntry<'a> {
     pub(super) source: Source,
     pub(super) object: &'a str,
     pub(super) pull: Pull,
     pub(super) entry: &'a MirrorSet,
 }
 
-/// What of all sets belongs to one source.
+/// Settings for one source from all mirror sets.
 #[derive(Default)]
-struct Wanted<'a> {
+struct SourceRules<'a> {
     digests: Vec<Vec<&'a str>>,
     tags: Vec<Vec<&'a str>>,
     policies: BTreeSet<bool>,
 }
 
-/// The rules of all sets and lists. What is wrong is left out, and told.
-pub(super) fn rules(sets: &[Set<'_>], registries: &RegistrySources) -> (Mirrors, Vec<Problem>) {
+/// Returns the rules from all sets and lists. Invalid entries are ignored and returned as problems.
+pub(super) fn rules(
+    sets: &[SetEntry<'_>],
+    registries: &RegistrySources,
+) -> (Mirrors, Vec<ConfigProblem>) {
     let mut problems = Vec::new();
     let mut rules: BTreeMap<String, Rule> = BTreeMap::new();
-    for (source, wanted) in by_source(sets, &mut problems) {
+    for (source, settings) in by_source(sets, &mut problems) {
         let mirrors = |lists: &[Vec<&str>], pull| {
             let mirrors = ordered(source, lists).into_iter();
             let mirrors = mirrors.map(|location| Mirror {
@@ -51,11 +56,11 @@ pub(super) fn rules(sets: &[Set<'_>], registries: &RegistrySources) -> (Mirrors,
         let rule = Rule {
             source: source.to_owned(),
             mirrors: [
-                mirrors(&wanted.digests, Pull::Digests),
-                mirrors(&wanted.tags, Pull::Tags),
+                mirrors(&settings.digests, Pull::Digests),
+                mirrors(&settings.tags, Pull::Tags),
             ]
             .concat(),
-            blocked: wanted.policies.contains(&true),
+            blocked: settings.policies.contains(&true),
             ..Rule::default()
         };
         rules.insert(source.to_owned(), rule);
@@ -80,7 +85,8 @@ pub(super) fn rules(sets: &[Set<'_>], registries: &RegistrySources) -> (Mirrors,
         (*scope).clone_into(&mut rule.source);
     }
     for rule in rules.values_mut() {
-        let is = |list: &[&str], place: &str| list.iter().any(|scope| is_within(place, scope));
+        let is =
+            |list: &[&str], location: &str| list.iter().any(|scope| is_within(location, scope));
         rule.insecure = is(&insecure, &rule.source);
         rule.blocked |= is(&blocked, &rule.source);
         for mirror in &mut rule.mirrors {
@@ -90,11 +96,11 @@ pub(super) fn rules(sets: &[Set<'_>], registries: &RegistrySources) -> (Mirrors,
     let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     let limits = !registries.allowed_registries.is_empty();
     if limits && !registries.blocked_registries.is_empty() {
-        let text = "spec.registrySources has both allowedRegistries and blockedRegistries, of which nodes take only one; \
-                    both are heeded: remove one";
-        problems.push(Problem::of(Source::Image, "", text));
+        let text = "spec.registrySources has both allowedRegistries and blockedRegistries, but nodes accept only one \
+                    of them; both are applied; remove one";
+        problems.push(ConfigProblem::new(Source::Image, "", text));
     }
-    // All of it has been checked.
+    // All entries have been validated before.
     let mirrors = Mirrors::new(rules.into_values()).unwrap_or_default();
     if !limits && blocked.is_empty() {
         return (mirrors, problems);
@@ -107,67 +113,73 @@ pub(super) fn rules(sets: &[Set<'_>], registries: &RegistrySources) -> (Mirrors,
     (mirrors.admitting(admission).unwrap_or_default(), problems)
 }
 
-/// What is right in the sets, for each source.
-fn by_source<'a>(sets: &[Set<'a>], problems: &mut Vec<Problem>) -> BTreeMap<&'a str, Wanted<'a>> {
-    let mut wanted: BTreeMap<&str, Wanted<'_>> = BTreeMap::new();
-    if let Some(too_much) = sets.get(MOST) {
+/// Returns the valid entries of the sets by source.
+fn by_source<'a>(
+    sets: &[SetEntry<'a>],
+    problems: &mut Vec<ConfigProblem>,
+) -> BTreeMap<&'a str, SourceRules<'a>> {
+    let mut settings: BTreeMap<&str, SourceRules<'_>> = BTreeMap::new();
+    if let Some(too_much) = sets.get(MAX_ENTRIES) {
         let text = format!(
-            "there are {} mirror sets, and {MOST} are heeded; put mirrors of whole registries into place of single ones",
+            "{} mirror sets exceed the maximum, and only {MAX_ENTRIES} are used; replace mirrors of single repositories by \
+             mirrors of whole registries",
             sets.len()
         );
-        problems.push(Problem::of(too_much.source, too_much.object, text));
+        problems.push(ConfigProblem::new(too_much.source, too_much.object, text));
     }
-    for Set {
+    for SetEntry {
         source: kind,
         object,
         pull,
         entry,
-    } in sets.iter().take(MOST)
+    } in sets.iter().take(MAX_ENTRIES)
     {
         let MirrorSet {
             source,
             mirrors,
             mirror_source_policy,
         } = entry;
-        let mut tell = |text: String| problems.push(Problem::of(*kind, object, text));
-        // A source that is only its own mirror has none.
+        let mut report = |text: String| problems.push(ConfigProblem::new(*kind, object, text));
+        // A source whose only mirror is itself has no mirrors.
         if mirrors.iter().all(|mirror| mirror == source) {
             continue;
         }
         if let Err(error) = checked(source, None) {
-            tell(format!("the source of a mirror set is left out: {error}"));
+            report(format!("the source of a mirror set is ignored: {error}"));
             continue;
         }
         let never =
             mirror_source_policy.unwrap_or_default() == MirrorSourcePolicy::NeverContactSource;
         if never && mirrors.contains(source) {
-            tell(format!(
-                "{source:?} is never to be contacted, and is among its own mirrors; it is not contacted: remove it there"
+            report(format!(
+                "source {source:?} must never be contacted, but is one of its own mirrors; it is not contacted; remove \
+                 it from the mirrors"
             ));
         }
-        let mut good = Vec::new();
+        let mut valid = Vec::new();
         for mirror in mirrors {
             match checked(source, Some(mirror)) {
-                Ok(()) => good.push(mirror.as_str()),
-                Err(error) => tell(format!("a mirror of {source:?} is left out: {error}")),
+                Ok(()) => valid.push(mirror.as_str()),
+                Err(error) => report(format!("a mirror of {source:?} is ignored: {error}")),
             }
         }
-        let of_source = wanted.entry(source).or_default();
-        of_source.policies.insert(never);
-        if of_source.policies.len() > 1 && !good.is_empty() {
-            tell(format!(
-                "{source:?} is to be contacted by some mirror sets and not by others; it is not contacted: make them agree"
+        let source_settings = settings.entry(source).or_default();
+        source_settings.policies.insert(never);
+        if source_settings.policies.len() > 1 && !valid.is_empty() {
+            report(format!(
+                "mirror sets disagree about contacting source {source:?}; it is not contacted; make mirrorSourcePolicy \
+                 consistent"
             ));
         }
         match pull {
-            Pull::Tags => of_source.tags.push(good),
-            Pull::Digests | Pull::All => of_source.digests.push(good),
+            Pull::Tags => source_settings.tags.push(valid),
+            Pull::Digests | Pull::All => source_settings.digests.push(valid),
         }
     }
-    wanted
+    settings
 }
 
-/// Reports whether a rule can be made of these.
+/// Checks whether the source and the mirror form a valid rule.
 fn checked(source: &str, mirror: Option<&str>) -> Result<(), unpacker::registry::mirrors::Error> {
     let mirror = mirror.map(|location| Mirror {
         location: location.to_owned(),
@@ -182,25 +194,25 @@ fn checked(source: &str, mirror: Option<&str>) -> Result<(), unpacker::registry:
     Mirrors::new([rule]).map(drop)
 }
 
-/// The lines of a list that make sense.
-fn scopes<'a>(list: &'a [String], name: &str, problems: &mut Vec<Problem>) -> Vec<&'a str> {
-    let mut tell = |text: String| problems.push(Problem::of(Source::Image, "", text));
-    if list.len() > MOST {
-        tell(format!(
-            "spec.registrySources.{name} has {} lines, and {MOST} are heeded; name whole registries",
+/// Returns the valid lines of a list.
+fn scopes<'a>(list: &'a [String], name: &str, problems: &mut Vec<ConfigProblem>) -> Vec<&'a str> {
+    let mut report = |text: String| problems.push(ConfigProblem::new(Source::Image, "", text));
+    if list.len() > MAX_ENTRIES {
+        report(format!(
+            "spec.registrySources.{name} has {} entries, and only {MAX_ENTRIES} are used; list whole registries",
             list.len()
         ));
     }
     let lines = list
         .iter()
-        .take(MOST)
+        .take(MAX_ENTRIES)
         .map(|line| line.trim_end_matches('/'));
     lines
         .filter(|line| match checked(line, None) {
             Ok(()) => true,
             Err(error) => {
-                tell(format!(
-                    "a line of spec.registrySources.{name} is left out: {error}"
+                report(format!(
+                    "an entry of spec.registrySources.{name} is ignored: {error}"
                 ));
                 false
             }
@@ -208,21 +220,21 @@ fn scopes<'a>(list: &'a [String], name: &str, problems: &mut Vec<Problem>) -> Ve
         .collect()
 }
 
-/// Reports whether a place is a scope, or a part of it.
-fn is_within(place: &str, scope: &str) -> bool {
+/// Reports whether a location is equal to a scope or within it.
+fn is_within(location: &str, scope: &str) -> bool {
     if let Some(suffix) = scope.strip_prefix('*') {
-        let host = place.split('/').next().unwrap_or_default();
+        let host = location.split('/').next().unwrap_or_default();
         let bare = host.split_once(':').map_or(host, |(bare, _)| bare);
-        return place == scope || bare.len() > suffix.len() && bare.ends_with(suffix);
+        return location == scope || bare.len() > suffix.len() && bare.ends_with(suffix);
     }
-    let rest = place.strip_prefix(scope);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let remaining = location.strip_prefix(scope);
+    remaining.is_some_and(|remaining| remaining.is_empty() || remaining.starts_with('/'))
 }
 
-/// All mirrors of a source in an order that agrees with each list, if there is one; where lists contradict each other, the
-/// first by name of what is left goes first. The source comes last where no list says otherwise, and is then left out: it
-/// is asked last in any case. Of two that could be next, the one that was free first is; of those that became free
-/// together, the first by name.
+/// Returns all mirrors of a source in an order that agrees with each list, if such an order exists. Where lists contradict
+/// each other, the first remaining mirror by name is next. The source comes last unless a list has another position for it.
+/// It is then omitted, because it is tried last in any case. Of several candidates, the one that became free first is next;
+/// of those that became free together, the first by name.
 fn ordered<'a>(source: &'a str, lists: &[Vec<&'a str>]) -> Vec<&'a str> {
     let mut before: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut after: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -240,15 +252,15 @@ fn ordered<'a>(source: &'a str, lists: &[Vec<&'a str>]) -> Vec<&'a str> {
         .filter(|(_, before)| before.is_empty())
         .map(|(name, _)| *name)
         .collect();
-    let mut left: BTreeSet<&str> = before.keys().copied().collect();
-    let mut order = Vec::with_capacity(left.len());
-    while let Some(next) = free.pop_front().or_else(|| left.first().copied()) {
-        left.remove(next);
+    let mut remaining: BTreeSet<&str> = before.keys().copied().collect();
+    let mut order = Vec::with_capacity(remaining.len());
+    while let Some(next) = free.pop_front().or_else(|| remaining.first().copied()) {
+        remaining.remove(next);
         order.push(next);
         for later in after.get(next).into_iter().flatten() {
             if let Some(waits) = before.get_mut(later) {
                 waits.remove(next);
-                if waits.is_empty() && left.contains(later) {
+                if waits.is_empty() && remaining.contains(later) {
                     free.push_back(later);
                 }
             }

@@ -1,4 +1,4 @@
-//! One watch, which tells all objects there are whenever something changes: there are few.
+//! Watch of one target. It reports the complete set of objects after each change, because the sets are small.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,9 +19,9 @@ use apply::{
     backoff::Pauses,
 };
 
-/// After how long a watch that is not allowed is tried again: nothing tells when it is.
-const REFUSED: Duration = Duration::from_secs(60);
-/// What is watched: all objects of a kind, or one.
+/// Delay before a forbidden watch is retried. Granted permissions are not observable.
+const FORBIDDEN_RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Target of a watch: all objects of a kind, or a single one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) resource: ApiResource,
@@ -29,29 +29,29 @@ pub(super) struct Target {
     pub(super) name: Option<String>,
 }
 
-/// What a watch tells.
+/// Event of a watch.
 #[derive(Debug)]
-pub(super) enum Told {
-    /// These are all there are.
+pub(super) enum WatchEvent {
+    /// All objects of the target.
     Objects(Vec<DynamicObject>),
-    /// It does not work.
-    Failing(Failure),
+    /// The watch has failed.
+    Failed(Failure),
 }
 
-/// Why a watch does not work.
+/// Failure of a watch.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) problem: String,
-    /// Whether it will not work by itself: the API server has refused it.
+    /// True if the API server has rejected the watch, so that it does not recover by itself.
     pub(super) is_refusal: bool,
 }
 
-/// Tells of a target's objects until nobody listens.
+/// Watches a target and sends its objects until the receiver is dropped.
 pub(super) async fn run(
     client: Client,
     source: Source,
     target: Target,
-    sender: mpsc::Sender<(Source, Target, Told)>,
+    sender: mpsc::Sender<(Source, Target, WatchEvent)>,
 ) {
     let api: Api<DynamicObject> = match target.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &target.resource),
@@ -68,8 +68,8 @@ pub(super) async fn run(
     let mut objects: BTreeMap<String, DynamicObject> = BTreeMap::new();
     let mut listing = BTreeMap::new();
     while let Some(event) = events.next().await {
-        let mut pause = None;
-        let told = match event {
+        let mut delay = None;
+        let message = match event {
             Ok(Event::Init) => {
                 listing.clear();
                 continue;
@@ -84,42 +84,46 @@ pub(super) async fn run(
                     Event::Delete(object) => drop(objects.remove(&object.name_any())),
                     _ => objects = std::mem::take(&mut listing),
                 }
-                Told::Objects(objects.values().cloned().collect())
+                WatchEvent::Objects(objects.values().cloned().collect())
             }
             Err(error) => {
                 let code = code(&error);
-                // It has to be listed anew, and is.
+                // The watcher lists the objects again by itself.
                 if code == Some(410) {
                     continue;
                 }
                 let is_refusal = code.is_some_and(is_refusal);
-                pause = is_refusal.then_some(REFUSED);
-                Told::Failing(Failure {
-                    problem: trouble(&target, code, &error),
+                delay = is_refusal.then_some(FORBIDDEN_RETRY_INTERVAL);
+                WatchEvent::Failed(Failure {
+                    problem: describe_failure(&target, code, &error),
                     is_refusal,
                 })
             }
         };
-        if sender.send((source, target.clone(), told)).await.is_err() {
+        if sender
+            .send((source, target.clone(), message))
+            .await
+            .is_err()
+        {
             return;
         }
-        if let Some(pause) = pause {
-            sleep(pause).await;
+        if let Some(delay) = delay {
+            sleep(delay).await;
         }
     }
 }
 
-fn trouble(target: &Target, code: Option<u16>, error: &watcher::Error) -> String {
-    let what = match (target.namespace, &target.name) {
+fn describe_failure(target: &Target, code: Option<u16>, error: &watcher::Error) -> String {
+    let subject = match (target.namespace, &target.name) {
         (Some(namespace), Some(name)) => format!("{} {namespace}/{name}", target.resource.kind),
         (_, Some(name)) => format!("{} {name}", target.resource.kind),
         _ => target.resource.plural.clone(),
     };
     match code {
         Some(403) => format!(
-            "the provisioner may not watch {what}; apply manifests/install/openshift.yaml, which gives it that right, or set \
-             --follow-openshift=false"
+            "the provisioner is not allowed to watch {subject}; apply manifests/install/openshift.yaml, which grants \
+             this permission, or set --follow-openshift=false"
         ),
-        _ => format!("{what} cannot be watched: {}", unpacker::job::chain(error)),
+        _ => format!("failed to watch {subject}: {}", unpacker::job::chain(error)),
     }
 }

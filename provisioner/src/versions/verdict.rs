@@ -1,4 +1,4 @@
-//! Whether a bundle runs on a cluster, by what it says of itself.
+//! Compares the constraints of a bundle with the versions of the cluster. Pure; no I/O.
 
 use manifests::{
     api::instance::{Constraint, Override},
@@ -11,24 +11,25 @@ use super::OpenShift;
 use crate::overrides::Digests;
 use apply::preflight::{Check, Findings, Problem};
 
-/// What follows from one demand.
+/// Result of one constraint.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is met.
-    Fine,
-    /// It cannot be checked.
-    Unclear(String),
-    /// It is not met.
-    Refused {
-        /// What is demanded, and what there is.
+pub(super) enum ConstraintResult {
+    /// The constraint is satisfied.
+    Satisfied,
+    /// The constraint cannot be evaluated.
+    Unknown(String),
+    /// The constraint is violated.
+    Unsatisfied {
+        /// Constraint and actual version.
         problem: String,
-        /// What to do.
+        /// Remedy, in the imperative.
         remedy: &'static str,
     },
 }
 
-impl Verdict {
-    /// Reports it: as a problem, unless an override says that the constraint does not count for this content.
+impl ConstraintResult {
+    /// Adds the result to the findings: a violation is a problem, unless an override for this content ignores the
+    /// constraint.
     pub(super) fn add_to(
         self,
         findings: &mut Findings,
@@ -38,22 +39,22 @@ impl Verdict {
         is_installed: bool,
     ) {
         let (list, message) = match (self, overridden) {
-            (Self::Fine, _) => return,
-            (Self::Unclear(message), _) => (&mut findings.warnings, message),
-            (Self::Refused { problem, .. }, Some(by)) => {
+            (Self::Satisfied, _) => return,
+            (Self::Unknown(message), _) => (&mut findings.warnings, message),
+            (Self::Unsatisfied { problem, .. }, Some(by)) => {
                 let reason = shortened(&by.reason, 200);
-                let message = format!("{problem}, which spec.overrides allows: {reason:?}");
+                let message = format!("{problem} (overridden in spec.overrides: {reason:?})");
                 (&mut findings.warnings, message)
             }
-            // Whoever has upgraded the cluster nevertheless does not lose what is in it.
-            (Self::Refused { problem, .. }, None) if is_installed => {
-                let message = format!("{problem}; it is installed already, and is kept as it is");
+            // An admin who upgraded the cluster despite the constraint keeps the installed bundle.
+            (Self::Unsatisfied { problem, .. }, None) if is_installed => {
+                let message = format!("{problem}; it is already installed and is kept");
                 (&mut findings.warnings, message)
             }
-            (Self::Refused { problem, remedy }, None) => {
-                let nevertheless = nevertheless(constraint, content);
+            (Self::Unsatisfied { problem, remedy }, None) => {
+                let override_hint = override_hint(constraint, content);
                 let message =
-                    format!("{problem}; {remedy}, or {nevertheless} to install it nevertheless");
+                    format!("{problem}; {remedy}, or {override_hint} to install it anyway");
                 (&mut findings.problems, message)
             }
         };
@@ -64,8 +65,8 @@ impl Verdict {
     }
 }
 
-/// How to say that a constraint does not count: to be pasted.
-fn nevertheless(constraint: Constraint, content: Digests<'_>) -> String {
+/// Returns the remedy that makes the constraint ignored, ready to be pasted.
+fn override_hint(constraint: Constraint, content: Digests<'_>) -> String {
     let constraint = match constraint {
         Constraint::MaxOpenShiftVersion => "maxOpenShiftVersion",
         Constraint::MinKubeVersion => "minKubeVersion",
@@ -78,50 +79,56 @@ fn nevertheless(constraint: Constraint, content: Digests<'_>) -> String {
     }
 }
 
-/// The newest OpenShift: only major and minor release count, and equal is fine.
-pub(super) fn openshift(bundle: &str, max: &MaxOpenShiftVersion, cluster: &OpenShift) -> Verdict {
+/// Evaluates the newest supported OpenShift version. Only major and minor version are compared, and an equal version is
+/// supported.
+pub(super) fn openshift(
+    bundle: &str,
+    max: &MaxOpenShiftVersion,
+    cluster: &OpenShift,
+) -> ConstraintResult {
     let newest = match &max.version {
         Ok(newest) => *newest,
         Err(error) => {
-            return Verdict::Unclear(format!(
-                "{bundle} may not run on this cluster: {error} ({}); ask the bundle author to write a release such as \
-                 \"4.16\"",
+            return ConstraintResult::Unknown(format!(
+                "cannot determine whether {bundle} runs on this cluster: {error} ({}); ask the bundle author to set a \
+                 release such as \"4.16\"",
                 max.source,
             ));
         }
     };
     let Some(release) = cluster.highest() else {
-        let why = cluster.problem.as_deref().unwrap_or("it is not known");
-        return Verdict::Unclear(format!(
-            "{bundle} requires OpenShift <= {newest}, which cannot be checked: {why}; look at the ClusterVersion \"version\""
+        let reason = cluster.problem.as_deref().unwrap_or("unknown version");
+        return ConstraintResult::Unknown(format!(
+            "{bundle} requires OpenShift <= {newest}, which cannot be checked: {reason}; check ClusterVersion \
+             \"version\""
         ));
     };
     if newest.admits(release) {
-        return Verdict::Fine;
+        return ConstraintResult::Satisfied;
     }
     let is_at = match cluster.running {
-        Some(running) if running != release => format!("{running}, on its way to {release}"),
+        Some(running) if running != release => format!("{running}, being upgraded to {release}"),
         _ => release.to_string(),
     };
-    Verdict::Refused {
+    ConstraintResult::Unsatisfied {
         problem: format!("{bundle} requires OpenShift <= {newest} but the cluster is {is_at}"),
-        remedy: "choose a version of the bundle that is made for it",
+        remedy: "choose a bundle version that supports this release",
     }
 }
 
-/// The oldest Kubernetes. Pre-releases of it will do, as they do for OLM.
-pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> Verdict {
+/// Evaluates the oldest supported Kubernetes version. A pre-release of it is supported, as in OLM.
+pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> ConstraintResult {
     match version::tolerant(min) {
-        Err(error) => Verdict::Unclear(format!(
-            "{bundle} may not run on this cluster: its minKubeVersion cannot be checked: {error}"
+        Err(error) => ConstraintResult::Unknown(format!(
+            "cannot determine whether {bundle} runs on this cluster: its minKubeVersion cannot be checked: {error}"
         )),
-        Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => Verdict::Refused {
+        Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => ConstraintResult::Unsatisfied {
             problem: format!(
                 "{bundle} requires Kubernetes >= {oldest} but the cluster is {cluster}"
             ),
             remedy: "upgrade the cluster, choose an older version of the bundle",
         },
-        Ok(_) => Verdict::Fine,
+        Ok(_) => ConstraintResult::Satisfied,
     }
 }
 
@@ -145,13 +152,17 @@ mod tests {
         for (running, newest, refused) in [
             ("4.12.3", "\"4.12\"", false),
             ("4.13.0-rc.1", "4.12", true),
-            // One and the same release.
+            // The same release.
             ("5.0.0", "\"4.23\"", false),
         ] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster(running));
-            let is_refused = matches!(verdict, Verdict::Refused { .. });
+            let is_refused = matches!(verdict, ConstraintResult::Unsatisfied { .. });
             assert_eq!(is_refused, refused, "{running} {newest}: {verdict:?}");
-            assert_eq!(verdict == Verdict::Fine, !refused, "{running} {newest}");
+            assert_eq!(
+                verdict == ConstraintResult::Satisfied,
+                !refused,
+                "{running} {newest}"
+            );
         }
     }
 
@@ -177,23 +188,23 @@ mod tests {
         };
         let told = |overridden, content| tell(overridden, content, false);
         let problem =
-            "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13";
-        let kept = format!("{problem}; it is installed already, and is kept as it is");
-        let choose = "choose a version of the bundle that is made for it";
+            "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, being upgraded to 4.13";
+        let kept = format!("{problem}; it is already installed and is kept");
+        let choose = "choose a bundle version that supports this release";
         let by = Override {
             constraint: Constraint::MaxOpenShiftVersion,
             digest: content.clone(),
             reason: "tested by us".into(),
         };
-        let allowed = format!("{problem}, which spec.overrides allows: \"tested by us\"");
+        let allowed = format!("{problem} (overridden in spec.overrides: \"tested by us\")");
         assert_rows! {
             tell(None, Some(&content), true) => (vec![], vec![kept]);
             told(None, Some(&content)).0 => [format!(
-                "{problem}; {choose}, or add {{constraint: maxOpenShiftVersion, digest: \"{content}\", reason: \"…\"}} to \
-                 spec.overrides to install it nevertheless"
+                "{problem}; {choose}, or add {{constraint: maxOpenShiftVersion, digest: \"{content}\", reason: \"…\"}} \
+                 to spec.overrides to install it anyway"
             )];
             told(None, None).0
-                => [format!("{problem}; {choose}, or set spec.preflight.clusterVersion: Off to install it nevertheless")];
+                => [format!("{problem}; {choose}, or set spec.preflight.clusterVersion: Off to install it anyway")];
             told(Some(&by), Some(&content)) => (vec![], vec![allowed]);
         }
     }
@@ -203,16 +214,16 @@ mod tests {
     fn what_cannot_be_determined_does_not_block() {
         for newest in ["\"4.8.1\"", "null"] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster("4.12.0"));
-            let Verdict::Unclear(message) = &verdict else {
+            let ConstraintResult::Unknown(message) = &verdict else {
                 panic!("{newest}: {verdict:?}");
             };
-            let expected =
-                "etcd.v1 may not run on this cluster: max OpenShift version cannot be determined: ";
+            let expected = "cannot determine whether etcd.v1 runs on this cluster: max OpenShift version cannot be \
+                            determined: ";
             assert!(message.starts_with(expected), "{message}");
         }
         for unknown in ["garbage", "0.0.1-snapshot", ""] {
             let verdict = openshift("etcd.v1", &max("\"4.8\""), &cluster(unknown));
-            let is_unclear = matches!(verdict, Verdict::Unclear(_));
+            let is_unclear = matches!(verdict, ConstraintResult::Unknown(_));
             assert!(is_unclear, "{unknown}: {verdict:?}");
         }
     }
@@ -231,9 +242,9 @@ mod tests {
         ] {
             let verdict = kubernetes("etcd.v1", min, &cluster);
             let refused = match &verdict {
-                Verdict::Fine => Some(false),
-                Verdict::Refused { .. } => Some(true),
-                Verdict::Unclear(_) => None,
+                ConstraintResult::Satisfied => Some(false),
+                ConstraintResult::Unsatisfied { .. } => Some(true),
+                ConstraintResult::Unknown(_) => None,
             };
             assert_eq!(refused, expected, "{min}: {verdict:?}");
         }

@@ -239,7 +239,7 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     );
     failing(&name, config_maps(&[&one, &two]), &missing).await;
     put_config_map(world, &two, "b.yaml", "just text").await;
-    let problem = "the document is a text, not an object";
+    let problem = "the document is a string, not an object";
     says(&name, "UnpackFailed", problem).await;
     put_config_map(world, &two, "b.yaml", &object("b")).await;
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;

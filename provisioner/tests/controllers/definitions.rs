@@ -246,9 +246,10 @@ async fn required_field_is_denied(definition: &Definition) {
                  spec.color: Required value"
             ),
             format!(
-                "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a version of the \
-                 bundle that keeps what is in use, or, when nobody needs it, set spec.preflight.crdUpgradeSafety: Off, \
-                 or the annotation core.rukpak.io/safe-crd-upgrade-validation: \"false\" on the CRD"
+                "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a bundle \
+                 version that keeps the fields and versions in use, or, if they are not needed, set \
+                 spec.preflight.crdUpgradeSafety: Off, or annotation core.rukpak.io/safe-crd-upgrade-validation: \
+                 \"false\" on the CRD"
             ),
         ]
     );

@@ -178,26 +178,26 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     let found = case.run(world).await;
     let adopt = |name: &str| {
         format!(
-            "to hand it over to this BundleInstance, run: kubectl annotate configmaps/{name} -n {namespace} \
+            "to let this BundleInstance adopt it, run: kubectl annotate configmaps/{name} -n {namespace} \
              core.rukpak.io/adopt={mine}"
         )
     };
     let expected = [
         format!(
-            "ConfigMap {namespace}/free exists and belongs to no BundleInstance: {}",
+            "ConfigMap {namespace}/free already exists and is not managed by a BundleInstance: {}",
             adopt("free")
         ),
         format!(
-            "ConfigMap {namespace}/gone exists and belongs to BundleInstance preflight-gone, which is gone: {}",
+            "ConfigMap {namespace}/gone already exists and is owned by BundleInstance preflight-gone, which no longer exists: {}",
             adopt("gone")
         ),
         format!(
-            "ConfigMap {namespace}/helm exists and belongs to the Helm release shop/web: remove it there, and then, if it is \
-             still there, {}",
+            "ConfigMap {namespace}/helm already exists and is managed by the Helm release shop/web: remove it there; \
+             if it still exists afterwards, {}",
             adopt("helm")
         ),
         format!(
-            "ConfigMap {namespace}/other exists and belongs to BundleInstance {other}: delete that BundleInstance, or remove \
+            "ConfigMap {namespace}/other already exists and is owned by BundleInstance {other}: delete that BundleInstance, or remove \
              the object from one of the two bundles"
         ),
     ];
@@ -246,11 +246,11 @@ async fn own_objects_and_missing_apis_are_all_named() {
     let messages = messages(&found, Check::Ownership);
     assert_eq!(messages.len(), 5, "{messages:#?}");
     for (message, part) in messages.iter().zip([
-        "is made by a BundleInstance",
+        "is created by a BundleInstance",
         "BundleInstance parent installs BundleInstance",
         "is the BundleInstance that installs this bundle",
-        "ConfigMap rukpak-system/rukpak-upload would live among the provisioner's own objects",
-        "Namespace rukpak-system is where the provisioner itself lives",
+        "ConfigMap rukpak-system/rukpak-upload would be created in the provisioner's namespace",
+        "Namespace rukpak-system is the provisioner's namespace",
     ]) {
         assert!(message.contains(part), "{part}: {messages:#?}");
         assert!(!message.contains(labels::ADOPT), "{message}");
@@ -281,7 +281,7 @@ async fn apis_that_are_missing_are_named(world: &World) {
     let expected = kinds.map(|(version, kind)| {
         format!(
             "required resource not found: no matches for kind \"{kind}\" in version \"operators.coreos.com/{version}\", needed \
-             by {kind} {namespace}/a: install what serves it; the installation goes on by itself then"
+             by {kind} {namespace}/a: install its CRD or API server; the installation then continues automatically"
         )
     });
     assert_eq!(messages(&found, Check::Apis), expected);
@@ -318,13 +318,13 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
     let found = case.run(world).await;
     let mut expected = [
         format!(
-            "namespace {:?} is being deleted, and ConfigMap {ending}/a would be created in it: once it is gone, create it \
-             again; the installation goes on by itself then",
+            "namespace {:?} is being deleted, and ConfigMap {ending}/a would be created in it: create it again after \
+             the deletion; the installation then continues automatically",
             ending.name()
         ),
         format!(
-            "namespace {missing:?} does not exist, and the bundle does not bring it, but ConfigMap {missing}/a would be \
-             created in it: create it; the installation goes on by itself then"
+            "namespace {missing:?} does not exist and is not part of the bundle, but ConfigMap {missing}/a would be \
+             created in it: create it; the installation then continues automatically"
         ),
     ];
     expected.sort();

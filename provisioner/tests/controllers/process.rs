@@ -86,7 +86,7 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
 
     let (status, text) = put(&url, "loud").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    let remedy = "write error, warn, info, debug or trace";
+    let remedy = "use error, warn, info, debug or trace";
     assert!(text.contains(remedy), "{text}");
     let (status, _) = put(&url, &"x".repeat((4 << 10) + 1)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -182,8 +182,7 @@ async fn a_second_signal_ends_the_process(cluster: &Cluster) {
     let provisioner = Provisioner::start(cluster, options).await;
     connected(never_ending_bundle(cluster).await).await;
     provisioner.signal("TERM").await;
-    let stopping =
-        "stopping: what has begun is brought to its end; a second signal ends it at once";
+    let stopping = "shutting down; send the signal again to exit immediately";
     provisioner.says(stopping).await;
     let (status, text) = get(&format!("{}/readyz", provisioner.url("probes"))).await;
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;

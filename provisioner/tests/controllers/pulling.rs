@@ -170,7 +170,7 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let tags = mirror_set("ImageTagMirrorSet", "tags", &place, &copies, "");
     lab.apply(&tags).await;
     lab.unpacked(&tagged).await;
-    provisioner.says("pulling follows the cluster").await;
+    provisioner.says("updated pull configuration").await;
 
     // A digest is nothing for mirrors of tags.
     let other = mirror.image("copies/other:v1");

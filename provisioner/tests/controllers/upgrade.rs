@@ -116,8 +116,8 @@ async fn counted_calls_are_followed() {
         .await;
     };
     becomes(&[
-        "ServiceAccount default/tide called servicecidrs.v1beta29.networking.k8s.io 3 times within a day, which Kubernetes 1.37 \
-         does not serve",
+        "ServiceAccount default/tide called servicecidrs.v1beta29.networking.k8s.io 3 times within a day; Kubernetes 1.37 \
+         does not serve this API",
     ])
     .await;
     changes.changed().await.unwrap();

@@ -255,8 +255,8 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
         .await;
     assert!(view.unknown.contains(&object.identity), "{view:?}");
     assert!(
-        view.failing[0].starts_with(&format!("tills.{group} cannot be watched: "))
-            && view.failing[0].contains(&format!("the API {group}/v1 is not served")),
+        view.failing[0].starts_with(&format!("failed to watch tills.{group}: "))
+            && view.failing[0].contains(&format!("API {group}/v1 is not served")),
         "{view:?}"
     );
 
@@ -296,10 +296,10 @@ async fn an_account_sees_objects_once_allowed(observer: &mut Observer) {
     assert!(!view.synced && view.unknown.contains(&map.identity));
     let words = &view.failing[0];
     assert!(
-        words.starts_with(&format!("configmaps of namespace {namespace} cannot be watched: configmaps is forbidden"))
+        words.starts_with(&format!("failed to watch configmaps of namespace {namespace}: configmaps is forbidden"))
             && words.contains(&format!(
-                "; allow system:serviceaccount:{namespace}:installer (and let the provisioner impersonate it) to list and \
-                 watch configmaps of namespace {namespace}"
+                "; grant system:serviceaccount:{namespace}:installer (and allow the provisioner to impersonate it) \
+                 list and watch on configmaps of namespace {namespace}"
             )),
         "{words}"
     );
@@ -329,7 +329,7 @@ async fn changes_during_an_outage_are_seen(observer: &mut Observer, mut line: Li
         .wait(&ours, "in trouble", |view| !view.failing.is_empty())
         .await;
     assert!(
-        view.failing[0].starts_with("configmaps cannot be watched: "),
+        view.failing[0].starts_with("failed to watch configmaps: "),
         "{view:?}"
     );
     assert_eq!(

@@ -51,7 +51,7 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
         (git("r"), &key),
     ] {
         let error = read(spec.clone(), Some(secret)).unwrap_err();
-        assert_rows!(error.contains("is meant for \"files.example.com, Git.example.com\"") => true, "{spec}: {error}");
+        assert_rows!(error.contains("is restricted to hosts \"files.example.com, Git.example.com\"") => true, "{spec}: {error}");
     }
 }
 
@@ -90,17 +90,17 @@ fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
     let bad = b"hush is no JSON".as_slice();
     for (spec, secret, expected) in ::tests::rows![
         image.clone(), secret("Opaque", LOGIN)
-            => "secret ns/s has type \"Opaque\", and a pull secret has one of kubernetes.io/dockerconfigjson";
-        image.clone(), secret("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", b"")]) => "has no \".dockerconfigjson\"";
+            => "secret ns/s has type \"Opaque\", but a pull secret requires type kubernetes.io/dockerconfigjson";
+        image.clone(), secret("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", b"")]) => "has no key \".dockerconfigjson\"";
         image, secret("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", bad)])
             => "secret ns/s cannot be used to pull images";
         git("https://example.com/r"), secret("kubernetes.io/ssh-auth", KEY)
-            => "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"";
+            => "has type \"kubernetes.io/ssh-auth\", but http and https require \"username\"";
         git("https://example.com/r"), secret("kubernetes.io/dockerconfigjson", LOGIN)
-            => "has type \"kubernetes.io/dockerconfigjson\", and http and https take \"username\"";
-        git("https://example.com/r"), secret("Opaque", &[("username", b"me")]) => "secret ns/s has no \"password\"";
-        git("ssh://git@example.com/r"), secret("Opaque", LOGIN) => "has no \"ssh-privatekey\"";
-        git("https://example.com/r"), secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]) => "is not UTF-8";
+            => "has type \"kubernetes.io/dockerconfigjson\", but http and https require \"username\"";
+        git("https://example.com/r"), secret("Opaque", &[("username", b"me")]) => "secret ns/s has no key \"password\"";
+        git("ssh://git@example.com/r"), secret("Opaque", LOGIN) => "has no key \"ssh-privatekey\"";
+        git("https://example.com/r"), secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]) => "is not valid UTF-8";
     ] {
         let error = read(spec, Some(&secret)).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -109,7 +109,7 @@ fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
     let image =
         json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "hush"}});
     let error = read(image, None).unwrap_err();
-    assert!(error.contains("certificateData holds no certificate") && !error.contains("hush"));
+    assert!(error.contains("certificateData contains no certificate") && !error.contains("hush"));
 }
 
 #[test]

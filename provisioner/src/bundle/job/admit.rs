@@ -1,4 +1,4 @@
-//! Whose content is taken: that of the pod of the Job of this Bundle, and of nobody else.
+//! Authorization of uploads by unpack Jobs: only the pod of the Job of a Bundle may upload the content of the Bundle.
 
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
@@ -7,64 +7,74 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use manifests::api::{GROUP, bundle::Bundle};
 
-/// The reason why somebody's content is not taken.
+/// Reason why an upload is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
-    /// The pod is another one by now.
-    #[error("the token belongs to a pod that is gone")]
-    Gone,
-    /// The pod belongs to something else.
-    #[error("the token belongs to a pod that is not of this Bundle's Job")]
+pub(crate) enum UploadDenied {
+    /// The pod was replaced by another one with the same name.
+    #[error("the token belongs to a pod that no longer exists")]
+    PodReplaced,
+    /// The pod does not belong to the Job of the Bundle.
+    #[error("the token belongs to a pod of another owner, not to this Bundle's Job")]
     Foreign,
-    /// The Job is on its way out.
+    /// The Job is terminating.
     #[error("the Job is being deleted")]
     Deleting,
 }
 
-/// Reports whether the pod with this uid may hand a Bundle's content over.
-pub(crate) fn admit(bundle: &Bundle, job: &Job, pod: &Pod, uid: &str) -> Result<(), Refused> {
+/// Returns an error if the pod with this uid may not upload the content of a Bundle.
+pub(crate) fn authorize_upload(
+    bundle: &Bundle,
+    job: &Job,
+    pod: &Pod,
+    uid: &str,
+) -> Result<(), UploadDenied> {
     if pod.metadata.uid.as_deref() != Some(uid) {
-        return Err(Refused::Gone);
+        return Err(UploadDenied::PodReplaced);
     }
-    if !is_owned(&pod.metadata, "Job", job.uid().as_deref()) || !is_of(job, bundle) {
-        return Err(Refused::Foreign);
+    if !is_owned(&pod.metadata, "Job", job.uid().as_deref()) || !belongs_to(job, bundle) {
+        return Err(UploadDenied::Foreign);
     }
     match job.metadata.deletion_timestamp {
-        Some(_) => Err(Refused::Deleting),
+        Some(_) => Err(UploadDenied::Deleting),
         None => Ok(()),
     }
 }
 
-/// Reports whether a Job is that of a Bundle, and not of an earlier one of the same name.
-pub(super) fn is_of(job: &Job, bundle: &Bundle) -> bool {
+/// Reports whether a Job belongs to a Bundle, and not to an earlier Bundle of the same name.
+pub(super) fn belongs_to(job: &Job, bundle: &Bundle) -> bool {
     is_owned(&job.metadata, "Bundle", bundle.uid().as_deref())
 }
 
-/// The uid of the Bundle that an object is controlled by.
+/// Returns the uid of the Bundle that controls an object.
 pub(super) fn bundle(object: &ObjectMeta) -> Option<&str> {
     owner(object, "Bundle")
 }
 
-/// Reports whether an object is controlled by one of that kind and uid.
+/// Reports whether an owner of this kind and uid controls an object.
 pub(super) fn is_owned(object: &ObjectMeta, kind: &str, uid: Option<&str>) -> bool {
     let owner = owner(object, kind);
     owner.is_some() && owner == uid
 }
 
-/// The uid of what an object is controlled by, if that is of this kind. The API server sees to it that it is one.
+/// Returns the uid of the controller owner of an object, if it is of this kind. The API server ensures that an object has
+/// at most one.
 fn owner<'a>(object: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
     let group = match kind {
         "Bundle" => GROUP,
         _ => "batch",
     };
-    let is_it = |owner: &&OwnerReference| {
+    let is_controller = |owner: &&OwnerReference| {
         let is_group = owner
             .api_version
             .split_once('/')
-            .is_some_and(|(found, _)| found == group);
+            .is_some_and(|(api_group, _)| api_group == group);
         owner.controller == Some(true) && is_group && owner.kind == kind && !owner.uid.is_empty()
     };
-    let owner = object.owner_references.iter().flatten().find(is_it)?;
+    let owner = object
+        .owner_references
+        .iter()
+        .flatten()
+        .find(is_controller)?;
     Some(&owner.uid)
 }
 
@@ -102,24 +112,28 @@ mod tests {
         let ours = pod(std::slice::from_ref(&of_job));
         for (why, job, pod, uid, expected) in ::tests::rows![
             "all is well", good.clone(), ours.clone(), "pod" => Ok(());
-            "a later pod of the same name", good.clone(), ours.clone(), "earlier" => Err(Refused::Gone);
-            "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(Refused::Foreign);
-            "another Job's pod", good.clone(), pod(&[owner("batch/v1", "Job", "other", true)]), "pod" => Err(Refused::Foreign);
+            "a later pod of the same name", good.clone(), ours.clone(), "earlier" => Err(UploadDenied::PodReplaced);
+            "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(UploadDenied::Foreign);
+            "another Job's pod", good.clone(), pod(&[owner("batch/v1", "Job", "other", true)]), "pod" => Err(UploadDenied::Foreign);
             "somebody who only says so", good.clone(), pod(&[owner("batch/v1", "Job", "job", false)]), "pod"
-                => Err(Refused::Foreign);
+                => Err(UploadDenied::Foreign);
             "a Job of another API", good.clone(), pod(&[owner("example.com/v1", "Job", "job", true)]), "pod"
-                => Err(Refused::Foreign);
-            "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), ours.clone(), "pod" => Err(Refused::Foreign);
+                => Err(UploadDenied::Foreign);
+            "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), ours.clone(), "pod" => Err(UploadDenied::Foreign);
             "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), ours.clone(), "pod"
-                => Err(Refused::Foreign);
+                => Err(UploadDenied::Foreign);
         ] {
-            assert_eq!(admit(&bundle("bundle"), &job, &pod, uid), expected, "{why}");
+            assert_eq!(
+                authorize_upload(&bundle("bundle"), &job, &pod, uid),
+                expected,
+                "{why}"
+            );
         }
         let mut leaving = good;
         leaving.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_rows!(admit(&bundle("bundle"), &leaving, &ours, "pod") => Err(Refused::Deleting));
-        // No uid is no proof of anything.
+        assert_rows!(authorize_upload(&bundle("bundle"), &leaving, &ours, "pod") => Err(UploadDenied::Deleting));
+        // A missing uid matches no owner.
         assert!(!is_owned(&ours.metadata, "Job", None));
         assert_rows!(!is_owned(&pod(&[owner("batch/v1", "Job", "", true)]).metadata, "Job", Some("")) => true);
     }

@@ -1,4 +1,4 @@
-//! What policies and old clusters make of a Job on its way in.
+//! Detection of unpack Jobs that admission policies or old clusters have changed.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,16 @@ use manifests::api::labels;
 
 use super::declare::BUNDLE;
 
-/// What a Job has lost on its way into the cluster, and what to do about it.
-pub(super) fn missing(declared: &Job, created: &Job) -> Option<&'static str> {
-    let keeps = |key: &str| created.annotations().get(key) == declared.annotations().get(key);
-    if !keeps(labels::IMAGE) || !keeps(labels::DECLARED) {
+/// Returns the part of a Job that was lost when it was created, and the remedy.
+pub(super) fn removed_by_admission(declared: &Job, created: &Job) -> Option<&'static str> {
+    let is_unchanged =
+        |key: &str| created.annotations().get(key) == declared.annotations().get(key);
+    if !is_unchanged(labels::IMAGE) || !is_unchanged(labels::DECLARED) {
         return Some(
-            "its annotations; exempt the system namespace from the policy that takes them away",
+            "its annotations; exempt the system namespace from the policy that removes them",
         );
     }
-    // A policy may add some.
+    // Policies may add labels.
     let has_labels = |declared: &BTreeMap<String, String>, created: &BTreeMap<String, String>| {
         let keys = [labels::OWNER_KIND, labels::OWNER_NAME];
         keys.iter()
@@ -31,7 +32,7 @@ pub(super) fn missing(declared: &Job, created: &Job) -> Option<&'static str> {
     }
     if has_volume(declared) && !has_volume(created) {
         return Some(
-            "the volume that is the image: this cluster does not offer image volumes; start the provisioner with \
+            "its image volume: this cluster does not support image volumes; start the provisioner with \
              --unpack-mode=init-container",
         );
     }
@@ -84,19 +85,31 @@ mod tests {
         let sidecar =
             with!(pod.containers[0].clone() => |sidecar| sidecar.name = "sidecar".to_owned());
         pod.containers.insert(0, sidecar);
-        assert_eq!(missing(&declared, &created), None);
+        assert_eq!(removed_by_admission(&declared, &created), None);
 
         let bare = with!(created.clone() => |bare| bare.annotations_mut().clear());
-        assert!(missing(&declared, &bare).unwrap().contains("annotations"));
+        assert!(
+            removed_by_admission(&declared, &bare)
+                .unwrap()
+                .contains("annotations")
+        );
         let mut renamed = created.clone();
         let name = labels::OWNER_NAME.to_owned();
         renamed.labels_mut().insert(name, "other".to_owned());
-        assert!(missing(&declared, &renamed).unwrap().contains("its labels"));
+        assert!(
+            removed_by_admission(&declared, &renamed)
+                .unwrap()
+                .contains("its labels")
+        );
         let nameless = with!(created.clone() => |nameless| nameless.spec.as_mut().unwrap().template.metadata = None);
-        assert!(missing(&declared, &nameless).unwrap().contains("its pods"));
+        assert!(
+            removed_by_admission(&declared, &nameless)
+                .unwrap()
+                .contains("its pods")
+        );
         let mut without = created;
         let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
         pod.unwrap().volumes = None;
-        assert_rows!(missing(&declared, &without).unwrap().contains("--unpack-mode") => true);
+        assert_rows!(removed_by_admission(&declared, &without).unwrap().contains("--unpack-mode") => true);
     }
 }

@@ -1,5 +1,6 @@
-//! The Job as we want it. Nothing of the bundle's image runs where it can be a volume; elsewhere our own program runs
-//! among its files. Either way it is nobody who may do nothing, with a token that is good for handing content over.
+//! Manifest of an unpack Job. With image volumes, no program of the bundle image runs. Otherwise the unpack program is
+//! copied into a container of that image. The pod runs as an unprivileged user without permissions, and its token is valid
+//! only for uploading the content.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Resource, ResourceExt};
@@ -13,55 +14,56 @@ use crate::{
     settings::{Mode, Settings},
 };
 
-/// The account of the pods, which may do nothing.
+/// ServiceAccount of the pods. It has no permissions.
 pub(crate) const ACCOUNT: &str = "unpack";
-/// For whom the tokens are meant: nobody else takes them.
+/// Audience of the tokens, which only the content service accepts.
 pub(crate) const AUDIENCE: &str = "unpack.core.rukpak.io";
-/// The container that hands over.
+/// Name of the container that uploads the content.
 pub(super) const CONTAINER: &str = "unpack";
-/// The volume that is the bundle's image.
+/// Name of the volume with the bundle image.
 pub(super) const BUNDLE: &str = "bundle";
-/// Nobody, in images without a user database.
-const USER: u32 = 65532;
-/// Where the program finds what it needs.
+/// User id for images without a user database.
+const RUN_AS_USER: u32 = 65532;
+/// Directory with the token and the CA of the content service.
 const ACCESS: &str = "/var/run/rukpak";
-/// Where it is copied to, in images that are not ours.
+/// Directory in the bundle image that the program is copied to.
 const PROGRAM: &str = "/.rukpak";
-/// How long a token lives: the least that the API server gives. The kubelet renews it.
-const TOKEN: u32 = 600;
-/// How long what has ended stays to be looked at. Longer than the longest pause before the next Job.
-const KEPT: u32 = 900;
-/// How many pods may fail for other reasons than what the program says.
-const RETRIES: u32 = 2;
-/// As many digits of a hash as make chance meetings unlikely.
-const DIGITS: usize = 8;
+/// Lifetime of a token in seconds: the minimum of the API server. The kubelet renews the token.
+const TOKEN_LIFETIME: u32 = 600;
+/// Seconds for which a finished Job remains for inspection. Longer than the maximum back-off before the next Job.
+const TTL_AFTER_FINISHED: u32 = 900;
+/// Maximum number of pods that fail for other reasons than an exit code of the program.
+const BACKOFF_LIMIT: u32 = 2;
+/// Number of hexadecimal digits of a hash that make collisions unlikely.
+const HASH_DIGITS: usize = 8;
 
-/// The name of a Bundle's Job. Another Bundle of the same name has another one.
+/// Returns the name of the Job of a Bundle. A later Bundle of the same name has a Job of another name.
 pub(crate) fn name(bundle: &Bundle) -> String {
     format!(
         "{}-{}",
         bundle.name_any(),
-        digits(uid(bundle).as_bytes(), DIGITS)
+        digits(uid(bundle).as_bytes(), HASH_DIGITS)
     )
 }
 
-/// The Bundle that a Job of this name would belong to.
+/// Returns the name of the Bundle that a Job of this name would belong to.
 pub(crate) fn bundle_of(job: &str) -> Option<&str> {
     let (bundle, _) = job.rsplit_once('-')?;
     Some(bundle)
 }
 
-/// The image that a Job was made for; by its annotation, as its pods may be made to use a mirror.
-pub(super) fn image(job: &Job, wanted: &Image) -> Image {
-    let written = job.annotations().get(labels::IMAGE);
-    let reference = written.and_then(|written| written.parse().ok());
+/// Returns the image that a Job was created for. Read from its annotation, because admission may replace the image of the
+/// pods by a mirror.
+pub(super) fn image(job: &Job, requested: &Image) -> Image {
+    let annotation = job.annotations().get(labels::IMAGE);
+    let reference = annotation.and_then(|annotation| annotation.parse().ok());
     Image {
-        reference: reference.unwrap_or_else(|| wanted.reference.clone()),
+        reference: reference.unwrap_or_else(|| requested.reference.clone()),
         platform: None,
     }
 }
 
-/// The Job of a Bundle for an image.
+/// Returns the Job that unpacks an image for a Bundle.
 pub(super) fn job(
     bundle: &Bundle,
     image: &Image,
@@ -92,19 +94,19 @@ pub(super) fn job(
         },
         "spec": {
             "activeDeadlineSeconds": settings.jobs.deadline.as_secs(),
-            "backoffLimit": RETRIES,
-            "ttlSecondsAfterFinished": KEPT,
+            "backoffLimit": BACKOFF_LIMIT,
+            "ttlSecondsAfterFinished": TTL_AFTER_FINISHED,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": [
-                // Evictions and the like say nothing about the bundle; the deadline bounds them.
+                // Disruptions such as evictions are unrelated to the bundle. The deadline limits them.
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                // The program has tried again itself, and knows why not.
+                // The program has already retried, and reports the reason.
                 {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1, 2]}},
             ]},
             "template": {"metadata": {"labels": labels}, "spec": pod(bundle, image, mode, settings)},
         },
     });
-    let hash = digits(&serde_json::to_vec(&job)?, 2 * DIGITS);
+    let hash = digits(&serde_json::to_vec(&job)?, 2 * HASH_DIGITS);
     let mut job: Job = serde_json::from_value(job)?;
     let annotations = job.annotations_mut();
     annotations.insert(labels::DECLARED.to_owned(), hash);
@@ -112,15 +114,17 @@ pub(super) fn job(
 }
 
 fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value {
-    let written = bundle
+    let spec_reference = bundle
         .spec
         .source
         .image
         .as_ref()
         .map(|image| image.reference.trim());
-    // What is pinned is what it was; of a tag the node has perhaps an old one, and its own idea of short names.
-    let (reference, policy) = match written {
-        Some(written) if !image.reference.is_pinned() => (written.to_owned(), "Always"),
+    // A pinned image does not change. For a tag, the node may have an outdated image and its own resolution of short names.
+    let (reference, policy) = match spec_reference {
+        Some(spec_reference) if !image.reference.is_pinned() => {
+            (spec_reference.to_owned(), "Always")
+        }
         _ => (image.reference.to_string(), "IfNotPresent"),
     };
     let secrets: Vec<Value> = source::secret(&bundle.spec.source)
@@ -128,8 +132,8 @@ fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value
         .into_iter()
         .collect();
     let access = json!({"name": "access", "projected": {"sources": [
-        {"serviceAccountToken": {"audience": AUDIENCE, "expirationSeconds": TOKEN, "path": "token"}},
-        // Without it the program says what it lacks, which a pod that waits for ever would not.
+        {"serviceAccountToken": {"audience": AUDIENCE, "expirationSeconds": TOKEN_LIFETIME, "path": "token"}},
+        // Optional: without the CA the program reports the problem, whereas the pod would wait without an end.
         {"configMap": {"name": AUTHORITY, "optional": true, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]}});
     let (containers, init, volume) = match mode {
@@ -152,13 +156,13 @@ fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value
         }
         Mode::Auto | Mode::ImageVolume => {
             let mount = json!({"name": BUNDLE, "mountPath": "/bundle", "readOnly": true});
-            let ours = settings.jobs.image.as_str();
+            let unpack_image = settings.jobs.image.as_str();
             let main = container(
                 bundle,
                 settings,
                 "/unpack",
                 "/bundle",
-                ours,
+                unpack_image,
                 "IfNotPresent",
                 &mount,
             );
@@ -176,9 +180,9 @@ fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value
         "imagePullSecrets": secrets,
         "securityContext": {
             "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            "runAsUser": RUN_AS_USER,
+            "runAsGroup": RUN_AS_USER,
+            "fsGroup": RUN_AS_USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "initContainers": init,
@@ -191,27 +195,27 @@ fn container(
     bundle: &Bundle,
     settings: &Settings,
     program: &str,
-    folder: &str,
+    directory: &str,
     image: &str,
     policy: &str,
     mount: &Value,
 ) -> Value {
     let limits = &settings.unpack.limits;
     let address = settings.external_address.trim_end_matches('/');
-    // The program should be the first to give up, for it can say why.
-    let patience = settings.jobs.deadline.as_secs() / 2;
+    // The timeout of the program ends before the deadline of the Job, because the program can report the reason.
+    let timeout = settings.jobs.deadline.as_secs() / 2;
     json!({
         "name": CONTAINER,
         "image": image,
         "imagePullPolicy": policy,
         "command": [program],
         "args": [
-            format!("--bundle-dir={folder}"),
+            format!("--bundle-dir={directory}"),
             format!("--to={address}/unpack/{}.tgz", bundle.name_any()),
             format!("--token-file={ACCESS}/token"),
             format!("--ca-file={ACCESS}/ca.crt"),
             "--tries=1000",
-            format!("--timeout={}", patience.max(1)),
+            format!("--timeout={}", timeout.max(1)),
             format!("--max-size={}", limits.total),
             format!("--max-file-size={}", limits.file),
             format!("--max-entries={}", limits.entries),
@@ -223,7 +227,7 @@ fn container(
     })
 }
 
-/// The program streams, whatever the image's size.
+/// Returns the resources of a container. The program streams, so they do not depend on the size of the image.
 fn resources() -> Value {
     json!({
         "requests": {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "64Mi"},
@@ -239,7 +243,7 @@ fn security() -> Value {
     })
 }
 
-/// So many digits of a hash.
+/// Returns the first hexadecimal digits of a hash.
 fn digits(bytes: &[u8], count: usize) -> String {
     let mut hex = Digest::of(bytes).hex();
     hex.truncate(count);

@@ -1,82 +1,82 @@
-//! Why a node does not bring an image.
+//! Errors of unpack Jobs.
 
 use std::time::Duration;
 
 use crate::bundle::fetch::ApiError;
 
-/// The reason why a node does not bring an image.
+/// Reason why an unpack Job has not delivered the content of an image.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refuses, or does not answer.
+    /// A request to the API server failed.
     #[error("failed to {what} Job {job}")]
     Api {
-        /// What was asked for.
+        /// Verb of the request, for the message.
         what: &'static str,
-        /// Which.
+        /// Namespace and name of the Job.
         job: String,
-        /// What it said.
+        /// Failure of the request.
         #[source]
         source: ApiError,
     },
-    /// The Job cannot be put into words.
-    #[error("failed to describe Job {job}")]
-    Own {
-        /// Which.
+    /// The Job could not be serialized.
+    #[error("failed to serialize Job {job}")]
+    Serialize {
+        /// Namespace and name of the Job.
         job: String,
-        /// Why.
+        /// Error of the serializer.
         #[source]
         source: serde_json::Error,
     },
-    /// Something else has its name.
-    #[error("there is a Job {job} that does not belong to this Bundle; delete it")]
-    Taken {
-        /// Which.
+    /// A Job of the same name belongs to another owner.
+    #[error("Job {job} already exists and does not belong to this Bundle; delete it")]
+    NameConflict {
+        /// Namespace and name of the Job.
         job: String,
     },
-    /// What makes it work was taken out on its way into the cluster.
-    #[error("Job {job} came into the cluster without {missing}")]
-    Altered {
-        /// Which.
+    /// Admission removed a part of the Job that it needs to work.
+    #[error("Job {job} was created without {missing}")]
+    Mutated {
+        /// Namespace and name of the Job.
         job: String,
-        /// What, and what can be done.
+        /// Removed part, with the remedy.
         missing: &'static str,
     },
-    /// The image has an entry that no bundle may have.
+    /// The image has an entry that bundles must not contain.
     #[error("{message}")]
     Rejected {
         /// Message of the receiver.
         message: String,
     },
-    /// It does not go on, and need not be made again.
+    /// The Job makes no progress, and a new one would not help.
     #[error("{message}")]
     Stuck {
-        /// In words.
+        /// Message of the condition.
         message: String,
     },
-    /// It has ended, and another one follows.
+    /// The Job failed, and another one follows.
     #[error("{message}")]
     Failed {
-        /// In words.
+        /// Message of the condition.
         message: String,
-        /// After what time.
-        again: Duration,
+        /// Delay before the next Job.
+        requeue_after: Duration,
     },
 }
 
 impl Error {
-    /// The kind of failure in one word, for metrics.
+    /// Returns the kind of failure as one word, for metrics.
     pub(in crate::bundle) fn reason(&self) -> &'static str {
         match self {
-            Self::Api { .. } | Self::Own { .. } => "UnpackJobUnavailable",
-            Self::Taken { .. } => "UnpackJobTaken",
-            Self::Altered { .. } => "UnpackJobAltered",
+            Self::Api { .. } | Self::Serialize { .. } => "UnpackJobUnavailable",
+            Self::NameConflict { .. } => "UnpackJobTaken",
+            Self::Mutated { .. } => "UnpackJobAltered",
             Self::Rejected { .. } => unpacker::Error::ENTRY_REFUSED,
             Self::Stuck { .. } => "UnpackJobStuck",
             Self::Failed { .. } => "UnpackJobFailed",
         }
     }
 
-    /// Reports whether trying again is of no use while nothing else changes.
+    /// Reports whether a retry is pointless until something else changes.
     pub(in crate::bundle) fn is_terminal(&self) -> bool {
         !matches!(self, Self::Api { .. })
     }

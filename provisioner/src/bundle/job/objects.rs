@@ -1,4 +1,4 @@
-//! What is asked of the API server for Jobs.
+//! API requests for unpack Jobs, their pods and their events.
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -14,45 +14,45 @@ use serde::de::DeserializeOwned;
 
 use super::{REFUSALS, admit};
 use crate::{
-    bundle::fetch::{ApiError, ask},
+    bundle::fetch::{ApiError, with_timeout},
     context::Context,
 };
 
-/// The pods that a Job has made.
+/// Returns the pods of a Job.
 pub(super) async fn pods(ctx: &Context, job: &Job) -> Result<Vec<Pod>, ApiError> {
     let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
-    let wanted = format!("{}=Bundle", labels::OWNER_KIND);
-    let wanted = match job.labels().get(labels::OWNER_NAME) {
-        Some(bundle) => format!("{wanted},{}={bundle}", labels::OWNER_NAME),
-        None => wanted,
+    let selector = format!("{}=Bundle", labels::OWNER_KIND);
+    let selector = match job.labels().get(labels::OWNER_NAME) {
+        Some(bundle) => format!("{selector},{}={bundle}", labels::OWNER_NAME),
+        None => selector,
     };
-    let its = |pods: Vec<Pod>| -> Vec<Pod> {
-        let is_its = |pod: &Pod| admit::is_owned(&pod.metadata, "Job", job.uid().as_deref());
-        pods.into_iter().filter(is_its).collect()
+    let owned_by_job = |pods: Vec<Pod>| -> Vec<Pod> {
+        let is_owned = |pod: &Pod| admit::is_owned(&pod.metadata, "Job", job.uid().as_deref());
+        pods.into_iter().filter(is_owned).collect()
     };
-    let pods = its(list(&api, &ListParams::default().labels(&wanted)).await?);
-    let made = job.status.as_ref().is_some_and(|status| {
+    let pods = owned_by_job(list(&api, &ListParams::default().labels(&selector)).await?);
+    let has_created_pods = job.status.as_ref().is_some_and(|status| {
         status.active.unwrap_or_default() > 0 || status.failed.unwrap_or_default() > 0
     });
-    if pods.is_empty() && made {
-        // They are gone, or somebody has taken their labels.
-        return Ok(its(list(&api, &ListParams::default()).await?));
+    if pods.is_empty() && has_created_pods {
+        // The pods are deleted, or a policy has removed their labels.
+        return Ok(owned_by_job(list(&api, &ListParams::default()).await?));
     }
     Ok(pods)
 }
 
-/// The reason why the last pod that a Job wanted to make after that time was refused.
+/// Returns the message of the last `FailedCreate` event of a Job after `after`: the reason why its pod was rejected.
 pub(super) async fn refused(
     ctx: &Context,
     job: &Job,
     after: Timestamp,
 ) -> Result<Option<String>, ApiError> {
     let api: Api<Event> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
-    let wanted = format!(
+    let selector = format!(
         "{REFUSALS},involvedObject.uid={}",
         job.uid().unwrap_or_default()
     );
-    let events: Vec<Event> = list(&api, &ListParams::default().fields(&wanted)).await?;
+    let events: Vec<Event> = list(&api, &ListParams::default().fields(&selector)).await?;
     let time = |event: &Event| {
         let last = event.last_timestamp.as_ref().map(|time| time.0);
         last.or_else(|| event.event_time.as_ref().map(|time| time.0))
@@ -68,18 +68,18 @@ pub(super) async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>,
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    Ok(ask(api.list(params)).await?.items)
+    Ok(with_timeout(api.list(params)).await?.items)
 }
 
-/// Removes this very Job, and its pods.
+/// Deletes a Job with its pods, unless the Job was replaced.
 pub(super) async fn delete(api: &Api<Job>, job: &Job) -> Result<(), ApiError> {
     let params = DeleteParams::background().preconditions(Preconditions {
         uid: job.uid(),
         resource_version: None,
     });
     let name = job.name_any();
-    match ask(api.delete(&name, &params)).await {
-        // It is gone, or another one has its name.
+    match with_timeout(api.delete(&name, &params)).await {
+        // The Job does not exist, or another Job has its name.
         Err(ApiError::Kube(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
         deleted => deleted.map(drop),
     }

@@ -1,4 +1,4 @@
-//! How a Job is getting on, in words, from what the cluster says about it and its pods.
+//! State of an unpack Job, with a message for the condition, derived from the Job, its pods and its events.
 
 mod pods;
 #[cfg(test)]
@@ -16,78 +16,89 @@ use manifests::api::{
     labels,
 };
 
-pub(super) use pods::lingers;
+pub(super) use pods::is_lingering;
 
-/// What precedes the words of before, once there are no pods to ask.
-const LAST: &str = "; what was last known: ";
+/// Precedes the previous message when no pod is left to inspect.
+const LAST_KNOWN_PREFIX: &str = "; what was last known: ";
 
-/// How a Job is getting on.
+/// State of an unpack Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
-    /// As it should.
-    Begun(String),
-    /// Something is in its way, and may go away.
-    Held(String),
-    /// The bundle is being handed over.
-    Runs,
-    /// Something is in its way that stays, and so will the Job until its time is up.
+pub(super) enum JobState {
+    /// The Job is starting normally.
+    Starting(String),
+    /// A problem that may resolve itself.
+    Waiting(String),
+    /// The pod is running and uploads the content.
+    Running,
+    /// A permanent problem. The Job remains until its deadline.
     Stuck(String),
-    /// It has ended, and another one has to follow.
+    /// The Job has ended without content, and another one has to follow.
     Failed {
         message: String,
         since: Option<Timestamp>,
     },
 }
 
-/// Says so. `refused` is why it could not make its last pod, `before` what was known of it when it was asked before.
-pub(super) fn of(job: &Job, pods: &[Pod], refused: Option<&str>, before: Option<&str>) -> State {
+/// Returns the state of a Job. `refused` is the reason why its last pod was rejected, `previous` the message that was
+/// reported before.
+pub(super) fn evaluate(
+    job: &Job,
+    pods: &[Pod],
+    refused: Option<&str>,
+    previous: Option<&str>,
+) -> JobState {
     let full = format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any());
-    // The former comes first, while its pods go, which have nothing more to say then.
+    // `FailureTarget` precedes `Failed` while the pods are terminating, whose statuses are not useful then.
     let failed = condition(job, "FailureTarget").or_else(|| condition(job, "Failed"));
     if let Some(failed) = failed {
-        return State::Failed {
+        return JobState::Failed {
             message: format!(
                 "unpack Job {full} failed: {}",
-                why(job, failed, pods, before)
+                failure_reason(job, failed, pods, previous)
             ),
             since: failed.last_transition_time.as_ref().map(|time| time.0),
         };
     }
     if let Some(complete) = condition(job, "Complete") {
-        return State::Failed {
+        return JobState::Failed {
             message: format!(
-                "unpack Job {full} ended well and has handed nothing over: something in this cluster changes what its \
-                 container runs; see its pod"
+                "unpack Job {full} completed without uploading content: its container was modified in this cluster; \
+                 check its pod"
             ),
             since: complete.last_transition_time.as_ref().map(|time| time.0),
         };
     }
     if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
-        return State::Held(format!(
-            "Job {full} is suspended; whoever has suspended it has to let it go on"
+        return JobState::Waiting(format!(
+            "Job {full} is suspended; resume it (spec.suspend: false)"
         ));
     }
     match (pods::newest(pods), refused) {
-        (Some(pod), refused) => match (pods::state(pod, &full, before), refused) {
-            (State::Held(told), Some(refused)) => State::Held(format!(
-                "Job {full} cannot make another pod: {refused}; before that, {told}"
+        (Some(pod), refused) => match (pods::state(pod, &full, previous), refused) {
+            (JobState::Waiting(message), Some(refused)) => JobState::Waiting(format!(
+                "Job {full} cannot create another pod: {refused}; previously: {message}"
             )),
-            // What is said of one that goes is what was said before.
+            // The state of a terminating pod already repeats the previous message.
             (state, _) if has_labels(job, pod) || pod.metadata.deletion_timestamp.is_some() => {
                 state
             }
-            (State::Held(told) | State::Begun(told), _) => State::Held(format!(
-                "{told}; its labels were taken away, so nothing tells how it gets on: exempt the system namespace from the \
-                 policy that does so"
-            )),
+            (JobState::Waiting(message) | JobState::Starting(message), _) => {
+                JobState::Waiting(format!(
+                    "{message}; an admission policy removed its labels, so its progress is unknown; exempt the system \
+                     namespace from that policy"
+                ))
+            }
             (state, _) => state,
         },
-        (None, Some(refused)) => State::Held(format!("Job {full} cannot make its pod: {refused}")),
-        (None, None) => State::Begun(format!("waiting for the pod of Job {full}")),
+        (None, Some(refused)) => {
+            JobState::Waiting(format!("Job {full} cannot create its pod: {refused}"))
+        }
+        (None, None) => JobState::Starting(format!("waiting for Job {full} to create its pod")),
     }
 }
 
-/// Since when a Job has no pod that could still do its work, if it has none. What was refused before is history.
+/// Returns the time since which a Job has no pod that could do its work, or `None` if it has such a pod. Earlier rejections
+/// are outdated.
 pub(super) fn without_pod(pods: &[Pod]) -> Option<Timestamp> {
     match pods::newest(pods) {
         None => Some(Timestamp::MIN),
@@ -99,28 +110,31 @@ pub(super) fn without_pod(pods: &[Pod]) -> Option<Timestamp> {
     }
 }
 
-/// Reports whether a pod still has the labels that it is watched by.
+/// Reports whether a pod still has the labels that the watch selects.
 fn has_labels(job: &Job, pod: &Pod) -> bool {
-    let keeps = |key: &str| pod.labels().get(key) == job.labels().get(key);
+    let is_unchanged = |key: &str| pod.labels().get(key) == job.labels().get(key);
     [labels::OWNER_KIND, labels::OWNER_NAME]
         .into_iter()
-        .all(keeps)
+        .all(is_unchanged)
 }
 
-/// Reports whether nothing more becomes of a Job.
+/// Reports whether a Job has ended, successfully or not.
 pub(super) fn is_finished(job: &Job) -> bool {
     condition(job, "Failed").is_some() || condition(job, "Complete").is_some()
 }
 
-/// What a Bundle's condition knows of a Job that has been waited for.
-pub(super) fn known_before(bundle: &Bundle) -> Option<&str> {
+/// Returns the problem of an earlier reconcile from the condition of a Bundle.
+pub(super) fn previous_message(bundle: &Bundle) -> Option<&str> {
     let conditions = &bundle.status.as_ref()?.conditions;
     let condition = condition::find(conditions, UNPACKED)?;
     match condition.reason.as_str() {
         reason::UNPACK_PENDING => Some(&condition.message),
-        // It was told already that the time was up, or what would last until then.
+        // The condition already reports the deadline, or a problem that lasts until the deadline.
         reason::UNPACK_FAILED => {
-            let last = condition.message.split_once(LAST).map(|(_, last)| last);
+            let last = condition
+                .message
+                .split_once(LAST_KNOWN_PREFIX)
+                .map(|(_, last)| last);
             let stuck = || condition.message.find(pods::UNREADABLE);
             last.or_else(|| condition.message.get(stuck()?..))
         }
@@ -132,28 +146,33 @@ fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
     conditions
         .iter()
-        .find(|one| one.type_ == type_ && one.status == "True")
+        .find(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-/// What a Job has failed of: its pods know better than itself, unless it has removed them. What they say when they are
-/// being removed is about that.
-fn why(job: &Job, failed: &JobCondition, pods: &[Pod], before: Option<&str>) -> String {
-    let stay = pods
+/// Returns why a Job has failed. Its pods give a better reason than the Job itself, unless they are deleted. Terminating
+/// pods report only their deletion.
+fn failure_reason(
+    job: &Job,
+    failed: &JobCondition,
+    pods: &[Pod],
+    previous: Option<&str>,
+) -> String {
+    let remaining = pods
         .iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let telling = stay.filter(|pod| pods::words(pod).is_some());
-    if let Some(words) = pods::newest(telling).and_then(pods::words) {
-        return words;
+    let failing = remaining.filter(|pod| pods::describe_failure(pod).is_some());
+    if let Some(reason) = pods::newest(failing).and_then(pods::describe_failure) {
+        return reason;
     }
     let spec = job.spec.as_ref();
     let deadline = spec.and_then(|spec| spec.active_deadline_seconds);
     let mut text = match (failed.reason.as_deref(), deadline) {
-        (Some("DeadlineExceeded"), Some(seconds)) => format!("not done within {seconds} s"),
+        (Some("DeadlineExceeded"), Some(seconds)) => format!("timed out after {seconds} s"),
         _ => failed.message.clone().unwrap_or_default(),
     };
-    if let Some(before) = before.filter(|before| !before.is_empty()) {
-        text.push_str(LAST);
-        text.push_str(before);
+    if let Some(previous) = previous.filter(|previous| !previous.is_empty()) {
+        text.push_str(LAST_KNOWN_PREFIX);
+        text.push_str(previous);
     }
     text
 }

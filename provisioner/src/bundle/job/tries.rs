@@ -1,4 +1,4 @@
-//! When the Jobs of a Bundle may follow each other. Whatever makes them go, they do not go round in circles.
+//! Back-off between the Jobs of a Bundle: each Job waits longer than the one before, for any reason of failure.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,77 +10,80 @@ use tokio::time::Instant;
 
 use crate::backoff;
 
-/// After what time a Job that went well, or badly, is history.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// Time after which an earlier Job, successful or failed, no longer counts.
+const RESET_AFTER: Duration = Duration::from_secs(3600);
 
-/// The Jobs of each Bundle, by its uid.
+/// Back-off state of the unpack Jobs by the uid of their Bundle.
 #[derive(Debug, Default)]
-pub struct Tries(Mutex<Known>);
+pub struct JobBackoff(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Known {
-    made: HashMap<String, Made>,
-    /// Bundles that have content and no Job.
-    tidy: HashSet<String>,
+struct State {
+    attempts: HashMap<String, Attempts>,
+    /// Bundles that have content and no remaining Job.
+    finished: HashSet<String>,
 }
 
-/// The Jobs of one Bundle.
+/// Jobs of one Bundle: their number and the time of the last one.
 #[derive(Debug)]
-struct Made {
+struct Attempts {
     count: u32,
     last: Instant,
 }
 
-impl Tries {
-    /// How long to wait before another Job may be made.
+impl JobBackoff {
+    /// Returns how long to wait before another Job may be created.
     pub(super) fn wait(&self, uid: &str, now: Instant) -> Duration {
-        self.lock().made.get(uid).map_or(Duration::ZERO, |made| {
-            // Without chance: between two looks at one Job it must not change.
-            let pause = backoff::pause(made.count, true, 0.5);
-            (made.last + pause).saturating_duration_since(now)
-        })
+        self.lock()
+            .attempts
+            .get(uid)
+            .map_or(Duration::ZERO, |attempts| {
+                // No jitter: the result must not change between two reconciles of one Job.
+                let delay = backoff::pause(attempts.count, true, 0.5);
+                (attempts.last + delay).saturating_duration_since(now)
+            })
     }
 
-    /// A Job is being made.
+    /// Records that a Job is created.
     pub(super) fn made(&self, uid: &str, now: Instant) {
-        let mut known = self.lock();
-        known.tidy.remove(uid);
-        let made = known.made.entry(uid.to_owned()).or_insert(Made {
+        let mut state = self.lock();
+        state.finished.remove(uid);
+        let attempts = state.attempts.entry(uid.to_owned()).or_insert(Attempts {
             count: 0,
             last: now,
         });
-        if now.saturating_duration_since(made.last) > FORGOTTEN {
-            made.count = 0;
+        if now.saturating_duration_since(attempts.last) > RESET_AFTER {
+            attempts.count = 0;
         }
-        made.count = made.count.saturating_add(1);
-        made.last = now;
+        attempts.count = attempts.count.saturating_add(1);
+        attempts.last = now;
     }
 
-    /// Reports whether there is nothing left of a Bundle's Job.
-    pub(super) fn is_tidy(&self, uid: &str) -> bool {
-        self.lock().tidy.contains(uid)
+    /// Reports whether no Job of a Bundle remains.
+    pub(super) fn is_finished(&self, uid: &str) -> bool {
+        self.lock().finished.contains(uid)
     }
 
-    /// There is nothing left of it.
-    pub(super) fn tidied(&self, uid: &str) {
-        self.lock().tidy.insert(uid.to_owned());
+    /// Records that no Job of a Bundle remains.
+    pub(super) fn mark_finished(&self, uid: &str) {
+        self.lock().finished.insert(uid.to_owned());
     }
 
-    /// The Bundle is gone.
+    /// Removes a deleted Bundle.
     pub(in crate::bundle) fn forget(&self, uid: &str) {
-        let mut known = self.lock();
-        known.made.remove(uid);
-        known.tidy.remove(uid);
+        let mut state = self.lock();
+        state.attempts.remove(uid);
+        state.finished.remove(uid);
     }
 
-    /// Forgets Bundles that do not exist.
+    /// Removes Bundles that do not exist.
     pub(in crate::bundle) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut known = self.lock();
-        known.made.retain(|uid, _| exists(uid));
-        known.tidy.retain(|uid| exists(uid));
+        let mut state = self.lock();
+        state.attempts.retain(|uid, _| exists(uid));
+        state.finished.retain(|uid| exists(uid));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,7 +95,7 @@ mod tests {
     // parity: rukpak-14
     #[test]
     fn jobs_follow_each_other_ever_more_slowly() {
-        let tries = Tries::default();
+        let tries = JobBackoff::default();
         let start = Instant::now();
         let mut now = start;
         assert_eq!(tries.wait("a", now), Duration::ZERO);
@@ -104,17 +107,17 @@ mod tests {
             now += pause;
             assert_eq!(tries.wait("a", now), Duration::ZERO);
         }
-        // What was long ago does not count.
-        assert_rows!({ now += FORGOTTEN * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15));
+        // Jobs before the reset do not count.
+        assert_rows!({ now += RESET_AFTER * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15));
         assert_rows!({ tries.forget("a"); tries.wait("a", now) } => Duration::ZERO);
     }
 
     #[test]
     fn a_bundle_is_tidy_until_it_has_another_job() {
-        let tries = Tries::default();
-        tries.tidied("a");
-        assert!(tries.is_tidy("a") && !tries.is_tidy("b"));
+        let tries = JobBackoff::default();
+        tries.mark_finished("a");
+        assert!(tries.is_finished("a") && !tries.is_finished("b"));
         tries.made("a", Instant::now());
-        assert!(!tries.is_tidy("a"));
+        assert!(!tries.is_finished("a"));
     }
 }

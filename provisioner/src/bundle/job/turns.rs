@@ -1,5 +1,5 @@
-//! How many Jobs there are at once. After a rollout the store may be empty, and then every Bundle wants a Job: the nodes
-//! would pull everything at the same moment, and a quota would be full of it.
+//! Queue of the unpack Jobs: limits how many run at once. After a rollout the store may be empty, so that every Bundle
+//! needs a Job. Without the limit, nodes would pull all images at the same moment, and a quota would be exhausted.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -16,110 +16,113 @@ use tokio::{
 
 use super::{admit, outcome};
 
-/// How many Jobs may work at once.
-const MOST: usize = 16;
-/// How long to wait to be told which Jobs there are.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum number of unpack Jobs that run at once.
+const MAX_CONCURRENT_JOBS: usize = 16;
+/// Maximum wait for the initial list of Jobs.
+const INITIAL_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whose Jobs work, and who waits for them. Bundles are known by their uids.
+/// Queue of the Bundles whose Jobs run or wait. Bundles are identified by their uid.
 #[derive(Debug, Default)]
-pub struct Turns {
-    known: Mutex<Known>,
+pub struct JobQueue {
+    state: Mutex<QueueState>,
     listed: watch::Sender<bool>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    taken: HashSet<String>,
-    /// The waiting Bundles: uid and name.
+struct QueueState {
+    running: HashSet<String>,
+    /// Waiting Bundles: name by uid.
     waiting: HashMap<String, String>,
-    /// The order of the waiting Bundles. A uid that is not in `waiting` has left.
+    /// Order of the waiting Bundles. A uid that is missing in `waiting` has left the queue.
     order: VecDeque<String>,
-    /// What the watch lists at this moment.
+    /// Bundles of the list that the watch is receiving.
     listing: HashSet<String>,
 }
 
-impl Turns {
-    /// Waits until it is known which Jobs there are.
-    pub(super) async fn listed(&self) {
+impl JobQueue {
+    /// Waits until the Jobs of the cluster are listed.
+    pub(super) async fn wait_until_listed(&self) {
         let mut listed = self.listed.subscribe();
-        // If they cannot be listed, nothing can be made of them either.
-        let _ = time::timeout(PATIENCE, listed.wait_for(|listed| *listed)).await;
+        // If Jobs cannot be listed, creating one fails as well.
+        let _ = time::timeout(INITIAL_LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
     }
 
-    /// Reports whether a Bundle may make its Job. If not, it is woken when it may.
-    pub(super) fn take(&self, uid: &str, name: &str) -> bool {
-        let mut known = self.lock();
-        if known.taken.contains(uid) {
+    /// Reports whether a Bundle may create its Job. Otherwise the Bundle is queued, and [`Self::next_granted`] returns it
+    /// later.
+    pub(super) fn try_start(&self, uid: &str, name: &str) -> bool {
+        let mut state = self.lock();
+        if state.running.contains(uid) {
             return true;
         }
-        let is_waiting = known.waiting.contains_key(uid);
-        if known.taken.len() < MOST && known.waiting.len() == usize::from(is_waiting) {
-            known.waiting.clear();
-            known.order.clear();
-            known.taken.insert(uid.to_owned());
+        let is_waiting = state.waiting.contains_key(uid);
+        if state.running.len() < MAX_CONCURRENT_JOBS
+            && state.waiting.len() == usize::from(is_waiting)
+        {
+            state.waiting.clear();
+            state.order.clear();
+            state.running.insert(uid.to_owned());
             return true;
         }
         if !is_waiting {
-            known.waiting.insert(uid.to_owned(), name.to_owned());
-            known.order.push_back(uid.to_owned());
+            state.waiting.insert(uid.to_owned(), name.to_owned());
+            state.order.push_back(uid.to_owned());
         }
         self.changed.notify_one();
         false
     }
 
-    /// A Bundle has no Job that works, and wants none.
-    pub(in crate::bundle) fn leave(&self, uid: &str) {
-        let mut known = self.lock();
-        known.waiting.remove(uid);
-        known.taken.remove(uid);
+    /// Removes a Bundle that has no active Job and needs none.
+    pub(in crate::bundle) fn finish(&self, uid: &str) {
+        let mut state = self.lock();
+        state.waiting.remove(uid);
+        state.running.remove(uid);
         self.changed.notify_one();
     }
 
-    /// Forgets Bundles that do not exist.
+    /// Removes Bundles that do not exist.
     pub(in crate::bundle) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut known = self.lock();
-        known.waiting.retain(|uid, _| exists(uid));
-        known.taken.retain(|uid| exists(uid));
+        let mut state = self.lock();
+        state.waiting.retain(|uid, _| exists(uid));
+        state.running.retain(|uid| exists(uid));
         self.changed.notify_one();
     }
 
-    /// The watch of Jobs tells something.
-    pub(in crate::bundle) fn see(&self, event: &Event<Job>) {
-        let mut known = self.lock();
+    /// Records an event of the watch of Jobs.
+    pub(in crate::bundle) fn observe(&self, event: &Event<Job>) {
+        let mut state = self.lock();
         match event {
-            Event::Init => known.listing.clear(),
+            Event::Init => state.listing.clear(),
             Event::InitApply(job) => {
-                if let Some(uid) = works(job) {
-                    known.listing.insert(uid.to_owned());
+                if let Some(uid) = active_bundle(job) {
+                    state.listing.insert(uid.to_owned());
                 }
             }
             Event::InitDone => {
-                known.taken = std::mem::take(&mut known.listing);
+                state.running = std::mem::take(&mut state.listing);
                 self.listed.send_replace(true);
             }
-            Event::Apply(job) => match (works(job), admit::bundle(&job.metadata)) {
+            Event::Apply(job) => match (active_bundle(job), admit::bundle(&job.metadata)) {
                 (Some(uid), _) => {
-                    known.taken.insert(uid.to_owned());
+                    state.running.insert(uid.to_owned());
                 }
                 (None, Some(uid)) => {
-                    known.taken.remove(uid);
+                    state.running.remove(uid);
                 }
                 (None, None) => {}
             },
             Event::Delete(job) => {
                 if let Some(uid) = admit::bundle(&job.metadata) {
-                    known.taken.remove(uid);
+                    state.running.remove(uid);
                 }
             }
         }
         self.changed.notify_one();
     }
 
-    /// Waits for the next Bundle whose turn it is, which has it from then on, and tells its uid and its name. One may ask
-    /// at a time.
-    pub(in crate::bundle) async fn next(&self) -> (String, String) {
+    /// Waits for the next Bundle that may create its Job, and returns its uid and name. The Bundle counts as running from
+    /// then on. Only one task may wait at a time.
+    pub(in crate::bundle) async fn next_granted(&self) -> (String, String) {
         loop {
             if let Some(next) = self.lock().pop() {
                 return next;
@@ -128,17 +131,17 @@ impl Turns {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl QueueState {
     fn pop(&mut self) -> Option<(String, String)> {
-        while self.taken.len() < MOST {
+        while self.running.len() < MAX_CONCURRENT_JOBS {
             let uid = self.order.pop_front()?;
             if let Some(name) = self.waiting.remove(&uid) {
-                self.taken.insert(uid.clone());
+                self.running.insert(uid.clone());
                 return Some((uid, name));
             }
         }
@@ -146,8 +149,8 @@ impl Known {
     }
 }
 
-/// The Bundle whose Job works, or will.
-fn works(job: &Job) -> Option<&str> {
+/// Returns the uid of the Bundle whose Job is active, or will be.
+fn active_bundle(job: &Job) -> Option<&str> {
     admit::bundle(&job.metadata).filter(|_| !outcome::is_finished(job))
 }
 
@@ -169,43 +172,45 @@ mod tests {
         .unwrap()
     }
 
-    fn list(turns: &Turns, jobs: &[Job]) {
-        turns.see(&Event::Init);
+    fn list(turns: &JobQueue, jobs: &[Job]) {
+        turns.observe(&Event::Init);
         for job in jobs {
-            turns.see(&Event::InitApply(job.clone()));
+            turns.observe(&Event::InitApply(job.clone()));
         }
-        turns.see(&Event::InitDone);
+        turns.observe(&Event::InitDone);
     }
 
-    fn full() -> Turns {
-        let turns = Turns::default();
-        let jobs: Vec<Job> = (0..MOST).map(|it| job(&it.to_string(), None)).collect();
+    fn full() -> JobQueue {
+        let turns = JobQueue::default();
+        let jobs: Vec<Job> = (0..MAX_CONCURRENT_JOBS)
+            .map(|it| job(&it.to_string(), None))
+            .collect();
         list(&turns, &jobs);
         turns
     }
 
-    fn next(turns: &Turns) -> Option<String> {
-        turns.next().now_or_never().map(|(_, name)| name)
+    fn next(turns: &JobQueue) -> Option<String> {
+        turns.next_granted().now_or_never().map(|(_, name)| name)
     }
 
     #[tokio::test]
     async fn whoever_comes_when_all_turns_are_taken_waits_and_goes_on_in_order() {
         let turns = full();
-        turns.listed().await;
-        assert!(turns.take("0", "0"), "it has one");
+        turns.wait_until_listed().await;
+        assert!(turns.try_start("0", "0"), "it has one");
         for name in ["a", "b", "a", "c"] {
-            assert!(!turns.take(name, name));
+            assert!(!turns.try_start(name, name));
         }
         assert_rows! {
             next(&turns) => None;
-            { turns.see(&Event::Apply(job("0", Some("Complete")))); next(&turns) } => Some("a".to_owned());
+            { turns.observe(&Event::Apply(job("0", Some("Complete")))); next(&turns) } => Some("a".to_owned());
             next(&turns) => None;
-            // Who is woken has its turn; nobody else takes it meanwhile.
-            turns.take("d", "d") => false;
-            turns.take("a", "a") => true;
-            // One that wants none any more passes it on, whether it has it or waits for it.
-            { turns.leave("b"); turns.leave("a"); next(&turns) } => Some("c".to_owned());
-            { turns.see(&Event::Delete(job("1", None))); next(&turns) } => Some("d".to_owned());
+            // A granted slot is reserved: no other Bundle gets it.
+            turns.try_start("d", "d") => false;
+            turns.try_start("a", "a") => true;
+            // A Bundle that needs no Job passes its slot on, granted or not.
+            { turns.finish("b"); turns.finish("a"); next(&turns) } => Some("c".to_owned());
+            { turns.observe(&Event::Delete(job("1", None))); next(&turns) } => Some("d".to_owned());
             next(&turns) => None;
         }
     }
@@ -220,12 +225,12 @@ mod tests {
             foreign,
         ];
         list(&turns, &jobs);
-        for number in 0..MOST {
+        for number in 0..MAX_CONCURRENT_JOBS {
             let name = format!("new {number}");
-            assert!(turns.take(&name, &name));
+            assert!(turns.try_start(&name, &name));
         }
-        assert!(!turns.take("last", "last"));
-        // Bundles that are gone have no turns.
+        assert!(!turns.try_start("last", "last"));
+        // Deleted Bundles have no slots.
         turns.retain(|uid| uid != "new 0");
         assert_eq!(next(&turns).as_deref(), Some("last"));
     }
@@ -233,11 +238,11 @@ mod tests {
     #[tokio::test]
     async fn who_waits_is_woken() {
         let turns = std::sync::Arc::new(full());
-        assert!(!turns.take("a", "a"));
+        assert!(!turns.try_start("a", "a"));
         let asked = std::sync::Arc::clone(&turns);
-        let next = tokio::spawn(async move { asked.next().await });
+        let next = tokio::spawn(async move { asked.next_granted().await });
         tokio::task::yield_now().await;
-        turns.see(&Event::Apply(job("3", Some("Failed"))));
+        turns.observe(&Event::Apply(job("3", Some("Failed"))));
         assert_eq!(next.await.unwrap().0, "a");
     }
 }

@@ -8,10 +8,10 @@ fn source(value: Value) -> BundleSource {
 
 /// What is asked for, or why nothing is.
 fn told(value: Value) -> String {
-    match read(&source(value)) {
-        Ok(Wanted::Remote(source)) => source.to_string(),
-        Ok(Wanted::ConfigMaps(listed)) => format!("{} ConfigMaps", listed.len()),
-        Ok(Wanted::Upload) => "upload".to_owned(),
+    match parse(&source(value)) {
+        Ok(SourceRequest::Remote(source)) => source.to_string(),
+        Ok(SourceRequest::ConfigMaps(listed)) => format!("{} ConfigMaps", listed.len()),
+        Ok(SourceRequest::Upload) => "upload".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -48,18 +48,18 @@ fn what_cannot_be_fetched_is_explained() {
         json!({"type": "image"}) => "spec.source.image must be set for source type \"image\"";
         json!({"type": "configMaps", "configMaps": []}) => "spec.source.configMaps must be set";
         json!({"type": "helm"}) => "source type \"helm\" not supported; use one of";
-        json!({"type": "image", "image": {"ref": "A B"}}) => "write [registry/]repository";
+        json!({"type": "image", "image": {"ref": "A B"}}) => "use [registry/]repository";
         git("https://example.com/r", &branch(), Some("../x")) => "directory can not start with '../' or '/'";
         git("https://example.com/r", &branch(), Some("/x")) => "get subdirectory \"/x\"";
         git("https://example.com/r", &branch(), Some("/")) => "get subdirectory \"/\"";
-        git("https://example.com/r", &json!({}), None) => "names 0 of branch, tag and commit";
-        git("https://example.com/r", &json!({"branch": "a", "tag": "b"}), None) => "names 2 of branch, tag and commit";
-        git("file:///etc", &branch(), None) => "has a scheme that is not used here";
-        git("nonsense", &branch(), None) => "is no URL";
-        git("https://me:hush@example.com/r", &branch(), None) => "git.auth.secret names";
-        git("ssh://git:hush@example.com/r", &branch(), None) => "holds credentials";
-        http("https://me@example.com/b.tgz") => "http.auth.secret names";
-        http("https://example.com/b.tgz#sha256:12") => "pins nothing";
+        git("https://example.com/r", &json!({}), None) => "sets 0 of branch, tag and commit";
+        git("https://example.com/r", &json!({"branch": "a", "tag": "b"}), None) => "sets 2 of branch, tag and commit";
+        git("file:///etc", &branch(), None) => "must start with one of";
+        git("nonsense", &branch(), None) => "is not a URL";
+        git("https://me:hush@example.com/r", &branch(), None) => "git.auth.secret references";
+        git("ssh://git:hush@example.com/r", &branch(), None) => "contains credentials";
+        http("https://me@example.com/b.tgz") => "http.auth.secret references";
+        http("https://example.com/b.tgz#sha256:12") => "http.url has an invalid fragment";
     ] {
         let text = told(value.clone());
         assert!(text.contains(expected), "{value}: {text}");
@@ -81,16 +81,16 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
         source(json!({"type": "http", "http": {"url": "https://example.com/b.tgz?token=hush"}}));
     let maps = json!([{"configMap": {"name": "a"}, "path": "p"}]);
     let maps = source(json!({"type": "configMaps", "configMaps": maps}));
-    let pin = |spec: &BundleSource| match read(spec).unwrap() {
-        Wanted::Remote(Source::Image(image)) => {
+    let pin = |spec: &BundleSource| match parse(spec).unwrap() {
+        SourceRequest::Remote(Source::Image(image)) => {
             let reference = format!("quay.io/org/app@{digest}").parse().unwrap();
             Some(Source::Image(with!(image => reference: reference)))
         }
-        Wanted::Remote(Source::Git(git)) => {
+        SourceRequest::Remote(Source::Git(git)) => {
             let revision = Revision::Commit(commit.to_owned());
             Some(Source::Git(with!(git => revision: revision)))
         }
-        Wanted::Remote(other) => Some(other),
+        SourceRequest::Remote(other) => Some(other),
         _ => None,
     };
     for (spec, expected) in ::tests::rows![
@@ -106,7 +106,10 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
         assert_eq!(serde_json::to_value(&found).unwrap(), expected);
         // What was pinned is asked for again, wherever the tag or the branch points by now.
         if let Some(pin) = pin(spec) {
-            assert_eq!(pinned(read(spec).unwrap(), &found), Wanted::Remote(pin));
+            assert_eq!(
+                pinned(parse(spec).unwrap(), &found),
+                SourceRequest::Remote(pin)
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How an upload is written into ConfigMaps, and read back.
+//! Encoding of an upload as ConfigMaps.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use kube::{
 use manifests::api::{bundle::Bundle, labels};
 use unpacker::{Digest, SkippedEntries};
 
-use super::{CHUNK, CHUNKS, LIMIT};
+use super::{CHUNK_SIZE, LIMIT, MAX_CHUNKS};
 
-/// The key of a chunk's bytes.
+/// Key of the bytes of a chunk.
 const KEY: &str = "archive";
 
-/// What is known of an upload.
+/// Index of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Index {
-    /// Of the content.
+    /// Digest of the content.
     pub(super) digest: Digest,
-    /// Of the archive's bytes.
+    /// Digest of the bytes of the archive.
     pub(super) archive: Digest,
-    /// The archive's bytes.
+    /// Size of the archive in bytes.
     pub(super) size: usize,
-    /// In how many ConfigMaps they are; none when only the store has the content.
+    /// Number of chunks. Zero if only the store has the content.
     pub(super) chunks: usize,
     /// Entries of the upload that are not regular files.
     pub(super) skipped: SkippedEntries,
 }
 
-/// The key of the skipped entries, which most uploads do not have.
+/// Key of the skipped entries, which most uploads do not have.
 const SKIPPED: &str = "skipped";
 
 impl Index {
@@ -43,7 +43,7 @@ impl Index {
         ];
         let data = data.map(|(key, value)| (key.to_owned(), value));
         let mut data = BTreeMap::from(data);
-        // Numbers and texts cannot fail to become JSON.
+        // Serializing numbers and strings does not fail.
         if let (false, Ok(json)) = (
             self.skipped.is_empty(),
             serde_json::to_string(&self.skipped),
@@ -61,22 +61,24 @@ impl Index {
             let value = map.data.as_ref().and_then(|data| data.get(key));
             value.ok_or_else(|| format!("ConfigMap {} has no {key:?}", map.name_any()))
         };
-        let wrong = |key: &str| format!("{key:?} of ConfigMap {} is wrong", map.name_any());
-        let digest = |key| text(key)?.parse().map_err(|_| wrong(key));
-        let number = |key| text(key)?.parse::<usize>().map_err(|_| wrong(key));
+        let invalid = |key: &str| format!("{key:?} of ConfigMap {} is invalid", map.name_any());
+        let digest = |key| text(key)?.parse().map_err(|_| invalid(key));
+        let number = |key| text(key)?.parse::<usize>().map_err(|_| invalid(key));
         let index = Self {
             digest: digest("digest")?,
             archive: digest("archive")?,
             size: number("size")?,
             chunks: number("chunks")?,
             skipped: match text(SKIPPED) {
-                Ok(json) => serde_json::from_str(json).map_err(|_| wrong(SKIPPED))?,
+                Ok(json) => serde_json::from_str(json).map_err(|_| invalid(SKIPPED))?,
                 Err(_) => SkippedEntries::default(),
             },
         };
-        if index.size > LIMIT || index.chunks > CHUNKS || index.size.div_ceil(CHUNK) != index.chunks
+        if index.size > LIMIT
+            || index.chunks > MAX_CHUNKS
+            || index.size.div_ceil(CHUNK_SIZE) != index.chunks
         {
-            return Err(wrong("size"));
+            return Err(invalid("size"));
         }
         Ok(index)
     }
@@ -86,7 +88,8 @@ pub(super) fn index_name(bundle: &str) -> String {
     format!("{bundle}-upload")
 }
 
-/// No name of an index ends in a digit, so that no two Bundles share a name.
+/// Returns the name of the ConfigMap of a chunk. Names of indexes do not end in a digit, so that two Bundles never share a
+/// name.
 pub(super) fn chunk_name(bundle: &str, number: usize) -> String {
     format!("{bundle}-upload-{number}")
 }
@@ -126,7 +129,7 @@ fn map(bundle: &Bundle, namespace: &str, name: String) -> ConfigMap {
     }
 }
 
-/// Reports whether it belongs to the Bundle with this uid.
+/// Reports whether a ConfigMap belongs to the Bundle with this uid.
 pub(super) fn belongs(map: &ConfigMap, uid: &str) -> bool {
     let owners = map.owner_references();
     owners
@@ -134,13 +137,17 @@ pub(super) fn belongs(map: &ConfigMap, uid: &str) -> bool {
         .any(|owner| owner.kind == "Bundle" && owner.uid == uid)
 }
 
-/// Reports whether it was made for a Bundle of this name, which may be gone.
+/// Reports whether a ConfigMap was created for a Bundle of this name, which may be deleted.
 pub(super) fn is_ours(map: &ConfigMap, bundle: &str) -> bool {
-    let is = |label: &str, value: &str| map.labels().get(label).is_some_and(|found| found == value);
-    is(labels::OWNER_KIND, "Bundle") && is(labels::OWNER_NAME, bundle)
+    let has_label = |label: &str, value: &str| {
+        map.labels()
+            .get(label)
+            .is_some_and(|actual| actual == value)
+    };
+    has_label(labels::OWNER_KIND, "Bundle") && has_label(labels::OWNER_NAME, bundle)
 }
 
-/// Deletes this object, and no later one of its name.
+/// Returns parameters that delete only this object, and not a later one of the same name.
 pub(super) fn exactly(map: &ConfigMap) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {

@@ -1,39 +1,40 @@
-//! Why an upload cannot be kept or had back.
+//! Errors of persisting and restoring uploads.
 
 use std::io;
 
 use super::LIMIT;
 
-/// The reason why an upload cannot be kept or had back.
+/// Reason why an upload cannot be persisted or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is too large for the cluster, and the store does not last.
+    /// The upload is too large for the cluster, and the store is not persistent.
     #[error(
-        "the upload for Bundle {bundle} has more than {LIMIT} bytes when compressed, which is what the cluster keeps; \
+        "the upload for Bundle {bundle} has more than {LIMIT} bytes when compressed, the maximum in the cluster; \
          reduce it, use another source (image, git, http), or give the provisioner a persistent volume and start it \
          with --persistent-storage"
     )]
     TooLarge {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
     },
-    /// A ConfigMap of that name belongs to somebody else.
+    /// A ConfigMap of the same name has another owner.
     #[error(
-        "ConfigMap {namespace}/{name} is in the way and does not belong to a Bundle; rename or delete it, and upload again"
+        "ConfigMap {namespace}/{name} already exists and does not belong to a Bundle; rename or delete it, and upload \
+         again"
     )]
     Foreign {
-        /// Where.
+        /// Namespace of the ConfigMap.
         namespace: String,
-        /// Which.
+        /// Name of the ConfigMap.
         name: String,
     },
-    /// Two uploads at the same time.
-    #[error("somebody else uploads content for Bundle {bundle} at the same time; upload again")]
+    /// Two uploads for one Bundle at the same time.
+    #[error("another upload for Bundle {bundle} is in progress; retry")]
     Race {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
     },
-    /// A digest that the schema of today does not accept.
+    /// A digest that the current schema does not accept.
     #[error(
         "spec.source.upload.digest of Bundle {bundle} is invalid; create a Bundle with the digest that \"rukpak unpack\" prints"
     )]
@@ -43,9 +44,9 @@ pub enum Error {
         /// Error of the parser.
         source: unpacker::NotADigest,
     },
-    /// Other content than the Bundle accepts.
+    /// The content differs from the content that the Bundle accepts.
     #[error(
-        "the upload for Bundle {bundle} has the digest {found}, and the Bundle accepts only {expected} \
+        "the upload for Bundle {bundle} has digest {found}, but the Bundle accepts only {expected} \
          (spec.source.upload.digest, or status.contentDigest once it was unpacked); upload that content, or create a \
          Bundle for this one"
     )]
@@ -57,56 +58,56 @@ pub enum Error {
         /// Digest of the upload.
         found: unpacker::Digest,
     },
-    /// What is in the cluster is not what was put there.
-    #[error("the upload for Bundle {bundle} is damaged ({problem}); upload the content again")]
+    /// The ConfigMaps of the upload are incomplete or corrupt.
+    #[error("the upload for Bundle {bundle} is corrupt ({problem}); upload the content again")]
     Damaged {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
-        /// What is wrong with it.
+        /// Problem of the ConfigMaps.
         problem: String,
     },
     /// The upload was too large for the cluster, and the store has lost it.
     #[error(
-        "the upload for Bundle {bundle} is gone from the store, which was its only place; upload the content again"
+        "the content store lost the upload of Bundle {bundle}, and the cluster has no copy; upload it again"
     )]
     Lost {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
     },
-    /// The store does not do what it should.
+    /// The content store failed.
     #[error("failed to use the store for the upload of Bundle {bundle}")]
     Store {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Error of the content store.
         source: unpacker::store::Error,
     },
-    /// The API server does not do what it should.
+    /// A request to the API server failed.
     #[error("failed to {doing}")]
     Api {
-        /// What it was asked.
+        /// Verb and object of the request, for the message.
         doing: String,
-        /// What it said.
+        /// Failure of the request.
         source: Box<kube::Error>,
     },
-    /// The API server does not answer.
-    #[error("the apiserver did not answer in time, asked to {doing}")]
+    /// The API server did not respond in time.
+    #[error("failed to {doing}: the API server did not respond in time")]
     Silent {
-        /// What it was asked.
+        /// Verb and object of the request, for the message.
         doing: String,
     },
     /// The archive could not be compressed.
     #[error("failed to compress the upload for Bundle {bundle}")]
     Pack {
-        /// Whose.
+        /// Name of the Bundle.
         bundle: String,
-        /// Why.
+        /// Error of the compression.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Reports whether trying again, without another upload, is of no use.
+    /// Reports whether a retry is pointless without another upload.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::TooLarge { .. }

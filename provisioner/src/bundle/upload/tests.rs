@@ -63,7 +63,12 @@ fn index(size: usize, chunks: usize) -> Index {
 fn an_index_is_read_as_it_was_written() {
     let with_links =
         with!(index(1, 1) => skipped.symlinks: 2, skipped.paths: vec!["docs/a".to_owned()]);
-    for index in [index(0, 0), index(1, 1), index(LIMIT, CHUNKS), with_links] {
+    for index in [
+        index(0, 0),
+        index(1, 1),
+        index(LIMIT, MAX_CHUNKS),
+        with_links,
+    ] {
         let map = index.to_config_map(&bundle("1"), "system");
         assert_eq!(map.name_any(), "etcd-upload");
         assert_eq!(map.immutable, Some(true));

@@ -1,4 +1,5 @@
-//! Watches whether OLM serves catalogs, and the objects that declare its version. The latter only once a template needs it.
+//! Watches whether OLM serves catalogs, and the objects that declare its version. The latter are watched only once a
+//! template needs the version.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -13,20 +14,20 @@ use manifests::api::{catalog_source::GROUP, config::ClusterOperator};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{Around, Part, change, watch_one};
+use super::{ClusterFacts, FactSource, change, watch_one};
 use crate::{
     catalogs::{
         olm_version::{
             CLUSTER_OPERATOR, DeploymentFacts, PACKAGESERVER, VERSION_LABEL, reported_version,
         },
-        server::{Judge, NAMESPACES, OPERATOR, Operator},
+        server::{NAMESPACES, OPERATOR, OlmDetector, Operator},
     },
     context::Context,
     settings::CatalogServer,
 };
 use apply::backoff::patient;
 
-/// A Deployment of OLM's catalog-operator, as far as it is read.
+/// Relevant part of a Deployment of OLM's catalog-operator.
 #[derive(Debug)]
 struct Deployed {
     operator: Operator,
@@ -34,19 +35,19 @@ struct Deployed {
 }
 
 /// Reports forever whether OLM serves catalogs, and what its Deployment declares.
-pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<Around>) {
+pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     let report = |has_olm: bool, facts: Option<&DeploymentFacts>| {
-        let was_known = !around.borrow().pending.contains(&Part::Olm);
+        let was_known = !around.borrow().pending.contains(&FactSource::Olm);
         if !was_known || around.borrow().has_olm != has_olm {
             info!(has_olm, "determined whether OLM serves CatalogSources");
         }
         ctx.metrics.olm_serves(has_olm);
-        change(around, Part::Olm, |around| {
+        change(around, FactSource::Olm, |around| {
             around.has_olm = has_olm;
             around.olm.deployment = facts.cloned().unwrap_or_default();
         });
     };
-    // A Deployment of that name is OLM's only where OLM's kinds are served.
+    // A Deployment of that name belongs to OLM only where OLM's kinds are served.
     let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", "ClusterServiceVersion");
     let report = &report;
     match ctx.settings.catalog_server {
@@ -60,12 +61,15 @@ pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<Around>) 
                 .while_served(&kind, |kind| async move {
                     let was = {
                         let around = around.borrow();
-                        let is_known = !around.pending.contains(&Part::Olm);
+                        let is_known = !around.pending.contains(&FactSource::Olm);
                         is_known.then_some(around.has_olm)
                     };
                     match kind {
                         None => report(false, None),
-                        Some(_) => watch_deployments(ctx, Some(Judge::after(was)), report).await,
+                        Some(_) => {
+                            watch_deployments(ctx, Some(OlmDetector::starting_from(was)), report)
+                                .await;
+                        }
                     }
                 })
                 .await;
@@ -73,39 +77,41 @@ pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<Around>) 
     }
 }
 
-/// Follows the Deployments of OLM's catalog-operator. Without a judge, a setting says that OLM serves.
+/// Watches the Deployments of OLM's catalog-operator. Without a detector, OLM serves because of the configuration.
 async fn watch_deployments(
     ctx: &Context,
-    mut judge: Option<Judge>,
+    mut detector: Option<OlmDetector>,
     report: &(impl Fn(bool, Option<&DeploymentFacts>) + Sync),
 ) {
     let api: Api<Deployment> = Api::all(ctx.client.clone());
-    // With this selector the permission to watch that name is enough.
+    // This selector needs only the permission to watch objects of that name.
     let config = watcher::Config::default().fields(&format!("metadata.name={OPERATOR}"));
     let mut events = patient(watcher::watcher(api, config)).boxed();
-    let (mut known, mut listing) = (None, BTreeMap::<String, Deployed>::new());
-    let mut again: Option<Instant> = None;
+    let (mut deployments, mut listing) = (None, BTreeMap::<String, Deployed>::new());
+    let mut next_check: Option<Instant> = None;
     loop {
-        let rest = async {
-            match again {
-                Some(again) => tokio::time::sleep_until(again.into()).await,
+        let timer = async {
+            match next_check {
+                Some(next_check) => tokio::time::sleep_until(next_check.into()).await,
                 None => std::future::pending().await,
             }
         };
         let event = tokio::select! {
             event = events.next() => Some(event),
-            () = rest => None,
+            () = timer => None,
         };
         match event {
             None => {}
             Some(None) => return,
             Some(Some(Ok(Event::Init))) => listing.clear(),
-            Some(Some(Ok(Event::InitApply(found)))) => insert(&mut listing, &found),
-            Some(Some(Ok(Event::InitDone))) => known = Some(std::mem::take(&mut listing)),
-            Some(Some(Ok(Event::Apply(found)))) => insert(known.get_or_insert_default(), &found),
-            Some(Some(Ok(Event::Delete(found)))) => {
-                let namespace = found.namespace().unwrap_or_default();
-                known.get_or_insert_default().remove(&namespace);
+            Some(Some(Ok(Event::InitApply(deployment)))) => insert(&mut listing, &deployment),
+            Some(Some(Ok(Event::InitDone))) => deployments = Some(std::mem::take(&mut listing)),
+            Some(Some(Ok(Event::Apply(deployment)))) => {
+                insert(deployments.get_or_insert_default(), &deployment);
+            }
+            Some(Some(Ok(Event::Delete(deployment)))) => {
+                let namespace = deployment.namespace().unwrap_or_default();
+                deployments.get_or_insert_default().remove(&namespace);
             }
             Some(Some(Err(error))) => {
                 warn!(
@@ -113,41 +119,43 @@ async fn watch_deployments(
                     "failed to watch the Deployments {OPERATOR}; grant the provisioner list and watch on them, or set \
                      --catalog-server"
                 );
-                // Two programs must not serve the same catalogs because of that.
-                if known.is_none() {
+                // Two programs must not serve the same catalogs because of a failed watch.
+                if deployments.is_none() {
                     report(true, None);
                 }
             }
         }
-        if let Some(known) = &known {
+        if let Some(deployments) = &deployments {
             let now = Instant::now();
-            let best = known.values().max_by_key(|deployed| deployed.operator);
+            let best = deployments
+                .values()
+                .max_by_key(|deployed| deployed.operator);
             let operator = best.map_or(Operator::Gone, |deployed| deployed.operator);
-            let (has_olm, left) = judge
+            let (has_olm, remaining) = detector
                 .as_mut()
-                .map_or((true, None), |judge| judge.see(operator, now));
+                .map_or((true, None), |detector| detector.observe(operator, now));
             report(has_olm, best.map(|deployed| &deployed.facts));
-            again = left.map(|left| now + left);
+            next_check = remaining.map(|remaining| now + remaining);
         }
     }
 }
 
-fn insert(known: &mut BTreeMap<String, Deployed>, found: &Deployment) {
-    let namespace = found.namespace().unwrap_or_default();
+fn insert(deployments: &mut BTreeMap<String, Deployed>, deployment: &Deployment) {
+    let namespace = deployment.namespace().unwrap_or_default();
     if NAMESPACES.contains(&namespace.as_str()) {
         let deployed = Deployed {
-            operator: Operator::of(found),
-            facts: found.into(),
+            operator: Operator::of(deployment),
+            facts: deployment.into(),
         };
-        known.insert(namespace, deployed);
+        deployments.insert(namespace, deployed);
     }
 }
 
-/// Follows what declares the version of OLM beside its Deployment, from the first template on that needs it.
-pub(super) async fn watch_version(ctx: &Context, around: &watch::Sender<Around>) {
-    let mut wanted = around.subscribe();
-    let is_wanted = wanted.wait_for(|around| around.wanted.contains(&Part::Packageserver));
-    if is_wanted.await.is_err() {
+/// Watches the objects that declare the version of OLM in addition to its Deployment, once a template needs the version.
+pub(super) async fn watch_version(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+    let mut facts = around.subscribe();
+    let is_required = facts.wait_for(|around| around.wanted.contains(&FactSource::Packageserver));
+    if is_required.await.is_err() {
         return;
     }
     tokio::join!(
@@ -156,10 +164,10 @@ pub(super) async fn watch_version(ctx: &Context, around: &watch::Sender<Around>)
     );
 }
 
-async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<Around>) {
+async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
     let report = &|operator: Option<&ClusterOperator>| {
-        change(around, Part::ClusterOperator, |around| {
+        change(around, FactSource::ClusterOperator, |around| {
             around.olm.cluster_operator = operator.and_then(reported_version);
         });
     };
@@ -171,20 +179,23 @@ async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<Around>) {
             }
             let api: Api<ClusterOperator> = Api::all(ctx.client.clone());
             watch_one(api, CLUSTER_OPERATOR, report, |error| {
-                warn!(%error, "failed to watch ClusterOperator {CLUSTER_OPERATOR}; templates with the version of OLM keep its last one");
-                change(around, Part::ClusterOperator, |_| {});
+                warn!(
+                    %error,
+                    "failed to watch ClusterOperator {CLUSTER_OPERATOR}; image templates keep the last known OLM version"
+                );
+                change(around, FactSource::ClusterOperator, |_| {});
             })
             .await;
         })
         .await;
 }
 
-async fn watch_packageserver(ctx: &Context, around: &watch::Sender<Around>) {
+async fn watch_packageserver(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", "ClusterServiceVersion");
     ctx.kinds
         .while_served(&kind, |served| async move {
             let Some(kind) = served else {
-                change(around, Part::Packageserver, |around| {
+                change(around, FactSource::Packageserver, |around| {
                     around.olm.packageserver = None;
                 });
                 return;
@@ -198,14 +209,14 @@ async fn watch_packageserver(ctx: &Context, around: &watch::Sender<Around>) {
 
 async fn follow_packageserver(
     api: Api<PartialObjectMeta<DynamicObject>>,
-    around: &watch::Sender<Around>,
+    around: &watch::Sender<ClusterFacts>,
 ) {
     let only = format!("metadata.name={PACKAGESERVER}");
     let events = watcher::watcher(api, watcher::Config::default().fields(&only));
     let mut events = patient(events).boxed();
     let (mut labels, mut listing) = (BTreeMap::new(), BTreeMap::new());
     while let Some(event) = events.next().await {
-        let of = |version: &PartialObjectMeta<DynamicObject>| {
+        let entry = |version: &PartialObjectMeta<DynamicObject>| {
             let label = version.labels().get(VERSION_LABEL).cloned();
             (version.namespace().unwrap_or_default(), label)
         };
@@ -215,21 +226,24 @@ async fn follow_packageserver(
                 continue;
             }
             Ok(Event::InitApply(version)) => {
-                listing.extend([of(&version)]);
+                listing.extend([entry(&version)]);
                 continue;
             }
             Ok(Event::InitDone) => labels = std::mem::take(&mut listing),
-            Ok(Event::Apply(version)) => labels.extend([of(&version)]),
+            Ok(Event::Apply(version)) => labels.extend([entry(&version)]),
             Ok(Event::Delete(version)) => {
-                labels.remove(&of(&version).0);
+                labels.remove(&entry(&version).0);
             }
             Err(error) => {
-                warn!(%error, "failed to watch ClusterServiceVersion {PACKAGESERVER}; templates with the version of OLM keep its last one");
-                change(around, Part::Packageserver, |_| {});
+                warn!(
+                    %error,
+                    "failed to watch ClusterServiceVersion {PACKAGESERVER}; image templates keep the last known OLM version"
+                );
+                change(around, FactSource::Packageserver, |_| {});
                 continue;
             }
         }
-        change(around, Part::Packageserver, |around| {
+        change(around, FactSource::Packageserver, |around| {
             // An object of this name in another namespace may belong to any user.
             let mut own = NAMESPACES
                 .iter()

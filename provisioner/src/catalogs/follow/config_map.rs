@@ -1,4 +1,4 @@
-//! A catalog in a ConfigMap, read again whenever that changes.
+//! Catalogs in ConfigMaps: reads the ConfigMap whenever it changes.
 
 use std::{
     collections::BTreeMap,
@@ -22,28 +22,28 @@ use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{debug, info, warn};
 use unpacker::Digest;
 
-use super::{Following, pause};
+use super::{CatalogWorker, sleep_or_forever};
 use crate::catalogs::{
-    known::Read,
-    plan::Plan,
+    known::CatalogContent,
+    plan::CatalogPlan,
     serving,
-    status::{Problem, Reason, Seen},
+    status::{CatalogObservation, Problem, Reason},
 };
 use apply::{
     api_error::{code, is_refusal},
     backoff::Pauses,
 };
 
-/// How long a watch that has worked may not work before that is told.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time for which a working watch may fail before that is reported.
+const REPORT_AFTER: Duration = Duration::from_secs(30);
 
-/// Why a ConfigMap is no catalog here.
+/// Error that keeps a ConfigMap from being a catalog.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("failed to get catalog config map {name}: {why}")]
     Api { name: String, why: String },
     #[error(
-        "failed to get catalog config map {0}: configmaps {0:?} not found; create it, or name another one"
+        "failed to get catalog config map {0}: configmaps {0:?} not found; create it, or set another ConfigMap"
     )]
     Missing(String),
     #[error(transparent)]
@@ -52,128 +52,130 @@ enum Error {
     Catalog(#[from] catalog::Error),
     #[error(transparent)]
     Serving(#[from] serving::Error),
-    #[error("the provisioner is about to end")]
-    Ended,
+    #[error("the provisioner is shutting down")]
+    ShuttingDown,
 }
 
-// === impl Following ===
+// === impl CatalogWorker ===
 
-impl Following {
-    /// Reads a ConfigMap, and waits until it changes. Ends when it cannot be watched: where it was watched before, that has
-    /// to last, for an API server that restarts is back by then.
-    pub(super) async fn config_map(
+impl CatalogWorker {
+    /// Reads a ConfigMap whenever it changes. Returns if it cannot be watched. A watch that has worked before has to fail
+    /// for some time, because a restarting API server recovers by then.
+    pub(super) async fn follow_config_map(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         name: &str,
     ) {
         let client = self.shared.ctx.client.clone();
         let api: Api<ConfigMap> = Api::namespaced(client, &self.key.namespace);
         let (mut events, mut outage) = (watch(&api, name), Outage::default());
-        let mut is_there = false;
+        let mut exists = false;
         loop {
-            let found = match events.next().await {
+            let loaded = match events.next().await {
                 Some(Ok(Event::Init)) => {
-                    is_there = false;
+                    exists = false;
                     continue;
                 }
                 Some(Ok(Event::Apply(map) | Event::InitApply(map))) => {
-                    is_there = true;
-                    outage.ends();
+                    exists = true;
+                    outage.record_success();
                     Ok(map)
                 }
-                Some(Ok(Event::InitDone)) if is_there => continue,
+                Some(Ok(Event::InitDone)) if exists => continue,
                 Some(Ok(Event::InitDone | Event::Delete(_))) => {
-                    outage.ends();
+                    outage.record_success();
                     Err(Error::Missing(name.to_owned()))
                 }
-                // It is listed anew by itself.
+                // The watcher lists the object again by itself.
                 Some(Err(error)) if code(&error) == Some(410) => continue,
                 Some(Err(error)) => {
                     let now = Instant::now();
-                    if outage.counts(now) {
+                    if outage.record_failure(now) {
                         let name = name.to_owned();
-                        let why = unpacker::job::chain(&error);
+                        let problem = unpacker::job::chain(&error);
                         return self
-                            .no_map(source, plan, &Error::Api { name, why }, true)
+                            .handle_error(source, plan, &Error::Api { name, why: problem }, true)
                             .await;
                     }
                     let catalog = &self.key;
-                    debug!(%catalog, %error, "the watch of a ConfigMap failed; it is listed again");
-                    sleep(outage.pause(&error)).await;
-                    // A quiet watch that works again says nothing, and a listing does.
+                    debug!(%catalog, %error, "watch of a ConfigMap failed; relisting");
+                    sleep(outage.retry_delay(&error)).await;
+                    // A recovered watch may send no events for a long time, but a new list always does.
                     events = watch(&api, name);
                     continue;
                 }
-                None => return pause(None).await,
+                None => return sleep_or_forever(None).await,
             };
-            let taken = match found {
-                Ok(map) => self.take_map(source, plan, map).await,
+            let result = match loaded {
+                Ok(map) => self.load(source, plan, map).await,
                 Err(error) => Err(error),
             };
-            match taken {
-                Ok(()) => self.patience.is_read(),
+            match result {
+                Ok(()) => self.backoff.reset(),
                 Err(error @ Error::Serving(_)) => {
-                    return self.no_map(source, plan, &error, true).await;
+                    return self.handle_error(source, plan, &error, true).await;
                 }
-                // Until it changes.
-                Err(error) => self.no_map(source, plan, &error, false).await,
+                // The ConfigMap has to change before this error can be resolved.
+                Err(error) => self.handle_error(source, plan, &error, false).await,
             }
         }
     }
 
-    async fn no_map(
+    async fn handle_error(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         error: &Error,
-        tries_again: bool,
+        retries: bool,
     ) {
-        let why = unpacker::job::chain(error);
+        let problem = unpacker::job::chain(error);
         self.seen.problem = Some(match error {
-            Error::Serving(_) => Problem::of_server(&why),
+            Error::Serving(_) => Problem::of_server(&problem),
             _ => Problem {
                 reason: Reason::ConfigMap,
-                message: why.clone(),
+                message: problem.clone(),
             },
         });
         self.report(source, plan);
-        warn!(catalog = %self.key, error = why, "a catalog cannot be read");
-        self.trouble(source, why).await;
-        self.has_nothing().await;
-        if tries_again {
-            let rest = self.patience.pause(Instant::now());
-            pause(Some(rest)).await;
+        warn!(catalog = %self.key, error = problem, "failed to read catalog");
+        self.report_problem(source, problem).await;
+        self.unpublish().await;
+        if retries {
+            let delay = self.backoff.next_delay(Instant::now());
+            sleep_or_forever(Some(delay)).await;
         }
     }
 
-    /// Reads a ConfigMap and has it served, as far as that is news.
-    async fn take_map(
+    /// Reads and publishes a ConfigMap, if it has changed.
+    async fn load(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         map: ConfigMap,
     ) -> Result<(), Error> {
         let (metadata, data) = (map.metadata, map.data.unwrap_or_default());
         let name = metadata.name.unwrap_or_default();
         let (digest, data) = (digest_of(&data), Arc::new(data));
         let place = format!("configmap {name} {digest}");
-        if self.from.as_ref() != Some(&place) || (self.counts && !self.well(source)) {
-            let of_thread = Arc::clone(&data);
-            let read = spawn_blocking(move || read(&of_thread)).await;
-            let (read, left_out) = read.map_err(|_| Error::Ended)??;
-            for reason in left_out.iter().take(20) {
-                warn!(catalog = %self.key, reason, "left out");
+        if self.last_location.as_ref() != Some(&place)
+            || (self.is_selectable && !self.report_ready(source))
+        {
+            let thread_data = Arc::clone(&data);
+            let result = spawn_blocking(move || read(&thread_data)).await;
+            let (catalog, skipped) = result.map_err(|_| Error::ShuttingDown)??;
+            for reason in skipped.iter().take(20) {
+                warn!(catalog = %self.key, reason, "skipped a part of a catalog");
             }
-            let (packages, broken) = (read.packages.len(), read.broken.len());
+            let (packages, broken) = (catalog.packages.len(), catalog.broken.len());
             info!(catalog = %self.key, %place, packages, broken, "read a catalog");
-            if self.counts {
-                let read = Read::All(Arc::new(read));
-                self.has_read(source, &place, read).await;
+            if self.is_selectable {
+                let content = CatalogContent::Full(Arc::new(catalog));
+                self.record_loaded(source, &place, content).await;
             }
-            self.from = Some(place);
+            self.last_location = Some(place);
         }
-        self.seen = Seen {
+        self.seen = CatalogObservation {
             config_map: Some(ConfigMapReference {
                 name,
                 namespace: self.key.namespace.clone(),
@@ -181,18 +183,18 @@ impl Following {
                 resource_version: metadata.resource_version,
                 last_update_time: None,
             }),
-            ..Seen::default()
+            ..CatalogObservation::default()
         };
         self.report(source, plan);
         let files = move || {
             let content = Content::read(&data, &Limits::default())?;
             Ok(Box::new(content) as Box<dyn Files + Send>)
         };
-        Ok(self.offer(source, digest, files).await?)
+        Ok(self.publish(source, digest, files).await?)
     }
 }
 
-/// One ConfigMap.
+/// Watches a single ConfigMap.
 fn watch(
     api: &Api<ConfigMap>,
     name: &str,
@@ -201,12 +203,12 @@ fn watch(
     watcher(api.clone(), config).boxed()
 }
 
-/// Whether a watch works.
+/// Outage of a watch.
 #[derive(Debug, Default)]
 struct Outage {
-    /// Whether it ever did.
+    /// True if the watch has ever worked.
     has_worked: bool,
-    /// Since when it does not.
+    /// Time of the first failure since the watch last worked.
     since: Option<Instant>,
     pauses: Pauses,
 }
@@ -214,22 +216,22 @@ struct Outage {
 // === impl Outage ===
 
 impl Outage {
-    /// The watch works.
-    fn ends(&mut self) {
+    /// Records that the watch works.
+    fn record_success(&mut self) {
         *self = Self {
             has_worked: true,
             ..Self::default()
         };
     }
 
-    /// The watch has failed: whether that is worth telling.
-    fn counts(&mut self, now: Instant) -> bool {
+    /// Records a failure. Reports whether the outage has to be reported.
+    fn record_failure(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        !self.has_worked || now.saturating_duration_since(since) >= PATIENCE
+        !self.has_worked || now.saturating_duration_since(since) >= REPORT_AFTER
     }
 
-    /// How long to wait after a failure.
-    fn pause(&mut self, error: &watcher::Error) -> Duration {
+    /// Returns the delay before the next attempt.
+    fn retry_delay(&mut self, error: &watcher::Error) -> Duration {
         let is_refused = code(error).is_some_and(is_refusal);
         self.pauses.after(is_refused)
     }
@@ -238,11 +240,11 @@ impl Outage {
 fn read(data: &BTreeMap<String, String>) -> Result<(Catalog, Vec<String>), Error> {
     let limits = Limits::default();
     let content = Content::read(data, &limits)?;
-    let read = catalog::load(catalog::Source::Files(&content), &limits)?;
-    Ok((read, content.left_out().to_vec()))
+    let catalog = catalog::load(catalog::Source::Files(&content), &limits)?;
+    Ok((catalog, content.left_out().to_vec()))
 }
 
-/// Texts and their keys can be written.
+/// Serialization of a map of strings cannot fail.
 fn digest_of(data: &BTreeMap<String, String>) -> Digest {
     Digest::of(&serde_json::to_vec(data).unwrap_or_default())
 }
@@ -255,13 +257,13 @@ mod tests {
     fn an_outage_of_what_was_watched_has_to_last() {
         let now = Instant::now();
         let mut outage = Outage::default();
-        // What was never seen is told at once.
-        assert!(outage.counts(now));
-        outage.ends();
+        // An outage of a watch that has never worked is reported at once.
+        assert!(outage.record_failure(now));
+        outage.record_success();
         for (after, expected) in [(0, false), (29, false), (30, true), (90, true)] {
-            assert_rows!(outage.counts(now + Duration::from_secs(after)) => expected, "{after}");
+            assert_rows!(outage.record_failure(now + Duration::from_secs(after)) => expected, "{after}");
         }
-        outage.ends();
-        assert!(!outage.counts(now + Duration::from_secs(100)));
+        outage.record_success();
+        assert!(!outage.record_failure(now + Duration::from_secs(100)));
     }
 }

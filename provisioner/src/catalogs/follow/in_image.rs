@@ -1,4 +1,4 @@
-//! A catalog in an image: pulled, read and served, and looked for again.
+//! Catalogs in images: pulls, reads and publishes the image, and polls its tag.
 
 use std::{
     sync::Arc,
@@ -11,83 +11,88 @@ use manifests::api::catalog_source::CatalogSource;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::{Following, pause};
+use super::{CatalogWorker, sleep_or_forever};
 use crate::{
     catalogs::{
-        image::{self, Pulled, Unfit},
-        interval::{self, Interval},
-        known::Read,
-        plan::Plan,
-        serving::Offerer,
-        status::{Problem, Seen},
-        template::Unresolved,
+        image::{self, PulledCatalog, RejectedImage},
+        interval::{self, PollInterval},
+        known::CatalogContent,
+        plan::CatalogPlan,
+        serving::CatalogPublisher,
+        status::{CatalogObservation, Problem},
+        template::UnresolvedImage,
     },
     metrics::Polled,
 };
 
-/// How long a registry may take before clients are led nowhere instead of to an address that may be nobody's any more.
-const LATE: Duration = Duration::from_secs(5);
+/// Time after which the registry is overdue. The EndpointSlice is then emptied, because its address may be outdated.
+const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 
-// === impl Following ===
+// === impl CatalogWorker ===
 
-impl Following {
-    /// Waits until there is an image again. What was read stays; after a restart, that is what the template was last.
-    pub(super) async fn unresolved(
+impl CatalogWorker {
+    /// Waits until the template resolves to an image. The content that was read is kept; after a restart, that of the last
+    /// resolved image is used.
+    pub(super) async fn follow_unresolved(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
-        unresolved: &Unresolved,
+        plan: &CatalogPlan,
+        unresolved: &UnresolvedImage,
     ) {
-        let mut left = None;
-        // What its own pod serves is read for those who choose from it.
-        let is_wanted = self.from.is_none() && (self.counts || !self.is_in_pod);
-        if let Some(last) = unresolved.last.as_ref().filter(|_| is_wanted) {
-            Box::pin(self.recall(source, last)).await;
-            match Box::pin(self.take(source, last)).await {
-                Ok(_) => self.patience.is_read(),
+        let mut delay = None;
+        // Content that is served from a registry pod is read only if platform operators choose from it.
+        let should_read = self.last_location.is_none() && (self.is_selectable || !self.is_in_pod);
+        if let Some(last) = unresolved.last.as_ref().filter(|_| should_read) {
+            Box::pin(self.load_cached(source, last)).await;
+            match Box::pin(self.load_image(source, last)).await {
+                Ok(_) => self.backoff.reset(),
                 Err(error) => {
-                    left = Some(self.rest(&error, None));
+                    delay = Some(self.retry_delay(&error, None));
                     let error = unpacker::job::chain(&error);
-                    warn!(catalog = %self.key, error, "the last image of a template cannot be read");
+                    warn!(
+                        catalog = %self.key,
+                        error,
+                        "failed to read the last image of a template"
+                    );
                 }
             }
         }
         self.seen.problem = Some(unresolved.into());
         self.report(source, plan);
-        let why = format!("{}{}", unresolved.why, self.architectures());
-        self.trouble(source, why).await;
-        self.has_nothing().await;
-        pause(left).await;
+        let message = format!("{}{}", unresolved.why, self.architectures());
+        self.report_problem(source, message).await;
+        self.unpublish().await;
+        sleep_or_forever(delay).await;
     }
 
-    /// Reads an image, and waits until it is to be looked for a newer one.
-    pub(super) async fn image(
+    /// Reads an image and waits until the next poll.
+    pub(super) async fn follow_image(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         reference: &str,
-        poll: Option<&Interval>,
+        poll: Option<&PollInterval>,
     ) {
         let problem = poll.and_then(|poll| poll.problem.as_deref());
         if let Some(problem) = problem {
-            self.tell(source, EventType::Warning, "InvalidInterval", problem)
+            self.publish_event(source, EventType::Warning, "InvalidInterval", problem)
                 .await;
         }
-        if self.from.is_none() && self.unfit.is_none() {
-            Box::pin(self.recall(source, reference)).await;
+        if self.last_location.is_none() && self.rejected.is_none() {
+            Box::pin(self.load_cached(source, reference)).await;
         }
-        let (asked, at) = (Instant::now(), (self.shared.ctx.now)());
+        let (started, at) = (Instant::now(), (self.shared.ctx.now)());
         let outcome = {
-            let offerer = self
-                .offerer
+            let publisher = self
+                .publisher
                 .clone()
                 .filter(|_| !plan.has_olm && !self.is_in_pod);
-            // Large, and there for the time that it takes.
-            let taking = Box::pin(self.take(source, reference));
-            let late = Box::pin(late(offerer));
-            match future::select(taking, late).await {
+            // The future is large, so it is boxed only for the time of the pull.
+            let loading = Box::pin(self.load_image(source, reference));
+            let overdue = Box::pin(unpublish_when_overdue(publisher));
+            match future::select(loading, overdue).await {
                 Either::Left((outcome, _)) => outcome,
-                Either::Right(((), taking)) => taking.await,
+                Either::Right(((), loading)) => loading.await,
             }
         };
         self.shared.ctx.metrics.polled(match &outcome {
@@ -97,152 +102,168 @@ impl Following {
         if let Err(error) = outcome {
             self.seen.problem = Some(Problem::of_server(&unpacker::job::chain(&error)));
             self.report(source, plan);
-            let rest = self.rest(&error, poll);
-            return self.failed(source, &error, rest).await;
+            let delay = self.retry_delay(&error, poll);
+            return self.report_failure(source, &error, delay).await;
         }
-        self.patience.is_read();
-        let kept = plan.image.as_ref().and_then(|it| it.kept.as_ref());
-        self.seen = Seen {
-            problem: Problem::of_read(kept, poll),
+        self.backoff.reset();
+        let retained = plan.image.as_ref().and_then(|image| image.kept.as_ref());
+        self.seen = CatalogObservation {
+            problem: Problem::of_read(retained, poll),
             served: None,
             may_be_served: false,
-            polled: poll.map(|_| at),
+            last_poll: poll.map(|_| at),
             config_map: None,
             conditions: std::mem::take(&mut self.seen.conditions),
         };
         self.report(source, plan);
         let Some(poll) = poll else {
-            return pause(None).await;
+            return sleep_or_forever(None).await;
         };
-        // Those that began together are not all asked for together again.
+        // Jitter keeps catalogs that started together from being polled together.
         let is_first = !std::mem::replace(&mut self.was_asked, true);
-        let every = interval::spread(poll.every, is_first, fastrand::f64());
+        let period = interval::poll_delay(poll.every, is_first, fastrand::f64());
         loop {
-            let left = interval::wait(every, asked.elapsed());
-            if left.is_zero() {
+            let remaining = interval::next_sleep(period, started.elapsed());
+            if remaining.is_zero() {
                 return;
             }
-            pause(Some(left)).await;
+            sleep_or_forever(Some(remaining)).await;
         }
     }
 
-    /// How soon an image is tried again. One that can never be a catalog is looked for as a good one is: there may be
-    /// another one of its name.
-    fn rest(&mut self, error: &image::Error, poll: Option<&Interval>) -> Duration {
-        if self.unfit.is_none() || !error.is_for_good() {
-            return self.patience.pause(Instant::now());
+    /// Returns the delay before an image is tried again. An image that can never be a catalog is polled like a valid one,
+    /// because its tag may be moved to another image.
+    fn retry_delay(&mut self, error: &image::Error, poll: Option<&PollInterval>) -> Duration {
+        if self.rejected.is_none() || !error.is_terminal() {
+            return self.backoff.next_delay(Instant::now());
         }
-        let every = poll.map_or(interval::USUAL, |it| it.every);
-        interval::spread(every, false, fastrand::f64())
+        let period = poll.map_or(interval::DEFAULT_INTERVAL, |poll| poll.every);
+        interval::poll_delay(period, false, fastrand::f64())
     }
 
-    /// Pulls the catalog's image, reads it and has it served, as far as that is news. Of one that is known not to be fit for
-    /// that, only the registry is asked whether it is still the same.
-    async fn take(
+    /// Pulls, reads and publishes the image, if it has changed. If the last image was rejected, only its digest is
+    /// requested from the registry.
+    async fn load_image(
         &mut self,
         source: &CatalogSource,
         reference: &str,
     ) -> Result<Polled, image::Error> {
-        let has_olm = self.shared.around.borrow().has_olm;
-        let offerer = self.offerer.as_ref();
-        let offerer = offerer.filter(|_| !has_olm && !self.is_in_pod);
-        let is_served = offerer.is_some();
-        if let Some(offerer) = offerer {
-            // What cannot be served would be pulled again and again, in place of what others need.
-            offerer.has_room(source).await?;
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let publisher = self.publisher.as_ref();
+        let publisher = publisher.filter(|_| !has_olm && !self.is_in_pod);
+        let is_served = publisher.is_some();
+        if let Some(publisher) = publisher {
+            // Otherwise, a catalog that exceeds the quota would be pulled at each attempt, and evict content that others
+            // need.
+            publisher.has_room(source).await?;
         }
-        let mut named = None;
-        if self.unfit.is_some() || self.patience.has_failed() {
+        let mut registry_digest = None;
+        if self.rejected.is_some() || self.backoff.has_failed() {
             let ctx = &self.shared.ctx;
-            named = Box::pin(image::named(ctx, (&self.key, source), reference)).await;
-            let again = self.unfit.as_ref().zip(named.as_deref());
-            if let Some(error) = again.and_then(|(it, named)| it.again(named, is_served)) {
+            registry_digest =
+                Box::pin(image::registry_digest(ctx, (&self.key, source), reference)).await;
+            let rejection = self.rejected.as_ref().zip(registry_digest.as_deref());
+            if let Some(error) = rejection.and_then(|(rejected, registry_digest)| {
+                rejected.same_error(registry_digest, is_served)
+            }) {
                 return Err(error);
             }
         }
-        let taken = self.pull(source, reference, &mut named).await;
-        match &taken {
-            Ok(_) => self.unfit = None,
+        let result = self.pull(source, reference, &mut registry_digest).await;
+        match &result {
+            Ok(_) => self.rejected = None,
             Err(error) => {
-                let unfit = Unfit::of(error, named, is_served);
-                self.unfit = unfit.or(self.unfit.take());
+                let rejected = RejectedImage::from_error(error, registry_digest, is_served);
+                self.rejected = rejected.or(self.rejected.take());
             }
         }
-        taken
+        result
     }
 
-    /// The same, whatever is known. `named` becomes the digest by which the registry has the image.
+    /// Pulls, reads and publishes the image regardless of earlier results. Sets `registry_digest` to the digest in the
+    /// registry.
     async fn pull(
         &mut self,
         source: &CatalogSource,
         reference: &str,
-        named: &mut Option<String>,
+        registry_digest: &mut Option<String>,
     ) -> Result<Polled, image::Error> {
         let ctx = &self.shared.ctx;
         let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
-        named.clone_from(&pulled.named);
+        registry_digest.clone_from(&pulled.registry_digest);
         let outcome = self.read(source, reference, &pulled).await?;
-        let remembered = &self.shared.remembered;
-        image::remember(remembered, source, reference, Some(pulled.digest)).await;
+        let digest_cache = &self.shared.digest_cache;
+        image::record(digest_cache, source, reference, Some(pulled.digest)).await;
         Ok(outcome)
     }
 
-    /// The same with what the image had when it was pulled last, after a restart. Whether it still has that, the registry
-    /// says after it.
-    async fn recall(&mut self, source: &CatalogSource, reference: &str) {
-        let (ctx, remembered) = (&self.shared.ctx, &self.shared.remembered);
-        let Some((pulled, reference)) = image::recall(ctx, remembered, source, reference).await
+    /// Reads and publishes the content that the image had before a restart. A later poll checks whether that is still
+    /// current.
+    async fn load_cached(&mut self, source: &CatalogSource, reference: &str) {
+        let (ctx, digest_cache) = (&self.shared.ctx, &self.shared.digest_cache);
+        let Some((pulled, reference)) =
+            image::load_cached(ctx, digest_cache, source, reference).await
         else {
             return;
         };
         match self.read(source, &reference, &pulled).await {
             Ok(_) => {
-                info!(catalog = %self.key, reference, digest = %pulled.digest, "a catalog is what it was before");
+                info!(
+                    catalog = %self.key,
+                    reference,
+                    digest = %pulled.digest,
+                    "restored the previous content of a catalog"
+                );
             }
             Err(error) => {
-                self.from = None;
+                self.last_location = None;
                 let error = unpacker::job::chain(&error);
-                warn!(catalog = %self.key, error, "what a catalog was before cannot be read any more");
+                warn!(
+                    catalog = %self.key,
+                    error,
+                    "failed to read the previous content of a catalog"
+                );
             }
         }
     }
 
-    /// Reads what was pulled and has it served, as far as that is news.
+    /// Reads and publishes the pulled content, if it has changed.
     async fn read(
         &mut self,
         source: &CatalogSource,
         reference: &str,
-        pulled: &Pulled,
+        pulled: &PulledCatalog,
     ) -> Result<Polled, image::Error> {
         let ctx = &self.shared.ctx;
         let place = format!("image {reference} {}", pulled.digest);
-        let mut is_same = self.from.as_ref() == Some(&place);
-        if self.counts {
-            let read = image::read(ctx, &self.shared.loaded, &self.key, pulled).await?;
-            is_same &= self.well(source);
+        let mut is_same = self.last_location.as_ref() == Some(&place);
+        if self.is_selectable {
+            let catalog = image::read(ctx, &self.shared.loaded_catalogs, &self.key, pulled).await?;
+            is_same &= self.report_ready(source);
             if !is_same {
-                let (packages, broken) = (read.packages.len(), read.broken.len());
-                self.has_read(source, &place, Read::All(read)).await;
+                let (packages, broken) = (catalog.packages.len(), catalog.broken.len());
+                self.record_loaded(source, &place, CatalogContent::Full(catalog))
+                    .await;
                 info!(catalog = %self.key, %place, packages, broken, "read a catalog");
             }
         }
-        self.from = Some(place);
+        self.last_location = Some(place);
         let files = pulled.files(&self.shared.ctx);
-        self.offer(source, pulled.digest, files).await?;
+        self.publish(source, pulled.digest, files).await?;
         Ok(if is_same { Polled::Same } else { Polled::New })
     }
 }
 
-/// Where a registry takes long to answer, nobody is led to where an earlier process has served the catalog.
-async fn late(offerer: Option<Arc<Offerer>>) {
-    sleep(LATE).await;
-    if let Some(offerer) = offerer
-        && let Err(error) = offerer.has_nothing().await
+/// Empties the EndpointSlice of an earlier process if the registry is slow to respond.
+async fn unpublish_when_overdue(publisher: Option<Arc<CatalogPublisher>>) {
+    sleep(OVERDUE_AFTER).await;
+    if let Some(publisher) = publisher
+        && let Err(error) = publisher.unpublish().await
     {
-        let why = unpacker::job::chain(&error);
+        let problem = unpacker::job::chain(&error);
         debug!(
-            error = why,
-            "clients may still be led to where a catalog was served before"
+            error = problem,
+            "failed to withdraw the previous endpoint of a catalog; clients may still use it"
         );
     }
 }

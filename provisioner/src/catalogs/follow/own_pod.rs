@@ -1,4 +1,4 @@
-//! A catalog that is served by a pod of its own.
+//! Catalogs that are served from a registry pod.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -8,131 +8,135 @@ use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
-use super::Following;
+use super::CatalogWorker;
 use crate::{
     catalogs::{
         Key, image,
-        interval::Interval,
-        plan::Plan,
+        interval::PollInterval,
+        plan::CatalogPlan,
         pods::{self, Kept, Of, decide::State},
-        serving::Offerer,
-        status::{Connection, Problem, Seen, Served},
-        template::Unresolved,
+        serving::CatalogPublisher,
+        status::{CatalogObservation, Connection, Problem, Served},
+        template::UnresolvedImage,
     },
     metrics::Metrics,
 };
 
-/// How soon what cannot be removed is tried again at the latest.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Maximum delay between attempts to remove objects.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// What is told of a pod.
+/// Report of a registry pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::catalogs) struct Told {
+pub(in crate::catalogs) struct PodReport {
     pub(in crate::catalogs) kept: Result<Kept, String>,
-    /// Whether it stays like that until somebody does something about it.
-    pub(in crate::catalogs) is_for_good: bool,
-    /// When the registry was last asked whether there is a new image; nothing if nobody has asked since we run.
+    /// True if the state lasts until an admin or user corrects its cause.
+    pub(in crate::catalogs) is_terminal: bool,
+    /// Time of the last check of the image's tag; `None` if it was not checked since this process started.
     pub(in crate::catalogs) asked: Option<Timestamp>,
 }
 
-/// What is read of a catalog that has a pod, for those who choose from it.
+/// Source of the content that is read for platform operators while a registry pod serves the catalog.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reading<'a> {
-    /// The image, as often as this.
-    Tag(Option<&'a Interval>),
-    /// The last one, for there is none at the moment.
-    Last(&'a Unresolved),
+pub(super) enum ReadPolicy<'a> {
+    /// The image with this tag, polled at this interval.
+    FollowTag(Option<&'a PollInterval>),
+    /// The last resolved image, because the template currently resolves to none.
+    LastImage(&'a UnresolvedImage),
 }
 
-// === impl Following ===
+// === impl CatalogWorker ===
 
-impl Following {
-    /// Reports whether the catalog gets a pod of its own: it says how that has to be, or all of them do.
-    pub(super) fn wants_pod(&self, source: &CatalogSource) -> bool {
+impl CatalogWorker {
+    /// Reports whether the catalog gets a registry pod: it sets pod options, or all catalogs get one.
+    pub(super) fn should_have_pod(&self, source: &CatalogSource) -> bool {
         let serving = self.shared.ctx.settings.serving.as_ref();
-        let Some(serving) = serving.filter(|_| self.offerer.is_some()) else {
+        let Some(serving) = serving.filter(|_| self.publisher.is_some()) else {
             return false;
         };
         match source.origin() {
-            Ok(Origin::Image { pod, .. }) => pods::has_own(pod, serving.pods),
+            Ok(Origin::Image { pod, .. }) => pods::needs_pod(pod, serving.pods),
             _ => false,
         }
     }
 
-    /// Keeps the pod, and reads the image for those who choose from it.
-    pub(super) async fn in_pod(
+    /// Reconciles the registry pod, and reads the image if platform operators choose from the catalog.
+    pub(super) async fn serve_from_pod(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         reference: &str,
-        reading: Reading<'_>,
+        reading: ReadPolicy<'_>,
     ) {
         let poll = match reading {
-            Reading::Tag(poll) => poll,
-            Reading::Last(_) => None,
+            ReadPolicy::FollowTag(poll) => poll,
+            ReadPolicy::LastImage(_) => None,
         };
-        // What is served here goes on to be until the pod is ready; what an earlier process has left leads nowhere.
-        let takes_over = self.offerer.as_ref().is_some_and(|it| it.serves());
+        // Content that this process serves is published until the pod is ready. Objects of an earlier process are
+        // removed at once.
+        let takes_over = self
+            .publisher
+            .as_ref()
+            .is_some_and(|publisher| publisher.serves());
         if !takes_over {
             self.withdraw().await;
         }
         self.has_pod = Some(true);
         let shared = Arc::clone(&self.shared);
-        let told = self.pod.clone();
+        let reports = self.pod.clone();
         let of = Of {
             source: self.source.clone(),
             image: reference,
-            poll: poll.map(|it| it.every),
+            poll: poll.map(|poll| poll.every),
         };
-        let mut asked = None;
-        let (key, counted) = (self.key.clone(), self.offerer.clone());
-        let keeping = pods::follow(&shared.ctx, &shared.pods, of, |kept| {
-            if kept.as_ref().is_ok_and(|kept| kept.asked) {
-                asked = Some((shared.ctx.now)());
+        let mut last_check = None;
+        let (key, counted) = (self.key.clone(), self.publisher.clone());
+        let keeping = pods::follow(&shared.ctx, &shared.pods, of, |result| {
+            if result.as_ref().is_ok_and(|state| state.asked) {
+                last_check = Some((shared.ctx.now)());
             }
-            let news = Told {
-                is_for_good: kept.as_ref().is_err_and(pods::Error::is_for_good),
-                kept: match kept {
-                    Ok(kept) => Ok(kept.clone()),
+            let report = PodReport {
+                is_terminal: result.as_ref().is_err_and(pods::Error::is_terminal),
+                kept: match result {
+                    Ok(state) => Ok(state.clone()),
                     Err(error) => Err(unpacker::job::chain(error)),
                 },
-                asked,
+                asked: last_check,
             };
-            count(&shared.ctx.metrics, &key, counted.as_deref(), Some(&news));
-            told.send_if_modified(|known| {
-                let is_news = known.as_ref() != Some(&news);
-                *known = Some(news);
-                is_news
+            count(&shared.ctx.metrics, &key, counted.as_deref(), Some(&report));
+            reports.send_if_modified(|last| {
+                let is_new = last.as_ref() != Some(&report);
+                *last = Some(report);
+                is_new
             });
         });
-        let (offerer, is_ready) = (self.offerer.clone(), self.pod.subscribe());
+        let (publisher, pod_reports) = (self.publisher.clone(), self.pod.subscribe());
         let taking_over = async {
-            if let Some(offerer) = offerer {
+            if let Some(publisher) = publisher {
                 if takes_over {
-                    Box::pin(is_found(&offerer, is_ready.clone())).await;
+                    Box::pin(wait_until_reachable(&publisher, pod_reports.clone())).await;
                 }
-                Box::pin(withdraw(&offerer)).await;
-                // What was told of the one server goes with it.
-                let told = is_ready.borrow().clone();
-                count(&shared.ctx.metrics, &key, Some(&offerer), told.as_ref());
+                Box::pin(withdraw(&publisher)).await;
+                // Withdrawing removed the metric of the catalog, so it is set to the state of the pod.
+                let report = pod_reports.borrow().clone();
+                count(&shared.ctx.metrics, &key, Some(&publisher), report.as_ref());
             }
             std::future::pending().await
         };
         let reading = async {
-            if let Reading::Last(unresolved) = reading {
+            if let ReadPolicy::LastImage(unresolved) = reading {
                 loop {
-                    self.unresolved(source, plan, unresolved).await;
+                    self.follow_unresolved(source, plan, unresolved).await;
                 }
             }
-            // Nobody else wants to know what is in it.
-            while self.counts {
-                self.image(source, plan, reference, poll).await;
+            // The content is read only if platform operators choose from the catalog.
+            while self.is_selectable {
+                self.follow_image(source, plan, reference, poll).await;
             }
-            image::remember(&shared.remembered, source, reference, None).await;
-            let kept = plan.image.as_ref().and_then(|it| it.kept.as_ref());
-            self.seen.problem = Problem::of_read(kept, poll);
+            image::record(&shared.digest_cache, source, reference, None).await;
+            let retained = plan.image.as_ref().and_then(|image| image.kept.as_ref());
+            self.seen.problem = Problem::of_read(retained, poll);
             if let Some(problem) = poll.and_then(|poll| poll.problem.as_deref()) {
-                self.tell(source, EventType::Warning, "InvalidInterval", problem)
+                self.publish_event(source, EventType::Warning, "InvalidInterval", problem)
                     .await;
             }
             self.report(source, plan);
@@ -146,62 +150,69 @@ impl Following {
         match never {}
     }
 
-    /// Reports whether there is a pod that the catalog is not to have.
+    /// Reports whether a registry pod may exist that has to be removed.
     pub(super) async fn may_have_pod(&mut self, source: &CatalogSource) -> bool {
         if self.has_pod.is_none() {
-            match Box::pin(pods::are_there(&self.shared.ctx.client, source)).await {
-                Ok(are_there) => self.has_pod = Some(are_there),
+            match Box::pin(pods::exist(&self.shared.ctx.client, source)).await {
+                Ok(exists) => self.has_pod = Some(exists),
                 Err(error) if error.is_forbidden() => self.has_pod = Some(false),
-                Err(_) => {} // nobody knows
+                Err(_) => {} // unknown
             }
         }
         self.has_pod != Some(false)
     }
 
-    /// Removes the pod of a catalog that has none any more, however often that takes. After a start nobody knows whether
-    /// there was one.
-    pub(super) async fn leave_pod(&mut self, source: &CatalogSource) {
-        // It is said each time.
-        drop(self.try_to_leave_pod(source, None).await);
+    /// Removes the registry pod of a catalog that must not have one, and retries until that succeeds. Checks for a pod
+    /// after a restart.
+    pub(super) async fn remove_pod(&mut self, source: &CatalogSource) {
+        // Each failure is logged.
+        drop(self.try_remove_pod(source, None).await);
     }
 
-    /// The same, with no more attempts than that.
+    /// Removes the registry pod with at most this number of attempts.
     ///
     /// # Errors
-    /// When the pod stays.
-    pub(super) async fn try_to_leave_pod(
+    /// Returns an error if the pod could not be removed.
+    pub(super) async fn try_remove_pod(
         &mut self,
         source: &CatalogSource,
-        most: Option<u32>,
+        max_attempts: Option<u32>,
     ) -> Result<(), pods::Error> {
-        if self.has_pod == Some(false) || self.offerer.is_none() {
+        if self.has_pod == Some(false) || self.publisher.is_none() {
             return Ok(());
         }
         self.pod.send_replace(None);
-        let mut left = most;
-        let mut rest = Duration::from_secs(1);
+        let mut attempts = max_attempts;
+        let mut delay = Duration::from_secs(1);
         let client = &self.shared.ctx.client;
-        let offerer = self.offerer.as_ref().filter(|it| it.serves());
-        while let Err(error) = match offerer {
-            Some(offerer) => {
-                let is_left = offerer.until_others_lead(false);
-                Box::pin(pods::hand_back(client, source, is_left)).await
+        let publisher = self
+            .publisher
+            .as_ref()
+            .filter(|publisher| publisher.serves());
+        while let Err(error) = match publisher {
+            Some(publisher) => {
+                let is_left = publisher.wait_for_handover(false);
+                Box::pin(pods::return_service(client, source, is_left)).await
             }
-            None => Box::pin(pods::leave(client, source)).await,
+            None => Box::pin(pods::tear_down(client, source)).await,
         } {
             if error.is_forbidden() {
-                break; // nor was one made
+                break; // without permission, none was created either
             }
-            let why = unpacker::job::chain(&error);
-            warn!(catalog = %self.key, error = why, "the pod of a catalog stays, which is to be served in another way");
-            left = left.map(|it| it.saturating_sub(1));
-            if left == Some(0) {
+            let problem = unpacker::job::chain(&error);
+            warn!(
+                catalog = %self.key,
+                error = problem,
+                "failed to delete the registry pod of a catalog that is no longer served by a pod"
+            );
+            attempts = attempts.map(|attempts| attempts.saturating_sub(1));
+            if attempts == Some(0) {
                 return Err(error);
             }
-            sleep(rest).await;
-            rest = (rest * 2).min(LONGEST);
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
         }
-        if offerer.is_none() {
+        if publisher.is_none() {
             self.shared.ctx.metrics.served_gone(&self.key);
         }
         self.has_pod = Some(false);
@@ -209,71 +220,80 @@ impl Following {
     }
 }
 
-/// Waits until the pod of a catalog is ready, and is found.
-async fn is_found(offerer: &Offerer, mut is_ready: watch::Receiver<Option<Told>>) {
-    let serves = |told: &Option<Told>| {
-        let kept = told.as_ref().and_then(|it| it.kept.as_ref().ok());
-        kept.is_some_and(|it| matches!(it.state, State::Serving(_)))
+/// Waits until the pod of a catalog is ready and its EndpointSlice has endpoints.
+async fn wait_until_reachable(
+    publisher: &CatalogPublisher,
+    mut pod_reports: watch::Receiver<Option<PodReport>>,
+) {
+    let serves = |report: &Option<PodReport>| {
+        let state = report.as_ref().and_then(|report| report.kept.as_ref().ok());
+        state.is_some_and(|state| matches!(state.state, State::Serving(_)))
     };
-    if is_ready.wait_for(serves).await.is_err() {
+    if pod_reports.wait_for(serves).await.is_err() {
         return;
     }
-    offerer.until_others_lead(true).await;
+    publisher.wait_for_handover(true).await;
 }
 
-/// Serves the catalog no more, however often that takes: its own pod does.
-async fn withdraw(offerer: &Offerer) {
-    let mut rest = Duration::from_secs(1);
-    while let Err(error) = offerer.withdraw().await {
-        let why = unpacker::job::chain(&error);
+/// Stops serving the catalog from the built-in server, and retries until that succeeds.
+async fn withdraw(publisher: &CatalogPublisher) {
+    let mut delay = Duration::from_secs(1);
+    while let Err(error) = publisher.withdraw().await {
+        let problem = unpacker::job::chain(&error);
         warn!(
-            error = why,
-            "what led to a catalog stays, which its own pod serves"
+            error = problem,
+            "failed to withdraw the previous endpoint of a catalog that its registry pod serves"
         );
-        sleep(rest).await;
-        rest = (rest * 2).min(LONGEST);
+        sleep(delay).await;
+        delay = (delay * 2).min(MAX_DELAY);
     }
 }
 
-/// Counts a catalog as served or not, where the one server does not. Of what is not known for now, what was told last stays.
-fn count(metrics: &Metrics, key: &Key, offerer: Option<&Offerer>, told: Option<&Told>) {
-    if let Some(is_served) = told.and_then(Told::is_served)
-        && !offerer.is_some_and(Offerer::serves)
+/// Sets the metric of a catalog, unless the built-in server still serves it. While the state is unknown, the last value is
+/// kept.
+fn count(
+    metrics: &Metrics,
+    key: &Key,
+    publisher: Option<&CatalogPublisher>,
+    report: Option<&PodReport>,
+) {
+    if let Some(is_served) = report.and_then(PodReport::is_served)
+        && !publisher.is_some_and(CatalogPublisher::serves)
     {
         metrics.served(key, is_served);
     }
 }
 
-// === impl Told ===
+// === impl PodReport ===
 
-impl Told {
-    /// Reports whether the pod serves the catalog, and nothing is wrong with it.
+impl PodReport {
+    /// Reports whether the pod serves the catalog without a problem. Returns `None` if that is unknown.
     fn is_served(&self) -> Option<bool> {
         match &self.kept {
             Ok(kept) => Some(matches!(kept.state, State::Serving(_)) && kept.trouble.is_none()),
-            Err(_) => self.is_for_good.then_some(false),
+            Err(_) => self.is_terminal.then_some(false),
         }
     }
 }
 
-// === impl Seen ===
+// === impl CatalogObservation ===
 
-impl Seen {
+impl CatalogObservation {
     fn is_ready(&self) -> bool {
         let served = self.served.as_ref();
-        served.is_some_and(|it| it.connection == Connection::Ready)
+        served.is_some_and(|served| served.connection == Connection::Ready)
     }
 
-    /// Adds how a pod serves the catalog.
-    pub(in crate::catalogs) fn is_in_pod(&mut self, told: &Told, namespace: &str) {
-        self.polled = self.polled.max(told.asked);
-        let trouble = match &told.kept {
-            // Served here until the pod is ready.
+    /// Adds the state of the registry pod.
+    pub(in crate::catalogs) fn is_in_pod(&mut self, report: &PodReport, namespace: &str) {
+        self.last_poll = self.last_poll.max(report.asked);
+        let problem = match &report.kept {
+            // The built-in server serves the catalog until the pod is ready.
             Ok(Kept {
                 state: State::Starting(_),
-                trouble,
+                trouble: problem,
                 ..
-            }) if self.is_ready() => trouble.clone(),
+            }) if self.is_ready() => problem.clone(),
             Ok(kept) => {
                 let service = RegistryService {
                     protocol: Some("grpc".to_owned()),
@@ -292,13 +312,13 @@ impl Seen {
                 });
                 kept.trouble.clone()
             }
-            Err(why) => {
-                self.may_be_served &= !told.is_for_good;
-                Some(why.clone())
+            Err(message) => {
+                self.may_be_served &= !report.is_terminal;
+                Some(message.clone())
             }
         };
-        if let Some(why) = trouble {
-            self.has_trouble(&why);
+        if let Some(message) = problem {
+            self.has_trouble(&message);
         }
     }
 }
@@ -318,13 +338,17 @@ mod tests {
                 service: None,
                 connection: Connection::Ready,
             };
-            with!(Seen, served: Some(served))
+            with!(CatalogObservation, served: Some(served))
         };
-        let starting = || State::Starting("its pod is being made".to_owned());
+        let starting = || State::Starting("its pod is being created".to_owned());
         let serving = || State::Serving(None);
         for (mut seen, state, expected) in [
-            (Seen::default(), starting(), Connection::Connecting),
-            (Seen::default(), serving(), Connection::Ready),
+            (
+                CatalogObservation::default(),
+                starting(),
+                Connection::Connecting,
+            ),
+            (CatalogObservation::default(), serving(), Connection::Ready),
             (by_us(), starting(), Connection::Ready),
             (by_us(), serving(), Connection::Ready),
         ] {
@@ -335,7 +359,7 @@ mod tests {
             let problem = seen.problem.unwrap();
             assert!(problem.message.contains("ImagePullBackOff"), "{problem:?}");
         }
-        // One of whose pod nothing is known, for it cannot be made.
+        // The state of the pod is unknown, because it cannot be created.
         let seen = with!(by_us() => |seen| seen.is_in_pod(&told(Err("no".to_owned())), "a"));
         assert_eq!(seen.served.unwrap().connection, Connection::Ready);
     }
@@ -343,7 +367,7 @@ mod tests {
     #[test]
     fn a_pod_counts_as_served_while_nothing_is_wrong_with_it() {
         let ok = |state, trouble| Ok(kept(state, trouble));
-        let starting = State::Starting("its pod is being made".to_owned());
+        let starting = State::Starting("its pod is being created".to_owned());
         for (kept, is_for_good, expected) in [
             (ok(State::Serving(None), None), false, Some(true)),
             (ok(State::Serving(None), Some("bad")), false, Some(false)),
@@ -351,7 +375,7 @@ mod tests {
             (Err("the apiserver is away".to_owned()), false, None),
             (Err("it can have none".to_owned()), true, Some(false)),
         ] {
-            let told = with!(told(kept) => is_for_good: is_for_good);
+            let told = with!(told(kept) => is_terminal: is_for_good);
             assert_eq!(told.is_served(), expected, "{told:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! A catalog that somebody else serves.
+//! Catalogs that another server serves: reads the requested packages over gRPC.
 
 use std::{
     pin::pin,
@@ -11,48 +11,58 @@ use manifests::api::catalog_source::CatalogSource;
 use tokio::time::sleep_until;
 use tracing::info;
 
-use super::Following;
-use crate::catalogs::{known::Read, plan::Plan, status::Connection};
+use super::CatalogWorker;
+use crate::catalogs::{known::CatalogContent, plan::CatalogPlan, status::Connection};
 use apply::backoff::spread;
 
-/// How often what others serve is read again although nothing has told of a change.
-const REREAD: Duration = Duration::from_secs(15 * 60);
+/// Interval at which a served catalog is read again although the connection was not lost.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-// === impl Following ===
+// === impl CatalogWorker ===
 
-impl Following {
-    /// Reads what is wanted from whoever serves the catalog, until he ends.
-    pub(super) async fn served(
+impl CatalogWorker {
+    /// Reads the requested packages from the server until the connection is lost.
+    pub(super) async fn read_from_server(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         address: &str,
     ) -> Result<(), Error> {
         let place = format!("grpc {address}");
         let client = Client::connect(address, Bounds::default()).await?;
         let catalogs = Arc::clone(&self.shared.ctx.catalogs);
-        let mut wanted = catalogs.wanted.subscribe();
+        let mut requested = catalogs.wanted.subscribe();
         let mut lost = pin!(client.lost());
-        let (mut read, mut anew) = (Arc::new(Packages::default()), Instant::now());
+        let (mut packages_read, mut refresh_at) = (Arc::new(Packages::default()), Instant::now());
         loop {
-            let asked = wanted.borrow_and_update().clone();
-            if Instant::now() >= anew {
-                read = Arc::default();
-                anew = Instant::now() + spread(REREAD);
+            let names = requested.borrow_and_update().clone();
+            if Instant::now() >= refresh_at {
+                packages_read = Arc::default();
+                refresh_at = Instant::now() + spread(REFRESH_INTERVAL);
             }
-            // The server is the same as long as the connection is.
-            read = Arc::new(read.and(&client, &asked).await?);
-            self.patience.is_served(Instant::now());
-            self.has_read(source, &place, Read::Some(Arc::clone(&read)))
-                .await;
+            // A server does not change its content while a connection lasts.
+            packages_read = Arc::new(packages_read.and(&client, &names).await?);
+            self.backoff.record_success(Instant::now());
+            self.record_loaded(
+                source,
+                &place,
+                CatalogContent::Partial(Arc::clone(&packages_read)),
+            )
+            .await;
             self.seen.problem = None;
             self.is_served(source, plan, address, Connection::Ready);
-            let (packages, broken) = (read.packages.len(), read.broken.len());
-            info!(catalog = %self.key, %place, packages, broken, "read what is wanted of a catalog");
-            // Those who want less need not be told anything new.
+            let (packages, broken) = (packages_read.packages.len(), packages_read.broken.len());
+            info!(
+                catalog = %self.key,
+                %place,
+                packages,
+                broken,
+                "read the requested packages of a catalog"
+            );
+            // A smaller set of requested packages is already covered.
             let more = async {
-                while wanted.changed().await.is_ok() {
-                    if !wanted.borrow().is_subset(&read.asked) {
+                while requested.changed().await.is_ok() {
+                    if !requested.borrow().is_subset(&packages_read.asked) {
                         return;
                     }
                 }
@@ -61,7 +71,7 @@ impl Following {
             tokio::select! {
                 () = &mut lost => return Ok(()),
                 () = more => {}
-                () = sleep_until(anew.into()) => {}
+                () = sleep_until(refresh_at.into()) => {}
             }
         }
     }

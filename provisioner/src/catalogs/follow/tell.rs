@@ -1,4 +1,4 @@
-//! What is said of a catalog: to those who choose from it, in its status, in Events and metrics.
+//! Reports of a catalog's state: to the catalog cache, in the status, and as Events and metrics.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::catalog_source::CatalogSource;
 
-use super::Following;
+use super::CatalogWorker;
 use crate::catalogs::{
-    known::{Identity, Read},
-    plan::Plan,
-    report::Report,
-    status::{Connection, Seen, Served},
+    known::{CatalogContent, CatalogIdentity},
+    plan::CatalogPlan,
+    report::StatusUpdate,
+    status::{CatalogObservation, Connection, Served},
 };
 
-impl Following {
-    /// Has the status say all that is seen.
-    pub(super) fn report(&self, source: &Arc<CatalogSource>, plan: &Plan) {
+impl CatalogWorker {
+    /// Publishes the observed state to the status writer.
+    pub(super) fn report(&self, source: &Arc<CatalogSource>, plan: &CatalogPlan) {
         let image = plan.image.as_ref();
-        // Its pod, if it has one, may serve on while nobody has been told of it, as after a restart.
-        let seen = Seen {
+        // After a restart, an existing registry pod may be serving before its state is known.
+        let observed = CatalogObservation {
             may_be_served: self.is_in_pod && self.has_pod != Some(false),
             ..self.seen.clone()
         };
-        self.reports.send_replace(Some(Report {
-            of: Arc::clone(source),
-            seen,
+        self.reports.send_replace(Some(StatusUpdate {
+            source: Arc::clone(source),
+            observed,
             image: image.and_then(|image| image.write.clone()),
             has_olm: plan.has_olm,
         }));
     }
 
-    /// Has the status say how the server of somebody else is.
+    /// Publishes the state of the connection to another server.
     pub(super) fn is_served(
         &mut self,
         source: &Arc<CatalogSource>,
-        plan: &Plan,
+        plan: &CatalogPlan,
         address: &str,
         connection: Connection,
     ) {
@@ -44,14 +44,14 @@ impl Following {
             service: None,
             connection,
         });
-        self.seen.polled = None;
+        self.seen.last_poll = None;
         self.report(source, plan);
     }
 
-    /// What to say beside an architecture that no template has.
+    /// Returns a note with the architectures of the nodes if there are several, for templates that match none of them.
     pub(super) fn architectures(&self) -> String {
-        let around = self.shared.around.borrow();
-        let all: Vec<&str> = around.architectures.iter().map(String::as_str).collect();
+        let facts = self.shared.facts.borrow();
+        let all: Vec<&str> = facts.architectures.iter().map(String::as_str).collect();
         if all.len() > 1 {
             format!("; the nodes are {}", all.join(", "))
         } else {
@@ -59,58 +59,63 @@ impl Following {
         }
     }
 
-    pub(super) async fn has_read(&mut self, source: &CatalogSource, place: &str, read: Read) {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
-        let mut was_away = false;
-        ctx.catalogs.change(|known| {
-            if !known.is(&self.key, &of) {
+    pub(super) async fn record_loaded(
+        &mut self,
+        source: &CatalogSource,
+        place: &str,
+        read: CatalogContent,
+    ) {
+        let (ctx, identity) = (&self.shared.ctx, CatalogIdentity::from_source(source));
+        let mut was_unavailable = false;
+        ctx.catalogs.change(|cache| {
+            if !cache.is(&self.key, &identity) {
                 return false;
             }
-            was_away = known.is_away(&self.key);
+            was_unavailable = cache.is_unavailable(&self.key);
             ctx.metrics.catalog(&self.key, true);
-            known.read(&self.key, &of, read)
+            cache.read(&self.key, &identity, read)
         });
-        self.from = Some(place.to_owned());
-        if was_away {
+        self.last_location = Some(place.to_owned());
+        if was_unavailable {
             let note = format!("read from {place}");
-            self.tell(source, EventType::Normal, "CatalogRead", &note)
+            self.publish_event(source, EventType::Normal, "CatalogRead", &note)
                 .await;
         }
     }
 
-    /// It is there, and still what was read; says whether that is known.
-    pub(super) fn well(&self, source: &CatalogSource) -> bool {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+    /// Marks the catalog as available with unchanged content. Returns false if its content is not cached.
+    pub(super) fn report_ready(&self, source: &CatalogSource) -> bool {
+        let (ctx, identity) = (&self.shared.ctx, CatalogIdentity::from_source(source));
         let mut is_read = false;
-        ctx.catalogs.change(|known| {
-            is_read = known.is_read(&self.key, &of);
+        ctx.catalogs.change(|cache| {
+            is_read = cache.is_read(&self.key, &identity);
             if is_read {
                 ctx.metrics.catalog(&self.key, true);
             }
-            is_read && known.is_well(&self.key, &of)
+            is_read && cache.is_ready(&self.key, &identity)
         });
         is_read
     }
 
-    pub(super) async fn trouble(&mut self, source: &CatalogSource, why: String) {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+    pub(super) async fn report_problem(&mut self, source: &CatalogSource, message: String) {
+        let (ctx, identity) = (&self.shared.ctx, CatalogIdentity::from_source(source));
         let mut is_new = false;
-        ctx.catalogs.change(|known| {
-            // Who is gone has no metric any more.
-            if known.is(&self.key, &of) {
+        ctx.catalogs.change(|cache| {
+            // A deleted catalog has no metric.
+            if cache.is(&self.key, &identity) {
                 ctx.metrics.catalog(&self.key, false);
             }
-            is_new = known.trouble(&self.key, &of, why.clone());
+            is_new = cache.set_problem(&self.key, &identity, message.clone());
             is_new
         });
-        // Of one that does not count nothing is known; equal events are one.
-        if is_new || !self.counts {
-            self.tell(source, EventType::Warning, "CatalogUnavailable", &why)
+        // A catalog that platform operators do not choose from is not in the cache. Equal Events are deduplicated.
+        if is_new || !self.is_selectable {
+            self.publish_event(source, EventType::Warning, "CatalogUnavailable", &message)
                 .await;
         }
     }
 
-    pub(super) async fn tell(
+    pub(super) async fn publish_event(
         &self,
         source: &CatalogSource,
         type_: EventType,

@@ -1,7 +1,9 @@
-//! Which content the image of a CatalogSource had, kept beside the store: after a restart, a catalog is there at once, also
-//! while its registry is away. What one CatalogSource was allowed to pull is kept for that one alone, by its uid, and for
-//! the image that it named; where a template named it, also for the images that this very template names later, which may
-//! not be there yet. And which image that was is known while the template names none.
+//! On-disk cache of the content digests of catalog images, beside the content store. After a restart, a catalog is
+//! available at once, even while its registry is unavailable.
+//!
+//! The permission to pull an image belongs to one CatalogSource, so a record applies only to its uid and image reference.
+//! If the image came from a template, the record also applies to images that the same template resolves to later, which may
+//! not exist yet. The record also provides the last image while a template resolves to none.
 
 use std::{
     fs::{self, DirEntry, File},
@@ -12,85 +14,91 @@ use std::{
 
 use unpacker::Digest;
 
-/// The folder in that of the store.
-const FOLDER: &str = "catalogs";
-/// A file has a digest, a reference, and the digest of a template if that was one. Bytes.
-const LARGEST: u64 = 4096;
-/// In place of a digest, where nobody here has read the content.
-const UNREAD: &str = "-";
-/// So many are kept; of those that are gone, not all are heard of. One that is forgotten is pulled again.
-const MOST: usize = 10_000;
+/// Subdirectory of the content store's directory.
+const DIRECTORY: &str = "catalogs";
+/// Maximum size of a record in bytes. A record consists of a digest, an image reference and an optional template digest.
+const MAX_RECORD_SIZE: u64 = 4096;
+/// Placeholder for the digest if the content has not been read.
+const NO_DIGEST: &str = "-";
+/// Maximum number of records. Deletions of CatalogSources may be missed, so the oldest records are removed. A catalog
+/// without a record is pulled again.
+const MAX_RECORDS: usize = 10_000;
 
-/// What a CatalogSource names.
+/// Image reference of a CatalogSource and the template it came from.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::catalogs) struct Named<'a> {
+pub(in crate::catalogs) struct ImageSelector<'a> {
     pub(in crate::catalogs) image: &'a str,
-    /// From which that was made.
+    /// Template from which the image was resolved.
     pub(in crate::catalogs) template: Option<&'a str>,
 }
 
-/// What is in a file.
-struct Note {
+/// Content of a record.
+struct CacheRecord {
     digest: Option<Digest>,
     image: String,
-    /// The digest of the template from which that was made.
+    /// Digest of the template from which the image was resolved.
     template: Option<Digest>,
 }
 
-/// A folder with a file for each CatalogSource.
+/// Directory with one record per CatalogSource.
 #[derive(Debug, Clone)]
-pub(in crate::catalogs) struct Remembered {
-    folder: PathBuf,
+pub(in crate::catalogs) struct DigestCache {
+    directory: PathBuf,
 }
 
-// === impl Remembered ===
+// === impl DigestCache ===
 
-impl Remembered {
-    /// In the folder of the store.
+impl DigestCache {
+    /// Creates a cache in the directory of the content store.
     pub(in crate::catalogs) fn new(store: &Path) -> Self {
         Self {
-            folder: store.join(FOLDER),
+            directory: store.join(DIRECTORY),
         }
     }
 
-    /// The content that this CatalogSource had by this image, or by what its template named before, and that image. What
-    /// cannot be read is not known.
-    pub(in crate::catalogs) fn get(&self, uid: &str, named: Named<'_>) -> Option<(Digest, String)> {
-        let note = self.note(uid)?;
-        let is_of_template = note.template.is_some() && note.template == of(named.template);
-        let is_same = note.image == named.image || is_of_template;
-        let digest = note.digest.filter(|_| is_same)?;
-        Some((digest, note.image))
+    /// Returns the content digest and the image reference that were recorded for this CatalogSource. The record applies if
+    /// the image or the template is the same. An unreadable record counts as missing.
+    pub(in crate::catalogs) fn get(
+        &self,
+        uid: &str,
+        named: ImageSelector<'_>,
+    ) -> Option<(Digest, String)> {
+        let record = self.record(uid)?;
+        let is_same_template =
+            record.template.is_some() && record.template == template_digest(named.template);
+        let is_same = record.image == named.image || is_same_template;
+        let digest = record.digest.filter(|_| is_same)?;
+        Some((digest, record.image))
     }
 
-    /// The image that this very template of this CatalogSource was last.
-    pub(in crate::catalogs) fn last(&self, uid: &str, template: &str) -> Option<String> {
-        let note = self.note(uid)?;
-        (note.template == of(Some(template))).then_some(note.image)
+    /// Returns the image that this template of the CatalogSource last resolved to.
+    pub(in crate::catalogs) fn last_image(&self, uid: &str, template: &str) -> Option<String> {
+        let record = self.record(uid)?;
+        (record.template == template_digest(Some(template))).then_some(record.image)
     }
 
-    /// Keeps the content in place of the one before; without one, that of this very image. What a machine has lost that went
-    /// down at the same time is not known.
+    /// Records a digest in place of the previous one. Without a digest, the recorded digest of the same image is kept.
+    /// Records are not synced to disk, so a machine crash may lose them.
     pub(in crate::catalogs) fn put(
         &self,
         uid: &str,
-        named: Named<'_>,
+        named: ImageSelector<'_>,
         digest: Option<Digest>,
     ) -> io::Result<()> {
-        let known = || {
+        let recorded = || {
             self.get(uid, named)
                 .filter(|(_, image)| image == named.image)
         };
-        let digest = digest.or_else(|| known().map(|(digest, _)| digest));
-        let digest = digest.map_or_else(|| UNREAD.to_owned(), |it| it.to_string());
-        let template = of(named.template);
-        let template = template.map_or_else(String::new, |it| format!("{it}\n"));
+        let digest = digest.or_else(|| recorded().map(|(digest, _)| digest));
+        let digest = digest.map_or_else(|| NO_DIGEST.to_owned(), |digest| digest.to_string());
+        let template = template_digest(named.template);
+        let template = template.map_or_else(String::new, |digest| format!("{digest}\n"));
         let text = format!("{digest}\n{}\n{template}", named.image);
         if self.read(uid).as_ref() == Some(&text) {
             return Ok(());
         }
-        fs::create_dir_all(&self.folder)?;
-        self.sweep(MOST)?;
+        fs::create_dir_all(&self.directory)?;
+        self.sweep(MAX_RECORDS)?;
         let path = self.path(uid);
         let temporary = path.with_extension("new");
         let mut file = File::create(&temporary)?;
@@ -98,22 +106,22 @@ impl Remembered {
         fs::rename(&temporary, &path)
     }
 
-    /// The CatalogSource is gone.
+    /// Removes the record of a deleted CatalogSource.
     pub(in crate::catalogs) fn forget(&self, uid: &str) {
-        // One that stays does no harm.
+        // A record that cannot be removed is harmless.
         drop(fs::remove_file(self.path(uid)));
     }
 
-    fn note(&self, uid: &str) -> Option<Note> {
+    fn record(&self, uid: &str) -> Option<CacheRecord> {
         let text = self.read(uid)?;
-        let (digest, rest) = text.strip_suffix('\n')?.split_once('\n')?;
-        let (image, template) = match rest.split_once('\n') {
+        let (digest, remaining) = text.strip_suffix('\n')?.split_once('\n')?;
+        let (image, template) = match remaining.split_once('\n') {
             Some((image, template)) => (image, Some(template.parse().ok()?)),
-            None => (rest, None),
+            None => (remaining, None),
         };
-        Some(Note {
+        Some(CacheRecord {
             digest: match digest {
-                UNREAD => None,
+                NO_DIGEST => None,
                 digest => Some(digest.parse().ok()?),
             },
             image: image.to_owned(),
@@ -124,36 +132,36 @@ impl Remembered {
     fn read(&self, uid: &str) -> Option<String> {
         let mut text = String::new();
         let file = File::open(self.path(uid)).ok()?;
-        file.take(LARGEST).read_to_string(&mut text).ok()?;
+        file.take(MAX_RECORD_SIZE).read_to_string(&mut text).ok()?;
         Some(text)
     }
 
-    /// A tenth of them make room where there are too many, the oldest.
+    /// Removes the oldest tenth of the records if the cache has `most` or more.
     fn sweep(&self, most: usize) -> io::Result<()> {
-        let mut all: Vec<DirEntry> = fs::read_dir(&self.folder)?.collect::<io::Result<_>>()?;
+        let mut all: Vec<DirEntry> = fs::read_dir(&self.directory)?.collect::<io::Result<_>>()?;
         if all.len() < most {
             return Ok(());
         }
-        all.sort_by_cached_key(|it| {
-            let written = it.metadata().and_then(|it| it.modified());
+        all.sort_by_cached_key(|entry| {
+            let written = entry.metadata().and_then(|metadata| metadata.modified());
             written.unwrap_or(SystemTime::UNIX_EPOCH)
         });
-        let kept = most / 10 * 9;
-        let surplus = all.len().saturating_sub(kept);
+        let retained = most / 10 * 9;
+        let surplus = all.len().saturating_sub(retained);
         all.iter()
             .take(surplus)
-            .try_for_each(|it| fs::remove_file(it.path()))
+            .try_for_each(|entry| fs::remove_file(entry.path()))
     }
 
-    /// Whatever is in a uid, it is no path.
+    /// Returns the path of a record. The uid is hashed, because it might contain path separators.
     fn path(&self, uid: &str) -> PathBuf {
-        self.folder.join(Digest::of(uid.as_bytes()).hex())
+        self.directory.join(Digest::of(uid.as_bytes()).hex())
     }
 }
 
-/// A template may be long, and have lines.
-fn of(template: Option<&str>) -> Option<Digest> {
-    template.map(|it| Digest::of(it.as_bytes()))
+/// Returns the digest of a template, because a template may be long and contain line breaks.
+fn template_digest(template: Option<&str>) -> Option<Digest> {
+    template.map(|template| Digest::of(template.as_bytes()))
 }
 
 #[cfg(test)]
@@ -162,22 +170,22 @@ mod tests {
 
     const IMAGE: &str = "example.com/catalog:v1";
 
-    fn plain(image: &str) -> Named<'_> {
-        Named {
+    fn plain(image: &str) -> ImageSelector<'_> {
+        ImageSelector {
             image,
             template: None,
         }
     }
 
-    fn digest(kept: &Remembered, uid: &str, image: &str) -> Option<Digest> {
+    fn digest(kept: &DigestCache, uid: &str, image: &str) -> Option<Digest> {
         kept.get(uid, plain(image)).map(|(digest, _)| digest)
     }
 
     #[test]
     fn what_a_template_named_before_is_known_for_what_it_names_now() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Remembered::new(folder.path());
-        let named = |image, template| Named {
+        let kept = DigestCache::new(folder.path());
+        let named = |image, template| ImageSelector {
             image,
             template: Some(template),
         };
@@ -185,7 +193,7 @@ mod tests {
         let one = Digest::of(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
         kept.put("u1", named(minor, template), Some(one)).unwrap();
-        let again = Remembered::new(folder.path());
+        let again = DigestCache::new(folder.path());
         let known = Some((one, minor.to_owned()));
         for (uid, named, expected) in [
             ("u1", named(minor, template), &known),
@@ -198,7 +206,7 @@ mod tests {
         ] {
             assert_eq!(again.get(uid, named), *expected, "{uid} {named:?}");
         }
-        // The same content is noted anew when a template has come to name it, or names it no more.
+        // The same content is recorded again if a template starts or stops resolving to it.
         kept.put("u1", plain(minor), Some(one)).unwrap();
         assert_eq!(again.get("u1", named(next, template)), None);
         kept.put("u1", named(minor, template), Some(one)).unwrap();
@@ -208,13 +216,13 @@ mod tests {
     #[test]
     fn what_a_template_was_last_is_known_also_of_what_nobody_has_read() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Remembered::new(folder.path());
-        let named = |image| Named {
+        let kept = DigestCache::new(folder.path());
+        let named = |image| ImageSelector {
             image,
             template: Some("r/c:{platform_architecture}"),
         };
         let (one, other) = (named("r/c:x86_64"), named("r/c:aarch64"));
-        let last = |uid, template| kept.last(uid, template);
+        let last = |uid, template| kept.last_image(uid, template);
         let template = "r/c:{platform_architecture}";
         assert_eq!(last("u1", template), None);
         kept.put("u1", one, None).unwrap();
@@ -224,7 +232,7 @@ mod tests {
         for (uid, template) in [("u2", template), ("u1", other_template), ("u1", "")] {
             assert_eq!(last(uid, template), None, "{uid} {template}");
         }
-        // The content of this image is not forgotten, and that of another one is not taken for it.
+        // The content of this image is kept, and that of another image is not used for it.
         let content = Digest::of(b"one");
         kept.put("u1", one, Some(content)).unwrap();
         kept.put("u1", one, None).unwrap();
@@ -232,7 +240,7 @@ mod tests {
         kept.put("u1", other, None).unwrap();
         assert_eq!(last("u1", template).as_deref(), Some("r/c:aarch64"));
         assert_eq!((kept.get("u1", one), kept.get("u1", other)), (None, None));
-        // What no template has named is nobody's last.
+        // An image without a template is not the last one of any template.
         kept.put("u1", plain(IMAGE), Some(content)).unwrap();
         assert_eq!(last("u1", template), None);
     }
@@ -241,12 +249,12 @@ mod tests {
     #[test]
     fn each_catalog_source_has_its_own_content_for_its_own_image() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Remembered::new(folder.path());
+        let kept = DigestCache::new(folder.path());
         assert_eq!(digest(&kept, "u1", IMAGE), None);
         let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
         kept.put("u1", plain(IMAGE), Some(one)).unwrap();
         kept.put("../u2", plain(IMAGE), Some(two)).unwrap();
-        let again = Remembered::new(folder.path());
+        let again = DigestCache::new(folder.path());
         assert_eq!(digest(&again, "u1", IMAGE), Some(one));
         assert_eq!(digest(&again, "../u2", IMAGE), Some(two));
         let next = "example.com/catalog:v2";
@@ -264,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_damaged_is_not_known_and_too_many_make_room() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Remembered::new(folder.path());
+        let kept = DigestCache::new(folder.path());
         let content = Digest::of(b"one");
         kept.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");
@@ -289,6 +297,6 @@ mod tests {
         assert_eq!(digest(&kept, "u1", IMAGE), Some(content), "there is room");
         kept.sweep(20).unwrap();
         assert_eq!(digest(&kept, "u1", IMAGE), None);
-        assert_eq!(fs::read_dir(&kept.folder).unwrap().count(), 18);
+        assert_eq!(fs::read_dir(&kept.directory).unwrap().count(), 18);
     }
 }

@@ -1,5 +1,5 @@
-//! A catalog's files where the store has them: in a tar without compression, which may be larger than what the pod has of
-//! memory. Each file is read where it lies.
+//! Files of a catalog in the content store. The store keeps them in an uncompressed tar, which may be larger than the
+//! memory of the pod, so each file is read in place.
 
 use std::{
     collections::BTreeMap,
@@ -10,23 +10,23 @@ use std::{
 use catalog::source::Files;
 use unpacker::store::Reader;
 
-/// The files of what is in the store.
+/// Index of the files in a stored tar.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoreFiles {
     tar: Reader,
     files: BTreeMap<String, Range<u64>>,
 }
 
-/// A part of the tar.
-struct Part<'a> {
+/// Reader of a byte range of the tar.
+struct FileReader<'a> {
     tar: &'a Reader,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
-// === impl Stored ===
+// === impl StoreFiles ===
 
-impl Stored {
-    /// Looks where the files are. The store has written the tar: there are only regular files in it, with checked paths.
+impl StoreFiles {
+    /// Indexes the tar. The content store has written it, so it contains only regular files with validated paths.
     pub(super) fn new(mut tar: Reader) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         let mut archive = tar::Archive::new(&mut tar);
@@ -43,27 +43,28 @@ impl Stored {
     }
 }
 
-impl Files for Stored {
+impl Files for StoreFiles {
     fn paths(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
     }
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
-        let found = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(Part {
+        let range = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(FileReader {
             tar: &self.tar,
-            left: found.clone(),
+            remaining: range.clone(),
         }))
     }
 }
 
-impl Read for Part<'_> {
+impl Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX);
-        let most = buffer.len().min(left);
-        let room = buffer.get_mut(..most).unwrap_or_default();
-        let count = self.tar.read_at(room, self.left.start)?;
-        self.left.start += count as u64;
+        let remaining =
+            usize::try_from(self.remaining.end - self.remaining.start).unwrap_or(usize::MAX);
+        let limit = buffer.len().min(remaining);
+        let room = buffer.get_mut(..limit).unwrap_or_default();
+        let count = self.tar.read_at(room, self.remaining.start)?;
+        self.remaining.start += count as u64;
         Ok(count)
     }
 }

@@ -1,50 +1,51 @@
-//! Images that can never be catalogs. What one has is looked at once: it may take minutes, and others wait meanwhile.
+//! Images that can never be catalogs. Reading one may take minutes while other catalogs wait, so each image is rejected
+//! only once.
 
 use catalog::{registry, sqlite};
 
 use super::{Error, serving};
 
-/// An image that cannot be used.
+/// Image that cannot be used as a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::catalogs) struct Unfit {
-    /// As its registry names it.
+pub(in crate::catalogs) struct RejectedImage {
+    /// Digest of the image in its registry.
     digest: String,
-    /// Whether it was to be served, too: more can be read than that.
-    is_served: bool,
+    /// True if the catalog was also to be served. Some catalogs can be read, but not served.
+    for_serving: bool,
     why: String,
 }
 
-// === impl Unfit ===
+// === impl RejectedImage ===
 
-impl Unfit {
-    /// What is to be kept in mind of a failure, if it is one for good.
-    pub(in crate::catalogs) fn of(
+impl RejectedImage {
+    /// Returns the rejection to record for an error, or `None` if the error is not terminal.
+    pub(in crate::catalogs) fn from_error(
         error: &Error,
         digest: Option<String>,
-        is_served: bool,
+        for_serving: bool,
     ) -> Option<Self> {
-        let digest = digest.filter(|_| error.is_for_good())?;
+        let digest = digest.filter(|_| error.is_terminal())?;
         Some(Self {
             digest,
-            is_served,
+            for_serving,
             why: unpacker::job::chain(error),
         })
     }
 
-    /// The same failure, where an image is still the same.
-    pub(in crate::catalogs) fn again(&self, digest: &str, is_served: bool) -> Option<Error> {
-        let is_same = self.digest == digest && self.is_served == is_served;
-        is_same.then(|| Error::Unfit(self.why.clone()))
+    /// Returns the same error for an unchanged image.
+    pub(in crate::catalogs) fn same_error(&self, digest: &str, for_serving: bool) -> Option<Error> {
+        let is_same = self.digest == digest && self.for_serving == for_serving;
+        is_same.then(|| Error::Rejected(self.why.clone()))
     }
 }
 
 // === impl Error ===
 
 impl Error {
-    /// Reports whether the same image fails again however often it is read.
-    pub(in crate::catalogs) fn is_for_good(&self) -> bool {
+    /// Reports whether the same image fails in the same way each time.
+    pub(in crate::catalogs) fn is_terminal(&self) -> bool {
         match self {
-            Self::Unfit(_) | Self::Empty { .. } => true,
+            Self::Rejected(_) | Self::Empty { .. } => true,
             Self::Unpack(error) => is_of_content(error),
             Self::Catalog(error) => is_of_catalog(error),
             Self::Database(error) => error.is_terminal(),
@@ -58,7 +59,7 @@ impl Error {
     }
 }
 
-/// Reports whether it is what an image has that cannot be unpacked: neither its registry, nor the disk.
+/// Reports whether the cause is the content of the image and not its registry or the disk.
 fn is_of_content(error: &unpacker::Error) -> bool {
     use unpacker::Error as E;
     match error {
@@ -80,14 +81,14 @@ fn is_of_catalog(error: &catalog::Error) -> bool {
     !matches!(error, catalog::Error::Folder { .. })
 }
 
-/// Reports whether it is what a catalog has that cannot be served.
+/// Reports whether the cause is the content of the catalog.
 fn is_unservable(error: &serving::Error) -> bool {
     use registry::{Error as E, StoreError};
     match error {
         serving::Error::Empty { .. } => true,
         serving::Error::Database(error) => sqlite::Error::is_terminal(error),
         serving::Error::Catalog(E::Source(error)) => is_of_catalog(error),
-        // One that was just made, or is larger than anybody may have it: a namespace's share is told of in another way.
+        // A store that was just built is damaged, or the store exceeds the global limit. Exceeded quotas are other errors.
         serving::Error::Catalog(E::Store(error)) => matches!(
             error,
             StoreError::Damaged { .. } | StoreError::TooLarge { .. }
@@ -123,7 +124,7 @@ mod tests {
         let (path, total) = (std::path::PathBuf::from("a"), std::time::Duration::ZERO);
         for (error, expected) in ::tests::rows![
             empty() => true;
-            Error::Unfit("no".to_owned()) => true;
+            Error::Rejected("no".to_owned()) => true;
             catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into() => true;
             catalog::Error::Folder { path: path.clone(), source: full() }.into() => false;
             unpacker::Error::TooLong { limit: 1 }.into() => true;
@@ -134,27 +135,27 @@ mod tests {
             serving::Error::Empty { left_out: None }.into() => true;
             serving(catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into()) => true;
             serving(catalog::Error::Folder { path: path.clone(), source: full() }.into()) => false;
-            serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside of it" }.into()) => true;
+            serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside the file" }.into()) => true;
             serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
             serving(registry::StoreError::File { action: "write", path, source: full() }.into()) => false;
-            serving::Error::Told("no".to_owned()).into() => false;
-            serving::Error::Ended.into() => false;
+            serving::Error::Rejected("no".to_owned()).into() => false;
+            serving::Error::ShuttingDown.into() => false;
             full().into() => false;
             Error::Cancelled => false;
         ] {
-            assert_eq!(error.is_for_good(), expected, "{error:?}");
+            assert_eq!(error.is_terminal(), expected, "{error:?}");
         }
     }
 
     #[test]
     fn an_image_that_is_still_the_same_is_still_unfit() {
-        assert_eq!(Unfit::of(&empty(), None, true), None);
-        assert_rows!(Unfit::of(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
-        let unfit = Unfit::of(&empty(), Some("sha256:a".to_owned()), true).unwrap();
-        let again = unfit.again("sha256:a", true).unwrap();
+        assert_eq!(RejectedImage::from_error(&empty(), None, true), None);
+        assert_rows!(RejectedImage::from_error(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
+        let unfit = RejectedImage::from_error(&empty(), Some("sha256:a".to_owned()), true).unwrap();
+        let again = unfit.same_error("sha256:a", true).unwrap();
         assert_eq!(again.to_string(), empty().to_string());
-        assert!(again.is_for_good());
-        assert!(unfit.again("sha256:b", true).is_none());
-        assert!(unfit.again("sha256:a", false).is_none());
+        assert!(again.is_terminal());
+        assert!(unfit.same_error("sha256:b", true).is_none());
+        assert!(unfit.same_error("sha256:a", false).is_none());
     }
 }

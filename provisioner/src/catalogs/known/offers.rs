@@ -1,32 +1,32 @@
-//! What catalogs offer of one package.
+//! Snapshot of the catalogs that may provide one package.
 
 use catalog::choose::{Answer, Offer};
 
-use super::{Read, State};
+use super::{CatalogContent, State};
 
-/// What catalogs have of a package, as it was at one moment.
+/// Content and state of all catalogs that may provide a package, at one moment.
 #[derive(Debug)]
 pub struct Offers {
     pub(super) package: String,
-    pub(super) offers: Vec<Held>,
+    pub(super) offers: Vec<CatalogOffer>,
 }
 
-/// What one catalog has of it.
+/// Content and state of one catalog.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CatalogOffer {
     pub(super) catalog: String,
     pub(super) priority: i64,
-    /// What was read, or why nothing was: `None` while the first reading is under way.
-    pub(super) read: Result<Read, Option<String>>,
+    /// Content of the catalog, or the reason why it is unavailable; `None` while it is read for the first time.
+    pub(super) read: Result<CatalogContent, Option<String>>,
     pub(super) state: State,
-    /// Why the package cannot be used, if it is there.
+    /// Error of the package, if the catalog has it in an invalid form.
     pub(super) broken: Option<String>,
 }
 
 // === impl Offers ===
 
 impl Offers {
-    /// As they are to be chosen from.
+    /// Returns the offers for the resolver.
     pub fn list(&self) -> Vec<Offer<'_>> {
         self.offers
             .iter()
@@ -34,7 +34,7 @@ impl Offers {
                 catalog: &held.catalog,
                 priority: held.priority,
                 answer: match (&held.broken, &held.read) {
-                    (Some(why), _) | (None, Err(Some(why))) => Answer::Unknown(why),
+                    (Some(reason), _) | (None, Err(Some(reason))) => Answer::Unknown(reason),
                     (None, Err(None)) => Answer::Pending,
                     (None, Ok(read)) => match read.package(&self.package) {
                         Some(package) => Answer::Package(package),
@@ -45,7 +45,7 @@ impl Offers {
             .collect()
     }
 
-    /// How the catalogs are that were asked.
+    /// Returns the states of the catalogs.
     pub fn states(&self) -> impl Iterator<Item = &State> {
         self.offers.iter().map(|held| &held.state)
     }

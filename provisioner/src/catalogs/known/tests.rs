@@ -15,20 +15,20 @@ fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
 }
 
 /// The namespaces whose catalogs count, before anything is known of them.
-fn listing(namespaces: &[&str]) -> Known {
-    let mut known = Known::default();
+fn listing(namespaces: &[&str]) -> CatalogCache {
+    let mut known = CatalogCache::default();
     let namespaces: Vec<String> = namespaces.iter().map(|&name| name.to_owned()).collect();
-    known.begin(&namespaces);
+    known.reset(&namespaces);
     known
 }
 
-fn put(known: &mut Known, key: &Key, priority: i64, read: Read) {
-    known.add(key, &Identity::default(), priority);
-    known.read(key, &Identity::default(), read);
+fn put(known: &mut CatalogCache, key: &Key, priority: i64, read: CatalogContent) {
+    known.add(key, &CatalogIdentity::default(), priority);
+    known.read(key, &CatalogIdentity::default(), read);
 }
 
-fn as_image(uid: &str, image: &str) -> Identity {
-    Identity {
+fn as_image(uid: &str, image: &str) -> CatalogIdentity {
+    CatalogIdentity {
         uid: Some(uid.to_owned()),
         origin: Some(("image", image.to_owned())),
     }
@@ -41,20 +41,20 @@ fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
     with!(Package, name: name.to_owned(), bundles: [(bundle.name.clone(), bundle)].into())
 }
 
-fn all(packages: Vec<Package>) -> Read {
+fn all(packages: Vec<Package>) -> CatalogContent {
     let packages = packages.into_iter().map(|one| (one.name.clone(), one));
-    Read::All(Arc::new(with!(Catalog, packages: packages.collect())))
+    CatalogContent::Full(Arc::new(with!(Catalog, packages: packages.collect())))
 }
 
-fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
-    Read::Some(Arc::new(with!(Packages::default() =>
+fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogContent {
+    CatalogContent::Partial(Arc::new(with!(Packages::default() =>
         asked: asked.iter().map(|&it| it.to_owned()).collect(),
         packages: packages.into_iter().map(|one| (one.name.clone(), Arc::new(one))).collect(),
         broken: broken.iter().map(|&one| (one.to_owned(), "it is bad".to_owned())).collect(),
     )))
 }
 
-fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
+fn said(known: &CatalogCache, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
     let offers = known.offers(package, only);
     let list = offers.list();
     list.iter()
@@ -77,23 +77,23 @@ fn what_was_read_stays_while_a_catalog_is_away() {
     let away = || "nobody is there".to_owned();
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
     assert_rows! {
-        known.add(&mine, &Identity::default(), 5) => true;
-        known.add(&mine, &Identity::default(), 5) => false;
+        known.add(&mine, &CatalogIdentity::default(), 5) => true;
+        known.add(&mine, &CatalogIdentity::default(), 5) => false;
         said(&known, "etcd", None) => ["ours/mine 5: pending"];
-        known.trouble(&mine, &Identity::default(), away()) => true;
-        known.trouble(&mine, &Identity::default(), away()) => false;
+        known.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
+        known.set_problem(&mine, &CatalogIdentity::default(), away()) => false;
         said(&known, "etcd", None) => ["ours/mine 5: nobody is there"];
-        known.read(&mine, &Identity::default(), read) => true;
+        known.read(&mine, &CatalogIdentity::default(), read) => true;
         said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
         said(&known, "other", None) => ["ours/mine 5: absent"];
-        known.trouble(&mine, &Identity::default(), away()) => true;
+        known.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
         said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
         known.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
-        known.is_well(&mine, &Identity::default()) => true;
-        !known.is_well(&mine, &Identity::default()) => true;
+        known.is_ready(&mine, &CatalogIdentity::default()) => true;
+        !known.is_ready(&mine, &CatalogIdentity::default()) => true;
         known.remove(&mine) => true;
         said(&known, "etcd", None).is_empty() => true;
-        known.read(&mine, &Identity::default(), all(Vec::new())) => false, "it comes too late";
+        known.read(&mine, &CatalogIdentity::default(), all(Vec::new())) => false, "it comes too late";
     }
 }
 
@@ -112,7 +112,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
         assert!(known.read(&mine, &first, all(vec![package.clone()])));
         assert!(known.is_read(&mine, &first));
         // For nothing else it is forgotten.
-        known.trouble(&mine, &first, "away".to_owned());
+        known.set_problem(&mine, &first, "away".to_owned());
         assert!(known.add(&mine, &first, 7));
         assert_eq!(said(&known, "etcd", None), ["ours/mine 7: has etcd"]);
         assert!(known.add(&mine, &next, 7));
@@ -121,7 +121,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
         assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), Said::Away(None));
         // Who has read the former one meanwhile comes too late.
         assert!(!known.read(&mine, &first, all(vec![package.clone()])));
-        assert!(!known.trouble(&mine, &first, "away".to_owned()));
+        assert!(!known.set_problem(&mine, &first, "away".to_owned()));
         assert!(!known.is(&mine, &first) && !known.is_read(&mine, &next));
         assert_eq!(said(&known, "etcd", None), unread);
     }
@@ -149,9 +149,9 @@ fn of_what_others_serve_only_what_was_asked_for_is_known() {
 fn a_first_answer_comes_until_there_is_one_or_trouble() {
     let mut known = listing(&["ours"]);
     let (mine, other) = (key("ours", "mine"), key("ours", "other"));
-    known.add(&mine, &Identity::default(), 0);
-    known.add(&other, &Identity::default(), 0);
-    let pending = |known: &Known, package: &str| {
+    known.add(&mine, &CatalogIdentity::default(), 0);
+    known.add(&other, &CatalogIdentity::default(), 0);
+    let pending = |known: &CatalogCache, package: &str| {
         let offers = known.offers(package, None);
         let list =
             with!(offers.list() => |list| list.retain(|one| matches!(one.answer, Answer::Pending)));
@@ -159,18 +159,26 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
         names.join(" ")
     };
     assert_eq!(pending(&known, "etcd"), "ours/mine ours/other");
-    known.trouble(&other, &Identity::default(), "nobody is there".to_owned());
+    known.set_problem(
+        &other,
+        &CatalogIdentity::default(),
+        "nobody is there".to_owned(),
+    );
     assert_eq!(pending(&known, "etcd"), "ours/mine");
     let etcd = some(&["etcd"], Vec::new(), &[]);
-    known.read(&mine, &Identity::default(), etcd);
+    known.read(&mine, &CatalogIdentity::default(), etcd);
     assert_eq!(pending(&known, "etcd"), "");
     // It was not asked for this one so far.
     assert_eq!(pending(&known, "other"), "ours/mine");
-    known.trouble(&mine, &Identity::default(), "nobody is there".to_owned());
+    known.set_problem(
+        &mine,
+        &CatalogIdentity::default(),
+        "nobody is there".to_owned(),
+    );
     assert_eq!(pending(&known, "other"), "");
     // How they are is as of the same moment.
     let offers = known.offers("etcd", None);
-    known.is_well(&mine, &Identity::default());
+    known.is_ready(&mine, &CatalogIdentity::default());
     assert_rows!(offers.states().map(|one| one.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
 }
 
@@ -237,7 +245,7 @@ fn away(others: &str) -> Said {
 }
 
 /// A catalog that has `etcd.v1` in the image with this digest.
-fn stocked(digest: &str, max: &str) -> Read {
+fn stocked(digest: &str, max: &str) -> CatalogContent {
     let image = format!("registry:5000/b@{digest}");
     all(vec![package("etcd", "etcd.v1", &image, max)])
 }
@@ -251,7 +259,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
         ("b", 5, "sha256:1", "4.13"),
         ("c", 9, "sha256:2", "4.14"),
     ];
-    let none = Identity::default();
+    let none = CatalogIdentity::default();
     for (name, priority, digest, max) in all {
         let read = stocked(digest, max);
         put(&mut known, &key("ours", name), priority, read);
@@ -268,7 +276,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     }
     // Of those that are away the last seen value counts; and what they did not have, they may have by now.
     for (name, ..) in all {
-        known.trouble(&key("ours", name), &none, "away".to_owned());
+        known.set_problem(&key("ours", name), &none, "away".to_owned());
     }
     for (package, bundle, digest, expected) in expected {
         assert_rows! {
@@ -281,19 +289,19 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
 // parity: serve-17, complaint-3
 #[test]
 fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
-    let none = Identity::default();
-    let said = |known: &Known| known.said("etcd", "etcd.v1", "sha256:1");
+    let none = CatalogIdentity::default();
+    let said = |known: &CatalogCache| known.said("etcd", "etcd.v1", "sha256:1");
     // After a restart, the one that comes later is there first.
-    let mut known = Known::default();
+    let mut known = CatalogCache::default();
     assert_eq!(said(&known), Said::Away(None), "nobody has looked");
-    known.begin(&["ours".to_owned(), "theirs".to_owned()]);
+    known.reset(&["ours".to_owned(), "theirs".to_owned()]);
     let (first, later) = (key("ours", "first"), key("ours", "later"));
     put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
     assert_rows! {
         { known.listed("ours"); said(&known) } => away("4.14"), "there may be others";
         { known.listed("theirs"); said(&known) } => says("4.14");
         { known.add(&first, &none, 10); said(&known) } => away("4.14");
-        { known.trouble(&first, &none, "nobody is there".to_owned()); said(&known) } => away("4.14");
+        { known.set_problem(&first, &none, "nobody is there".to_owned()); said(&known) } => away("4.14");
         { known.read(&first, &none, stocked("sha256:1", "4.12")); said(&known) } => says("4.12");
     }
     // It says nothing, and it does not have it.
@@ -308,7 +316,7 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
     assert_eq!(said(&known), away("4.14"));
     let broken = with!(Catalog, broken: [("etcd".to_owned(), 1)].into());
-    known.read(&first, &none, Read::All(Arc::new(broken)));
+    known.read(&first, &none, CatalogContent::Full(Arc::new(broken)));
     assert_eq!(said(&known), away("4.14"));
     // Nobody has asked it for this package.
     known.read(&first, &none, some(&["other"], Vec::new(), &[]));
@@ -357,7 +365,7 @@ fn what_its_template_has_become_is_the_same_catalog() {
         if let Some((name, value)) = spec.split_once('=') {
             source["spec"][name] = value.into();
         }
-        Identity::of(&serde_json::from_value(source).unwrap())
+        CatalogIdentity::from_source(&serde_json::from_value(source).unwrap())
     };
     let (old, new) = ("image=r/c:v36", "image=r/c:v37");
     let template = "r/c:v{kube_minor_version}";
@@ -386,14 +394,15 @@ fn what_its_template_has_become_is_the_same_catalog() {
 
 #[test]
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
-    let none = Identity::default();
-    let ask = |known: &Known, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
-    let mut known = Known::default();
+    let none = CatalogIdentity::default();
+    let ask =
+        |known: &CatalogCache, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
+    let mut known = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     let away = Some(Said::Away(None));
     assert_rows! {
         ask(&known, &first) => away, "no catalog is known yet";
-        { known.begin(&["ours".to_owned()]); ask(&known, &first) } => away, "catalogs are not listed yet";
+        { known.reset(&["ours".to_owned()]); ask(&known, &first) } => away, "catalogs are not listed yet";
         // Tenants' catalogs are ignored, whether or not the admin's are listed.
         ask(&known, &key("theirs", "first")) => None;
         { known.listed("ours"); ask(&known, &first) } => None, "it does not exist";
@@ -414,26 +423,26 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
         assert_rows!(known.said_by(&first, package, bundle, version) => Some(expected), "{package} {bundle} {version}");
     }
     assert_rows! {
-        { known.trouble(&first, &none, "connection refused".to_owned()); ask(&known, &first) } => Some(says("4.13"));
+        { known.set_problem(&first, &none, "connection refused".to_owned()); ask(&known, &first) } => Some(says("4.13"));
         known.said_by(&first, "other", "etcd.v1", "1.0.0") => away;
         // The read packages do not include this one.
         { known.read(&first, &none, some(&["other"], Vec::new(), &[])); ask(&known, &first) } => away;
         { known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"])); ask(&known, &first) } => away;
         { known.remove(&first); known.refused("ours", "forbidden".to_owned()); ask(&known, &first) } => away;
-        { known.has_none(); ask(&known, &first) } => None;
+        { known.clear(); ask(&known, &first) } => None;
     }
 }
 
 #[test]
 fn the_lowest_value_is_that_of_all_catalogs_together() {
-    let none = Identity::default();
-    let lowest = |known: &Known| known.lowest("etcd", "etcd.v1", "1.0.0");
+    let none = CatalogIdentity::default();
+    let lowest = |known: &CatalogCache| known.lowest("etcd", "etcd.v1", "1.0.0");
     let is = |release: &str| Said::Says(Some(release.to_owned()));
     let unknown = Said::Away(None);
-    let mut known = Known::default();
+    let mut known = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     assert_eq!(lowest(&known), unknown, "nothing is listed yet");
-    known.begin(&["ours".to_owned(), "more".to_owned()]);
+    known.reset(&["ours".to_owned(), "more".to_owned()]);
     known.listed("ours");
     put(&mut known, &first, 0, stocked("sha256:1", "4.13"));
     assert_eq!(lowest(&known), unknown, "a namespace is not listed yet");
@@ -463,6 +472,6 @@ fn the_lowest_value_is_that_of_all_catalogs_together() {
     assert_eq!(known.lowest("etcd", "etcd.v1", "1.0.1"), Said::Says(None));
     assert_eq!(known.lowest("etcd", "etcd.v2", "1.0.0"), Said::Says(None));
     // The last reading counts.
-    known.trouble(&second, &none, "connection refused".to_owned());
+    known.set_problem(&second, &none, "connection refused".to_owned());
     assert_eq!(lowest(&known), is("4.12"));
 }

@@ -2,21 +2,21 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{super::around::Part, *};
+use super::{super::around::FactSource, *};
 
 fn source(spec: &Value, status: &Value) -> CatalogSource {
     object!({"metadata": {"name": "mine", "namespace": "ours"}, "spec": spec, "status": status})
 }
 
-fn image(reference: &str, poll: Option<Interval>) -> Way {
-    Way::Image {
+fn image(reference: &str, poll: Option<PollInterval>) -> CatalogLocation {
+    CatalogLocation::Image {
         reference: reference.to_owned(),
         poll,
     }
 }
 
-fn unresolved(why: &str) -> Way {
-    Way::Unresolved(Unresolved {
+fn unresolved(why: &str) -> CatalogLocation {
+    CatalogLocation::Unresolved(UnresolvedImage {
         why: why.to_owned(),
         is_for_good: false,
         last: None,
@@ -24,16 +24,16 @@ fn unresolved(why: &str) -> Way {
 }
 
 /// A cluster of which all that matters here is known.
-fn around(has_olm: bool) -> Around {
-    with!(Around::default() => has_olm: has_olm, pending: BTreeSet::new())
+fn around(has_olm: bool) -> ClusterFacts {
+    with!(ClusterFacts::default() => has_olm: has_olm, pending: BTreeSet::new())
 }
 
-fn decide_in(source: &CatalogSource, around: &Around, waited: u64) -> Way {
+fn decide_in(source: &CatalogSource, around: &ClusterFacts, waited: u64) -> CatalogLocation {
     let plan = plan(source, around, None, Duration::from_secs(waited));
     plan.unwrap().catalog
 }
 
-fn decide(source: &CatalogSource, has_olm: bool, waited: u64) -> Way {
+fn decide(source: &CatalogSource, has_olm: bool, waited: u64) -> CatalogLocation {
     decide_in(source, &around(has_olm), waited)
 }
 
@@ -46,8 +46,8 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     let starting = json!({"connectionState": state, "message": "the pod is pulled"});
     let by_image = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let by_address = json!({"sourceType": "grpc", "address": "b:50051"});
-    let served = |address: &str| Way::Served(address.to_owned());
-    let wait = |why: &str, left| Way::Wait {
+    let served = |address: &str| CatalogLocation::Address(address.to_owned());
+    let wait = |why: &str, left| CatalogLocation::Pending {
         why: why.to_owned(),
         left: Duration::from_secs(left),
     };
@@ -68,16 +68,19 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     }
     let configmap = source(&json!({"sourceType": "configmap", "configMap": "a"}), &none);
     for has_olm in [false, true] {
-        assert_rows!(decide(&configmap, has_olm, 180) => Way::ConfigMap("a".to_owned()));
+        assert_rows!(decide(&configmap, has_olm, 180) => CatalogLocation::ConfigMap("a".to_owned()));
     }
     let waiting = decide(&configmap, true, 0);
-    assert!(matches!(waiting, Way::Wait { .. }), "{waiting:?}");
+    assert!(
+        matches!(waiting, CatalogLocation::Pending { .. }),
+        "{waiting:?}"
+    );
 }
 
 // parity: serve-22
 #[test]
 fn registries_are_asked_for_what_may_change() {
-    let interval = |seconds| Interval {
+    let interval = |seconds| PollInterval {
         every: Duration::from_secs(seconds),
         problem: None,
     };
@@ -101,9 +104,10 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let source = source(&spec, &json!({}));
     let version = |text: &str| manifests::template::server(text);
     let mut around = around(false);
-    around.pending = [Part::Openshift].into();
+    around.pending = [FactSource::Openshift].into();
     let now = Duration::ZERO;
-    let still = |before, around: &Around| is_still(before, &source, &source, around, None, now);
+    let still =
+        |before, around: &ClusterFacts| is_unchanged(before, &source, &source, around, None, now);
     assert_eq!(plan(&source, &around, None, now), None);
     assert!(still(None, &around));
     around.pending.clear();
@@ -118,15 +122,15 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
         around.values.kube = kube;
         around.values.openshift = openshift;
         let decided = plan(&source, &around, None, now);
-        let is_same = is_still(before.as_ref(), &source, &source, &around, None, now);
+        let is_same = is_unchanged(before.as_ref(), &source, &source, &around, None, now);
         assert_eq!(is_same, before == decided, "{before:?}");
         assert_eq!(decided.unwrap().catalog, expected);
     }
     // One that is wrong waits for nobody.
-    around.pending = [Part::Openshift].into();
+    around.pending = [FactSource::Openshift].into();
     let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
     let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
-    assert_rows!(matches!(&decided, Way::Unresolved(it) if it.is_for_good) => true, "{decided:?}");
+    assert_rows!(matches!(&decided, CatalogLocation::Unresolved(it) if it.is_for_good) => true, "{decided:?}");
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn an_annotation_gives_an_image_to_what_has_none() {
     let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
     let around = with!(around(false) => values.kube: manifests::template::server("v1.20.3"));
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
-    assert_rows!(decide_in(&source, &around, 0) => Way::Never(invalid.to_owned()));
+    assert_rows!(decide_in(&source, &around, 0) => CatalogLocation::Invalid(invalid.to_owned()));
     let template = "r/c:v{kube_minor_version}".to_owned();
     source.metadata.annotations =
         Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
@@ -167,7 +171,7 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
         let planned = plan(&source, &around(has_olm), None, Duration::ZERO);
         let warning = planned.unwrap().warning;
         let expected = named.map(|name| {
-            format!("the annotation {name} counts for nothing, for the catalog is in no image; remove it")
+            format!("annotation {name} is ignored because the catalog is not an image; remove it")
         });
         assert_eq!(warning, expected, "{spec} {has_olm}");
     }
@@ -180,7 +184,7 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
     let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z");
     let spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let secret = json!({"sourceType": "grpc", "image": "r/c:v1", "secrets": ["a"]});
-    let budget = OLM_BUDGET.as_secs();
+    let budget = OLM_STARTUP_TIMEOUT.as_secs();
     for (waited, before, uid, spec_now, now, expected) in ::tests::rows![
         // Connected.
         0, status("READY", early), "1", &spec, status("READY", late) => true;
@@ -194,7 +198,7 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
         let (before, now) = (of("1", &spec, &before), of(uid, spec_now, &now));
         let waited = Duration::from_secs(waited);
         let planned = plan(&before, &around(true), None, waited);
-        let still = is_still(planned.as_ref(), &before, &now, &around(true), None, waited);
+        let still = is_unchanged(planned.as_ref(), &before, &now, &around(true), None, waited);
         assert_eq!(still, expected, "{planned:?} {now:?}");
     }
 }
@@ -208,11 +212,11 @@ fn what_may_be_in_a_pod_of_its_own_is_in_an_image() {
         // While its template has no value, the pod that is there stays.
         (unresolved.clone(), false, true),
         (unresolved, true, false),
-        (Way::Served("b:50051".to_owned()), false, false),
-        (Way::ConfigMap("a".to_owned()), false, false),
-        (Way::Never("no".to_owned()), false, false),
+        (CatalogLocation::Address("b:50051".to_owned()), false, false),
+        (CatalogLocation::ConfigMap("a".to_owned()), false, false),
+        (CatalogLocation::Invalid("no".to_owned()), false, false),
     ] {
-        let plan = Plan {
+        let plan = CatalogPlan {
             catalog,
             image: None,
             warning: None,

@@ -1,8 +1,8 @@
-//! What to do about the pods of a catalog. No I/O.
+//! Plans the changes to the pods of a catalog. Pure; no I/O.
 //!
-//! A pod that is to be replaced goes on serving until the one that follows is ready, so that a catalog that cannot be
-//! pulled or served any more does not take the one before with it. To see whether a tag has moved, an update pod is made
-//! that pulls it: if it has another image it takes the place of the one that serves, and otherwise it goes.
+//! A pod that has to be replaced keeps serving until its successor is ready. A catalog image that cannot be pulled or
+//! served therefore does not interrupt the previous one. To check whether a tag has moved, an update pod is created that
+//! pulls it. If the update pod has another image, it replaces the serving pod; otherwise it is deleted.
 
 #[cfg(test)]
 mod tests;
@@ -14,110 +14,118 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use super::declare::{CATALOG, CONTAINER, POD_HASH, UPDATE};
 
-/// How long a new pod may take before it is looked at again.
-const SOON: Duration = Duration::from_secs(30);
-/// When a pod that has failed is followed by another one: nodes that refuse a pod do so at once, and again and again.
-const PAUSE: Duration = Duration::from_secs(60);
-/// An update pod that is not ready after so long goes: that of the next poll may be better off.
-const LATE: Duration = Duration::from_secs(600);
+/// Delay until the next reconcile after a pod was created.
+const SETTLE_DELAY: Duration = Duration::from_secs(30);
+/// Delay before a failed pod is replaced. A node that rejects a pod does so at once, and would reject each successor too.
+const REPLACE_DELAY: Duration = Duration::from_secs(60);
+/// Time after which an update pod that is not ready is deleted. The update pod of the next poll may succeed.
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What is known of a pod.
+/// Observed state of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Its name.
+pub struct PodObservation {
+    /// Name of the pod.
     pub name: String,
-    /// Whether it is there to see what a tag is now.
+    /// True if the pod was created to check the tag.
     pub is_update: bool,
-    /// Of what was declared.
+    /// Hash of the spec from which the pod was created.
     pub hash: String,
-    /// Whether it stays.
-    pub stay: Stay,
-    /// The kubelet's word: `Pending`, `Running`, `Failed`, `Succeeded`, `Unknown`; empty before there is one.
+    /// Presence of the pod.
+    pub presence: PodPresence,
+    /// Phase reported by the kubelet: `Pending`, `Running`, `Failed`, `Succeeded` or `Unknown`; empty before the first
+    /// report.
     pub phase: String,
-    /// It serves.
+    /// True if the pod serves the catalog.
     pub is_ready: bool,
-    /// Why a container does not run, in one word: `CrashLoopBackOff`, `ImagePullBackOff`.
+    /// Reason why a container is waiting, such as `CrashLoopBackOff` or `ImagePullBackOff`.
     pub waits: Option<String>,
-    /// The digest of the catalog's image.
+    /// Digest of the catalog's image.
     pub digest: Option<String>,
-    /// Since when it is there.
+    /// Creation time of the pod.
     pub since: Option<Timestamp>,
 }
 
-/// Whether a pod stays.
+/// Presence of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Stay {
-    /// It does.
+pub enum PodPresence {
+    /// The pod exists and is not terminating.
     #[default]
-    Here,
-    /// It is being deleted.
-    Leaving,
-    /// Its node is gone, or wants it gone.
+    Present,
+    /// The pod is terminating.
+    Terminating,
+    /// The node of the pod is lost, or the pod is being disrupted (condition `DisruptionTarget`).
     Lost,
 }
 
-/// What is to be done, in this order.
+/// One change to the pods of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
-    /// Make a pod that serves.
-    Make,
-    /// Make an update pod; from now on the registry was asked.
-    Ask,
-    /// Let the Service lead to an update pod.
+pub enum PodAction {
+    /// Create a pod that serves the catalog.
+    Create,
+    /// Create an update pod. The tag counts as checked at that time.
+    CheckTag,
+    /// Make an update pod the pod behind the Service.
     Promote(String),
-    /// Delete a pod, with so many seconds to end.
+    /// Delete a pod with this grace period in seconds.
     Delete(String, u32),
 }
 
-/// How the catalog is served then.
+/// Serving state of a catalog after the plan is applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Not at all: a pod is on its way.
+    /// The catalog is not served yet. Contains the reason.
     Starting(String),
-    /// By a pod that is ready, with this image if the kubelet has told. It may be one that is about to be replaced.
+    /// A ready pod serves the catalog, with this digest if the kubelet has reported it. The pod may be about to be
+    /// replaced.
     Serving(Option<String>),
 }
 
-/// What to do, and what to say.
+/// Planned changes to the pods of a catalog, and the state to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// In this order.
-    pub acts: Vec<Act>,
-    /// How the catalog is served.
+pub struct PodPlan {
+    /// Changes in the order of execution.
+    pub acts: Vec<PodAction>,
+    /// Serving state of the catalog.
     pub state: State,
-    /// What is wrong; OLM's words where it has some.
+    /// Problem to report, with OLM's text if OLM has one (OLM v0 parity).
     pub trouble: Option<String>,
-    /// How the image is that the tag names, if a pod has shown it.
+    /// Verdict on the image that the tag names, if a pod has provided one.
     pub judged: Option<Result<(), String>>,
-    /// When to look again although nothing changes.
+    /// Delay until the next reconcile if nothing changes.
     pub again: Option<Duration>,
 }
 
-// === impl Seen ===
+// === impl PodObservation ===
 
-impl Seen {
-    /// What a pod tells of itself.
-    pub fn of(pod: &Pod) -> Self {
+impl PodObservation {
+    /// Extracts the observed state of a pod.
+    pub fn from_pod(pod: &Pod) -> Self {
         let label = |key: &str| {
             let labels = pod.metadata.labels.as_ref();
-            labels.and_then(|it| it.get(key)).map_or("", String::as_str)
+            labels
+                .and_then(|labels| labels.get(key))
+                .map_or("", String::as_str)
         };
         let status = pod.status.as_ref();
         let has = |condition: &str| {
-            let conditions = status.and_then(|it| it.conditions.as_ref());
+            let conditions = status.and_then(|status| status.conditions.as_ref());
             let mut conditions = conditions.into_iter().flatten();
-            conditions.any(|it| it.type_ == condition && it.status == "True")
+            conditions.any(|entry| entry.type_ == condition && entry.status == "True")
         };
-        let containers = |of: fn(&PodStatus) -> &Option<Vec<ContainerStatus>>| {
-            status.and_then(|it| of(it).as_ref()).into_iter().flatten()
+        let containers = |field: fn(&PodStatus) -> &Option<Vec<ContainerStatus>>| {
+            status
+                .and_then(|status| field(status).as_ref())
+                .into_iter()
+                .flatten()
         };
-        let main = containers(|it| &it.container_statuses).find(|it| it.name == CONTAINER);
-        let mut all = containers(|it| &it.init_container_statuses)
-            .chain(containers(|it| &it.container_statuses));
-        let waits = all.find_map(|it| {
-            let waiting = it.state.as_ref()?.waiting.as_ref()?;
+        let main = containers(|status| &status.container_statuses)
+            .find(|container| container.name == CONTAINER);
+        let mut all = containers(|status| &status.init_container_statuses)
+            .chain(containers(|status| &status.container_statuses));
+        let waits = all.find_map(|container| {
+            let waiting = container.state.as_ref()?.waiting.as_ref()?;
             let reason = waiting.reason.as_deref()?;
-            // These are how pods begin.
+            // These are normal while a pod starts.
             (!matches!(reason, "ContainerCreating" | "PodInitializing" | ""))
                 .then(|| reason.to_owned())
         });
@@ -125,84 +133,99 @@ impl Seen {
             name: pod.metadata.name.clone().unwrap_or_default(),
             is_update: label(CATALOG).is_empty() && !label(UPDATE).is_empty(),
             hash: label(POD_HASH).to_owned(),
-            stay: match pod.metadata.deletion_timestamp {
-                _ if has("DisruptionTarget") => Stay::Lost,
-                Some(_) => Stay::Leaving,
-                None => Stay::Here,
+            presence: match pod.metadata.deletion_timestamp {
+                _ if has("DisruptionTarget") => PodPresence::Lost,
+                Some(_) => PodPresence::Terminating,
+                None => PodPresence::Present,
             },
-            phase: status.and_then(|it| it.phase.clone()).unwrap_or_default(),
+            phase: status
+                .and_then(|status| status.phase.clone())
+                .unwrap_or_default(),
             is_ready: has("Ready"),
             waits,
-            digest: main.and_then(|it| digest(&it.image_id)),
-            since: pod.metadata.creation_timestamp.as_ref().map(|it| it.0),
+            digest: main.and_then(|container| digest(&container.image_id)),
+            since: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         }
     }
 
-    /// It will not serve any more.
+    /// Reports whether the pod no longer serves, according to its phase.
     fn has_ended(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded" | "Unknown")
     }
 
-    /// For how long it is there. Nothing when nobody knows, or by another clock.
+    /// Returns the age of the pod, or `None` if it is unknown or negative because of clock skew.
     fn age(&self, now: Timestamp) -> Option<Duration> {
         Duration::try_from(now.duration_since(self.since?)).ok()
     }
 
-    /// What is wrong with it, in one word.
-    fn fault(&self) -> Option<&str> {
+    /// Returns the phase or waiting reason that makes the pod unusable.
+    fn failure(&self) -> Option<&str> {
         if self.has_ended() {
             return Some(&self.phase);
         }
-        self.waits.as_deref().filter(|it| *it == "CrashLoopBackOff")
+        self.waits
+            .as_deref()
+            .filter(|reason| *reason == "CrashLoopBackOff")
     }
 }
 
-/// The digest in what a kubelet calls an image: `docker-pullable://quay.io/a/b@sha256:…`, or the digest alone.
+/// Extracts the digest from an image ID of the kubelet: `docker-pullable://quay.io/a/b@sha256:…`, or the digest alone.
 fn digest(image: &str) -> Option<String> {
     let digest = image.rsplit_once('@').map_or(image, |(_, digest)| digest);
     (digest.starts_with("sha") && digest.contains(':')).then(|| digest.to_owned())
 }
 
-/// Decides. `hash` is of what is wanted now; `asks` says that it is time to see what the tag is.
-pub fn decide(pods: &[Seen], hash: &str, asks: bool, now: Timestamp) -> Decision {
-    let mut acts: Vec<Act> = pods
+/// Plans the changes to the pods. `hash` is that of the desired spec; `asks` is true if the tag has to be checked.
+pub fn decide(pods: &[PodObservation], hash: &str, asks: bool, now: Timestamp) -> PodPlan {
+    let mut acts: Vec<PodAction> = pods
         .iter()
-        .filter(|it| it.stay == Stay::Lost)
-        .map(|it| Act::Delete(it.name.clone(), 0))
+        .filter(|pod| pod.presence == PodPresence::Lost)
+        .map(|pod| PodAction::Delete(pod.name.clone(), 0))
         .collect();
-    let mut here: Vec<&Seen> = pods.iter().filter(|it| it.stay == Stay::Here).collect();
-    // Those that are ready first, then the oldest.
-    here.sort_by_key(|it| (!it.is_ready, it.since, &it.name));
-    let (updates, serving): (Vec<&Seen>, Vec<&Seen>) =
-        here.into_iter().partition(|it| it.is_update);
-    let (good, other): (Vec<&Seen>, Vec<&Seen>) = serving
+    let mut present: Vec<&PodObservation> = pods
+        .iter()
+        .filter(|pod| pod.presence == PodPresence::Present)
+        .collect();
+    // Ready pods first, then the oldest.
+    present.sort_by_key(|pod| (!pod.is_ready, pod.since, &pod.name));
+    let (updates, serving): (Vec<&PodObservation>, Vec<&PodObservation>) =
+        present.into_iter().partition(|pod| pod.is_update);
+    let (good, other): (Vec<&PodObservation>, Vec<&PodObservation>) = serving
         .into_iter()
-        .partition(|it| it.hash == hash && !it.has_ended());
+        .partition(|pod| pod.hash == hash && !pod.has_ended());
     let (update, old_updates) = newest(updates, hash);
-    acts.extend(old_updates.iter().map(|it| Act::Delete(it.name.clone(), 1)));
-    let mut ending = Ending {
+    acts.extend(
+        old_updates
+            .iter()
+            .map(|pod| PodAction::Delete(pod.name.clone(), 1)),
+    );
+    let mut plan = PlanBuilder {
         acts,
         trouble: None,
         judged: None,
         again: None,
     };
     let Some((chosen, spare)) = good.split_first() else {
-        return ending.without(&other, update, hash, now);
+        return plan.without(&other, update, hash, now);
     };
-    ending.delete(spare);
+    plan.delete(spare);
     if chosen.is_ready {
-        ending.delete(&other);
+        plan.delete(&other);
     } else {
-        let useless: Vec<&Seen> = other.iter().copied().filter(|it| it.has_ended()).collect();
-        ending.delete(&useless);
+        let useless: Vec<&PodObservation> = other
+            .iter()
+            .copied()
+            .filter(|pod| pod.has_ended())
+            .collect();
+        plan.delete(&useless);
     }
     let before = before(&other);
     let mut promoted = None;
     if let Some(update) = update {
-        promoted = ending.update(chosen, update, now);
+        promoted = plan.update(chosen, update, now);
     } else if asks && chosen.is_ready {
-        ending.acts.push(Act::Ask);
-        ending.again = Some(SOON);
+        plan.acts.push(PodAction::CheckTag);
+        plan.again = Some(SETTLE_DELAY);
     }
     let state = match promoted {
         Some(update) => State::Serving(update.digest.clone()),
@@ -211,56 +234,61 @@ pub fn decide(pods: &[Seen], hash: &str, asks: bool, now: Timestamp) -> Decision
             .unwrap_or_else(|| State::Starting(format!("pod {} is not ready yet", chosen.name))),
     };
     if let (false, None, Some(reason)) = (chosen.is_ready, promoted, &chosen.waits) {
-        let trouble = || format!("pod {} is not ready: {reason}", chosen.name);
-        ending.trouble.get_or_insert_with(trouble);
+        let problem = || format!("pod {} is not ready: {reason}", chosen.name);
+        plan.trouble.get_or_insert_with(problem);
     }
-    ending.with(state)
+    plan.with(state)
 }
 
-/// How the catalog is served by what is to be replaced.
-fn before(other: &[&Seen]) -> Option<State> {
+/// Returns the serving state provided by the pods that are being replaced.
+fn before(other: &[&PodObservation]) -> Option<State> {
     let mut other = other.iter();
-    let ready = other.find(|it| it.is_ready && !it.has_ended())?;
+    let ready = other.find(|pod| pod.is_ready && !pod.has_ended())?;
     Some(State::Serving(ready.digest.clone()))
 }
 
-/// The update pod that counts, and those that do not.
-fn newest<'a>(updates: Vec<&'a Seen>, hash: &str) -> (Option<&'a Seen>, Vec<&'a Seen>) {
-    let (mut right, mut wrong): (Vec<_>, Vec<_>) =
-        updates.into_iter().partition(|it| it.hash == hash);
-    right.sort_by_key(|it| (it.since, &it.name));
-    let newest = right.pop();
-    wrong.extend(right);
-    (newest, wrong)
+/// Selects the newest update pod with the desired hash; the others are returned for deletion.
+fn newest<'a>(
+    updates: Vec<&'a PodObservation>,
+    hash: &str,
+) -> (Option<&'a PodObservation>, Vec<&'a PodObservation>) {
+    let (mut current, mut outdated): (Vec<_>, Vec<_>) =
+        updates.into_iter().partition(|pod| pod.hash == hash);
+    current.sort_by_key(|pod| (pod.since, &pod.name));
+    let newest = current.pop();
+    outdated.extend(current);
+    (newest, outdated)
 }
 
-/// A decision that is being made.
-struct Ending {
-    acts: Vec<Act>,
+/// A plan under construction.
+struct PlanBuilder {
+    acts: Vec<PodAction>,
     trouble: Option<String>,
     judged: Option<Result<(), String>>,
     again: Option<Duration>,
 }
 
-// === impl Ending ===
+// === impl PlanBuilder ===
 
-impl Ending {
-    fn delete(&mut self, pods: &[&Seen]) {
-        let pods = pods.iter().map(|it| Act::Delete(it.name.clone(), 1));
+impl PlanBuilder {
+    fn delete(&mut self, pods: &[&PodObservation]) {
+        let pods = pods
+            .iter()
+            .map(|pod| PodAction::Delete(pod.name.clone(), 1));
         self.acts.extend(pods);
     }
 
-    /// Where no pod is as it should be.
+    /// Plans the case without a pod of the desired spec.
     fn without(
         mut self,
-        other: &[&Seen],
-        update: Option<&Seen>,
+        other: &[&PodObservation],
+        update: Option<&PodObservation>,
         hash: &str,
         now: Timestamp,
-    ) -> Decision {
+    ) -> PodPlan {
         if let Some(update) = update {
             if update.is_ready {
-                self.acts.push(Act::Promote(update.name.clone()));
+                self.acts.push(PodAction::Promote(update.name.clone()));
                 self.delete(other);
                 self.judged = Some(Ok(()));
                 return self.with(State::Serving(update.digest.clone()));
@@ -269,55 +297,67 @@ impl Ending {
         }
         let failed = other
             .iter()
-            .filter(|it| it.hash == hash)
-            .max_by_key(|it| it.since);
+            .filter(|pod| pod.hash == hash)
+            .max_by_key(|pod| pod.since);
         if let Some(failed) = failed {
             self.trouble = Some(format!("pod {} has ended: {}", failed.name, failed.phase));
-            let left = failed.age(now).and_then(|it| PAUSE.checked_sub(it));
-            if let Some(left) = left.filter(|it| !it.is_zero()) {
-                self.again = Some(left);
-                let starting = || State::Starting("another pod follows".to_owned());
+            let remaining = failed
+                .age(now)
+                .and_then(|age| REPLACE_DELAY.checked_sub(age));
+            if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
+                self.again = Some(remaining);
+                let starting = || State::Starting("a new pod will be created".to_owned());
                 return self.with(before(other).unwrap_or_else(starting));
             }
         }
-        let useless: Vec<&Seen> = other.iter().copied().filter(|it| it.has_ended()).collect();
+        let useless: Vec<&PodObservation> = other
+            .iter()
+            .copied()
+            .filter(|pod| pod.has_ended())
+            .collect();
         self.delete(&useless);
-        self.acts.push(Act::Make);
-        self.again = Some(SOON);
-        let starting = || State::Starting("its pod is being made".to_owned());
+        self.acts.push(PodAction::Create);
+        self.again = Some(SETTLE_DELAY);
+        let starting = || State::Starting("its pod is being created".to_owned());
         self.with(before(other).unwrap_or_else(starting))
     }
 
-    /// What becomes of an update pod; itself if it serves from now on.
-    fn update<'a>(&mut self, chosen: &Seen, update: &'a Seen, now: Timestamp) -> Option<&'a Seen> {
-        if let Some(fault) = update.fault() {
+    /// Plans the fate of an update pod. Returns the pod if it is promoted.
+    fn update<'a>(
+        &mut self,
+        chosen: &PodObservation,
+        update: &'a PodObservation,
+        now: Timestamp,
+    ) -> Option<&'a PodObservation> {
+        if let Some(failure) = update.failure() {
             self.delete(&[update]);
             let name = &update.name;
-            let why = format!("update pod {name} in a {fault} state: deleted update pod");
-            self.judged = Some(Err(why.clone()));
-            self.trouble = Some(why);
+            let problem = format!("update pod {name} in a {failure} state: deleted update pod");
+            self.judged = Some(Err(problem.clone()));
+            self.trouble = Some(problem);
             return None;
         }
         if !update.is_ready {
             let name = &update.name;
-            let is_late = update.age(now).is_some_and(|it| it >= LATE);
+            let is_overdue = update.age(now).is_some_and(|age| age >= START_TIMEOUT);
             let reason = update.waits.as_deref();
-            let reason = reason.or(is_late.then_some(update.phase.as_str()));
-            let mut why = reason.map(|it| format!("update pod {name} is not ready: {it}"));
-            if is_late {
+            let reason = reason.or(is_overdue.then_some(update.phase.as_str()));
+            let mut problem =
+                reason.map(|reason| format!("update pod {name} is not ready: {reason}"));
+            if is_overdue {
                 self.delete(&[update]);
-                why = why.map(|it| format!("{it}: deleted update pod"));
-                self.judged = why.clone().map(Err);
+                problem = problem.map(|problem| format!("{problem}: deleted update pod"));
+                self.judged = problem.clone().map(Err);
             } else {
-                self.again = Some(SOON);
+                self.again = Some(SETTLE_DELAY);
             }
-            self.trouble = why;
+            self.trouble = problem;
             return None;
         }
         self.judged = Some(Ok(()));
         let is_other = update.digest.is_some() && update.digest != chosen.digest;
         if !chosen.is_ready || is_other && chosen.digest.is_some() {
-            self.acts.push(Act::Promote(update.name.clone()));
+            self.acts.push(PodAction::Promote(update.name.clone()));
             self.delete(&[chosen]);
             return Some(update);
         }
@@ -325,8 +365,8 @@ impl Ending {
         None
     }
 
-    fn with(self, state: State) -> Decision {
-        Decision {
+    fn with(self, state: State) -> PodPlan {
+        PodPlan {
             acts: self.acts,
             state,
             trouble: self.trouble,

@@ -1,4 +1,4 @@
-//! The objects of a catalog with a pod of its own.
+//! Manifests of the registry pod of a catalog and of the objects that belong to it.
 
 #[cfg(test)]
 mod tests;
@@ -22,88 +22,88 @@ use serde_json::{Map, Value, json};
 
 use super::{Invalid, Options, Security, hash::hash, quantity};
 
-/// On the objects of a catalog: its name. On an update pod it is empty.
+/// Label with the name of the catalog. It is empty on an update pod.
 pub(crate) const CATALOG: &str = "olm.catalogSource";
-/// On an update pod: the name of its catalog.
+/// Label of an update pod with the name of its catalog.
 pub(crate) const UPDATE: &str = "catalogsource.operators.coreos.com/update";
-/// On all of them.
+/// Label of all objects of a registry pod.
 pub(crate) const MANAGED: &str = "olm.managed";
-/// On the pod: the hash of what was declared.
+/// Label of the pod with the hash of its desired spec.
 pub(crate) const POD_HASH: &str = "olm.pod-spec-hash";
-/// On the Service: the same.
+/// Label of the Service with the hash of its desired spec.
 pub(crate) const SERVICE_HASH: &str = "olm.service-spec-hash";
-/// On a CatalogSource: the priority class of its pod. It counts before what the options say.
+/// Annotation of a CatalogSource with the priority class of its pod. It takes precedence over the pod options.
 pub(crate) const PRIORITY_CLASS: &str = "operatorframework.io/priorityclass";
-/// On the pod: which of its annotations are the catalog's, separated by commas. All others are somebody else's.
-pub(crate) const CARRIED: &str = "core.rukpak.io/catalog-annotations";
-/// Where it says so of more bytes, it does not: annotations have their limit.
-const MOST_CARRIED: usize = 4096;
-/// Of OLM's unpack Jobs.
+/// Annotation of the pod that lists the annotations copied from the catalog, separated by commas. All others are foreign.
+pub(crate) const COPIED_ANNOTATIONS: &str = "core.rukpak.io/catalog-annotations";
+/// Maximum size of that list in bytes. A longer list is omitted, because the size of annotations is limited.
+const MAX_COPIED_ANNOTATIONS_SIZE: usize = 4096;
+/// Label of OLM's unpack Jobs.
 const UNPACK: &str = "operatorframework.io/bundle-unpack-ref";
-/// Lets the autoscaler take a node away although pods without a controller are on it.
+/// Annotation that lets the cluster autoscaler evict a pod without a controller.
 const EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// The container that serves.
+/// Name of the container that serves the catalog.
 pub(crate) const CONTAINER: &str = "registry-server";
-/// Where every catalog is served.
+/// Port at which every catalog is served.
 pub(crate) const PORT: u16 = 50051;
-/// Where our program is, in images that are not ours.
+/// Directory of the provisioner's binary in the catalog's container.
 const UTILITIES: &str = "/utilities";
-/// The user of restricted pods, where the cluster does not choose one: OLM's.
+/// User of restricted pods if the cluster does not choose one (OLM v0 parity).
 const USER: u32 = 1001;
 
-/// A catalog that is to have a pod.
+/// Desired registry pod of a catalog.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its CatalogSource.
+    /// CatalogSource that owns the objects.
     pub source: &'a CatalogSource,
-    /// Its image.
+    /// Image of the catalog.
     pub image: &'a str,
-    /// What it says about the pod.
+    /// Pod options of the CatalogSource.
     pub options: &'a Options,
-    /// What serves it.
+    /// Program that serves the catalog.
     pub content: Content<'a>,
 }
 
-/// What serves a catalog in its image.
+/// Program that serves a catalog from its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Our program, from this folder or database. What the options say of the folder counts before it.
+    /// The provisioner's binary, from this directory or database. A directory in the pod options takes precedence.
     Ours(&'a str),
-    /// The image's own program, whatever it serves.
+    /// The image's own entrypoint.
     Entrypoint,
 }
 
-/// What matters of the cluster.
+/// Cluster settings that affect the pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
-    /// Our image.
+    /// Image of the provisioner.
     pub program: &'a str,
-    /// Whether the namespace takes restricted pods only.
+    /// True if the namespace enforces the Pod Security Standard `restricted`.
     pub is_restricted: bool,
-    /// Whether the cluster itself chooses users for pods, as OpenShift does.
+    /// True if the cluster chooses the users of pods, as OpenShift does.
     pub chooses_users: bool,
 }
 
-/// The objects of a catalog.
+/// Objects of a registry pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Objects {
-    /// With which the pod pulls; it has no rights.
+pub struct RegistryPodObjects {
+    /// ServiceAccount of the pod, with its pull secrets. It has no permissions.
     pub account: ServiceAccount,
-    /// `<name>.<namespace>.svc:50051`.
+    /// Service of the catalog: `<name>.<namespace>.svc:50051`.
     pub service: Service,
-    /// Who may reach the pod, and what it may reach.
+    /// Policies for ingress to the pod and for the egress of the pod and of unpack Jobs.
     pub policies: [NetworkPolicy; 2],
-    /// The pod, which gets its name from the API server.
+    /// Pod with `generateName`; the API server chooses its name.
     pub pod: Pod,
 }
 
-/// The objects of a catalog. The same is wanted as long as their hashes are the same.
+/// Returns the manifests of a catalog's registry pod. Equal hash labels mean equal desired specs.
 ///
 /// # Errors
-/// When the catalog cannot have such.
-pub fn objects(wanted: &Wanted<'_>, around: &Around<'_>) -> Result<Objects, Invalid> {
-    let name = wanted.source.metadata.name.as_deref().unwrap_or_default();
+/// Returns an error if the catalog cannot have a registry pod.
+pub fn objects(desired: &Wanted<'_>, around: &Around<'_>) -> Result<RegistryPodObjects, Invalid> {
+    let name = desired.source.metadata.name.as_deref().unwrap_or_default();
     let service = name.replace('.', "-");
     names::dns_1035_label(&service).map_err(|problem| Invalid::Name {
         name: name.to_owned(),
@@ -111,10 +111,10 @@ pub fn objects(wanted: &Wanted<'_>, around: &Around<'_>) -> Result<Objects, Inva
         problem,
     })?;
     let selector = json!({CATALOG: name, MANAGED: "true"});
-    let make = Make { wanted, name };
-    let secrets: Vec<Value> = (wanted.source.spec.secrets.iter())
-        .filter(|it| !it.is_empty())
-        .map(|it| json!({"name": it}))
+    let make = ObjectBuilder { desired, name };
+    let secrets: Vec<Value> = (desired.source.spec.secrets.iter())
+        .filter(|secret| !secret.is_empty())
+        .map(|secret| json!({"name": secret}))
         .collect();
     let ports = json!([{"name": "grpc", "port": PORT, "targetPort": PORT, "protocol": "TCP"}]);
     let spec = json!({"ports": ports, "selector": selector});
@@ -141,26 +141,26 @@ pub fn objects(wanted: &Wanted<'_>, around: &Around<'_>) -> Result<Objects, Inva
             json!({"spec": spec}),
         )
     };
-    Ok(Objects {
+    Ok(RegistryPodObjects {
         account: make.account(&secrets)?,
         service: make.object(&service, false, &service_labels, json!({"spec": spec}))?,
         policies: [
             policy("grpc-server", serving)?,
             policy("unpack-bundles", unpacking)?,
         ],
-        pod: make.pod(&pod(wanted, around, &secrets))?,
+        pod: make.pod(&pod(desired, around, &secrets))?,
     })
 }
 
-/// Makes objects of one catalog.
-struct Make<'a> {
-    wanted: &'a Wanted<'a>,
+/// Builder of the objects of one catalog.
+struct ObjectBuilder<'a> {
+    desired: &'a Wanted<'a>,
     name: &'a str,
 }
 
-// === impl Make ===
+// === impl ObjectBuilder ===
 
-impl Make<'_> {
+impl ObjectBuilder<'_> {
     fn object<K>(
         &self,
         name: &str,
@@ -179,7 +179,7 @@ impl Make<'_> {
     fn account(&self, secrets: &[Value]) -> Result<ServiceAccount, Invalid> {
         let names: Vec<&str> = secrets
             .iter()
-            .filter_map(|it| it.get("name")?.as_str())
+            .filter_map(|secret| secret.get("name")?.as_str())
             .collect();
         let mut metadata = self.metadata(true, &json!({}));
         put(&mut metadata, "name", self.name);
@@ -195,19 +195,20 @@ impl Make<'_> {
         let labels = json!({CATALOG: self.name, POD_HASH: hash(spec)});
         let mut metadata = self.metadata(true, &labels);
         put(&mut metadata, "generateName", format!("{}-", self.name));
-        let annotations = self.wanted.source.metadata.annotations.clone();
+        let annotations = self.desired.source.metadata.annotations.clone();
         let mut annotations: BTreeMap<String, String> = annotations.unwrap_or_default();
-        annotations.remove(CARRIED);
+        annotations.remove(COPIED_ANNOTATIONS);
         let names: Vec<&str> = annotations.keys().map(String::as_str).collect();
-        let carried = Some(names.join(",")).filter(|it| !it.is_empty() && it.len() <= MOST_CARRIED);
-        annotations.extend(carried.map(|it| (CARRIED.to_owned(), it)));
+        let carried = Some(names.join(","))
+            .filter(|names| !names.is_empty() && names.len() <= MAX_COPIED_ANNOTATIONS_SIZE);
+        annotations.extend(carried.map(|names| (COPIED_ANNOTATIONS.to_owned(), names)));
         annotations.insert(EVICT.to_owned(), "true".to_owned());
         put(&mut metadata, "annotations", json!(annotations));
         typed(metadata, json!({"spec": spec}))
     }
 
     fn metadata(&self, controls: bool, more: &Value) -> Value {
-        let source = self.wanted.source;
+        let source = self.desired.source;
         let mut labels = Map::from_iter([
             (MANAGED.to_owned(), json!("true")),
             (labels::CATALOG_POD.to_owned(), json!("true")),
@@ -233,7 +234,7 @@ impl Make<'_> {
     }
 }
 
-/// An object of these parts. Only what the CatalogSource itself brings can be wrong with it.
+/// Builds a typed object. It fails only for invalid values from the CatalogSource.
 fn typed<K: DeserializeOwned>(metadata: Value, mut rest: Value) -> Result<K, Invalid> {
     put(&mut rest, "metadata", metadata);
     serde_json::from_value(rest).map_err(|error| Invalid::Option {
@@ -242,22 +243,22 @@ fn typed<K: DeserializeOwned>(metadata: Value, mut rest: Value) -> Result<K, Inv
     })
 }
 
-/// The spec of the pod.
-fn pod(wanted: &Wanted<'_>, around: &Around<'_>, secrets: &[Value]) -> Value {
+/// Returns the pod spec.
+fn pod(desired: &Wanted<'_>, around: &Around<'_>, secrets: &[Value]) -> Value {
     let Wanted {
         source, options, ..
-    } = wanted;
+    } = desired;
     let annotation = source.metadata.annotations.as_ref();
     let annotation = annotation
-        .and_then(|it| it.get(PRIORITY_CLASS))
-        .filter(|it| !it.is_empty());
+        .and_then(|annotations| annotations.get(PRIORITY_CLASS))
+        .filter(|class| !class.is_empty());
     let priority = annotation.or(options.priority_class_name.as_ref());
     let usual = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
     let restricted = match options.security_context_config {
         Some(security) => security == Security::Restricted,
         None => around.is_restricted,
     };
-    let served = Served::new(wanted, around, restricted);
+    let served = ServerParts::new(desired, around, restricted);
     let mut spec = json!({
         "serviceAccountName": source.metadata.name,
         "automountServiceAccountToken": false,
@@ -277,7 +278,7 @@ fn pod(wanted: &Wanted<'_>, around: &Around<'_>, secrets: &[Value]) -> Value {
     set("affinity", json!(options.affinity));
     set(
         "priorityClassName",
-        json!(priority.filter(|it| !it.is_empty())),
+        json!(priority.filter(|class| !class.is_empty())),
     );
     if restricted {
         let mut security =
@@ -290,22 +291,22 @@ fn pod(wanted: &Wanted<'_>, around: &Around<'_>, secrets: &[Value]) -> Value {
     spec
 }
 
-/// What of the pod depends on who serves.
-struct Served {
+/// Parts of the pod spec that depend on the program that serves.
+struct ServerParts {
     before: Vec<Value>,
     container: Value,
     volumes: Vec<Value>,
 }
 
-// === impl Served ===
+// === impl ServerParts ===
 
-impl Served {
-    fn new(wanted: &Wanted<'_>, around: &Around<'_>, restricted: bool) -> Self {
-        let options = wanted.options;
+impl ServerParts {
+    fn new(desired: &Wanted<'_>, around: &Around<'_>, restricted: bool) -> Self {
+        let options = desired.options;
         let extract = options.extract_content.as_ref();
-        let folder = match (extract, wanted.content) {
+        let directory = match (extract, desired.content) {
             (Some(extract), _) => Some(extract.catalog_dir.as_str()),
-            (None, Content::Ours(folder)) => Some(folder),
+            (None, Content::Ours(directory)) => Some(directory),
             (None, Content::Entrypoint) => None,
         };
         let security = |read_only: bool| {
@@ -316,8 +317,8 @@ impl Served {
             }
             security
         };
-        let mut container = container(wanted, options);
-        let Some(folder) = folder else {
+        let mut container = container(desired, options);
+        let Some(directory) = directory else {
             put(&mut container, "securityContext", security(false));
             return Self {
                 before: Vec::new(),
@@ -328,13 +329,13 @@ impl Served {
         let mount = |read_only: bool| json!({"name": "utilities", "mountPath": UTILITIES, "readOnly": read_only});
         let mut args = vec![
             "serve".to_owned(),
-            folder.to_owned(),
+            directory.to_owned(),
             format!("--port={PORT}"),
         ];
         args.extend(
             extract
-                .and_then(|it| it.cache_dir.as_ref())
-                .map(|it| format!("--cache-from={it}")),
+                .and_then(|extract| extract.cache_dir.as_ref())
+                .map(|directory| format!("--cache-from={directory}")),
         );
         put(
             &mut container,
@@ -369,7 +370,7 @@ impl Served {
     }
 }
 
-fn container(wanted: &Wanted<'_>, options: &Options) -> Value {
+fn container(desired: &Wanted<'_>, options: &Options) -> Value {
     let probe = |more: Value| {
         let mut probe = json!({"grpc": {"port": PORT}, "timeoutSeconds": 5});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -378,7 +379,7 @@ fn container(wanted: &Wanted<'_>, options: &Options) -> Value {
         probe
     };
     let memory = options.memory_target.as_deref();
-    // Only programs in Go know it: ours keeps an index in memory, and nothing that could be less.
+    // Only Go programs read this variable. The provisioner's binary keeps nothing but an index in memory.
     let limit = memory.and_then(quantity::bytes).map(quantity::go_limit);
     let env: Vec<Value> = limit
         .map(|limit| json!({"name": "GOMEMLIMIT", "value": limit}))
@@ -386,8 +387,8 @@ fn container(wanted: &Wanted<'_>, options: &Options) -> Value {
         .collect();
     json!({
         "name": CONTAINER,
-        "image": wanted.image,
-        "imagePullPolicy": pull_policy(wanted.image, "Always"),
+        "image": desired.image,
+        "imagePullPolicy": pull_policy(desired.image, "Always"),
         "ports": [{"name": "grpc", "containerPort": PORT, "protocol": "TCP"}],
         "readinessProbe": probe(json!({"initialDelaySeconds": 5})),
         "livenessProbe": probe(json!({"initialDelaySeconds": 10})),
@@ -398,14 +399,14 @@ fn container(wanted: &Wanted<'_>, options: &Options) -> Value {
     })
 }
 
-/// Sets a field of an object.
+/// Sets a field of a JSON object.
 fn put(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(object) = object.as_object_mut() {
         object.insert(key.to_owned(), value.into());
     }
 }
 
-/// What is pinned is what it was.
+/// Returns `IfNotPresent` for a pinned image, because its content cannot change.
 fn pull_policy(image: &str, otherwise: &'static str) -> &'static str {
     if image.contains('@') {
         "IfNotPresent"

@@ -1,5 +1,4 @@
-//! The pod of one catalog for as long as it is to have one: kept, looked at whenever it changes, and asked now and then
-//! whether the tag of its image has moved.
+//! Worker of one registry pod: reconciles the pod when it changes, and polls the tag of its image.
 
 use std::{
     collections::BTreeMap,
@@ -25,116 +24,118 @@ use tracing::warn;
 use unpacker::{Access, Source, image, source::Image};
 
 use super::{
-    super::{Key, access, patience::Patience},
+    super::{Key, access, patience::ServerBackoff},
     Around, Content, Invalid, Options, Wanted, Watches,
-    decide::{Seen, State, Stay},
+    decide::{PodObservation, PodPresence, State},
     declare::CONTAINER,
     keep::{Asks, Error, Kept, is_restricted, keep, pods},
-    pace::Pace,
+    pace::RepairBackoff,
 };
 use crate::context::Context;
 
-/// What an image's labels say of the catalog in it: the folder of a file-based one, or the database of an older one.
+/// Labels of an image with the location of its catalog: the directory of a file-based catalog, or an SQLite database.
 const LABELS: [&str; 2] = [
     "operators.operatorframework.io.index.configs.v1",
     "operators.operatorframework.io.index.database.v1",
 ];
-/// What the namespace says of its pods is looked at so often, for nobody tells of that.
-const LOOK: Duration = Duration::from_secs(600);
-/// How soon labels that cannot be read are asked for again, although there is a pod.
-const RETRY: Duration = Duration::from_secs(60);
-/// How long a registry may take to tell them.
-const ANSWER: Duration = Duration::from_secs(30);
-/// How long a registry may take to tell a tag's digest, before a node is asked.
-const RESOLVE: Duration = Duration::from_secs(10);
+/// Interval of reconciles without a change. It is needed for the namespace's Pod Security Standard, which is not watched.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(600);
+/// Delay until unreadable image labels are read again, if a pod exists.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Timeout for reading the labels from the registry.
+const LABEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for resolving a tag at the registry, before an update pod is used instead.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A catalog with a pod of its own.
+/// Configuration of the registry pod of one catalog.
 #[derive(Debug)]
 pub struct Of<'a> {
-    /// Its CatalogSource, always the newest: annotations that it gets later reach its pod.
+    /// Latest version of the CatalogSource. Annotations that are added later are copied to its pod.
     pub source: watch::Receiver<Arc<CatalogSource>>,
-    /// Its image.
+    /// Image of the catalog.
     pub image: &'a str,
-    /// How often to see whether the tag of the image has moved.
+    /// Poll interval of the image's tag.
     pub poll: Option<Duration>,
 }
 
-/// Reports whether a catalog has a pod of its own: it says something about it, or all catalogs have one.
-pub fn has_own(pod: Option<&Value>, all: bool) -> bool {
-    let says = |it: &Value| !it.is_null() && it.as_object().is_none_or(|it| !it.is_empty());
-    all || pod.is_some_and(says)
+/// Reports whether a catalog gets a registry pod: it sets pod options, or all catalogs get one.
+pub fn needs_pod(pod: Option<&Value>, all: bool) -> bool {
+    let has_options = |value: &Value| {
+        !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty())
+    };
+    all || pod.is_some_and(has_options)
 }
 
-/// Keeps the pod of a catalog, and tells each time how it is. It ends when it is dropped; the objects go with the
-/// CatalogSource.
+/// Reconciles the pod of a catalog until it is dropped, and reports each result to `report`. The objects are
+/// garbage-collected with the CatalogSource.
 pub async fn follow(
     ctx: &Context,
     watches: &Watches,
     of: Of<'_>,
-    mut told: impl FnMut(&Result<Kept, Error>),
+    mut report: impl FnMut(&Result<Kept, Error>),
 ) -> Infallible {
-    let mut following = Following::new(ctx, of);
+    let mut following = RegistryPodWorker::new(ctx, of);
     let mut pods = watches.watch(&ctx.client, &following.key());
     loop {
-        let kept = following.once().await;
-        told(&kept);
-        let left = following.wait(&kept);
+        let result = following.reconcile_once().await;
+        report(&result);
+        let delay = following.wait(&result);
         tokio::select! {
-            () = sleep(left) => {}
-            () = following.is_annotated() => {}
-            () = pods.changed() => sleep(following.pace.rest(Instant::now())).await,
+            () = sleep(delay) => {}
+            () = following.annotations_changed() => {}
+            () = pods.changed() => sleep(following.pace.remaining_delay(Instant::now())).await,
         }
     }
 }
 
-/// Where in its image the catalog is, as the labels say.
-enum Place {
-    /// They were not read yet.
-    Unread,
-    /// At this path.
+/// Location of the catalog in its image.
+enum CatalogDir {
+    /// The labels have not been read yet.
+    Unknown,
+    /// Path from a label or an existing pod.
     Path(String),
-    /// They do not say it.
-    Untold,
+    /// The image has no such label.
+    Unlabeled,
 }
 
-struct Following<'a> {
+struct RegistryPodWorker<'a> {
     ctx: &'a Context,
     of: Of<'a>,
-    /// The one that is followed, with the newest annotations.
+    /// The followed CatalogSource, with its latest annotations.
     source: Arc<CatalogSource>,
-    place: Place,
-    /// Whether that is what the pod that is there was made for, and the labels were not read.
+    place: CatalogDir,
+    /// True if `place` was taken from an existing pod, because the labels could not be read.
     is_assumed: bool,
-    /// Whether the image may be another one than that whose labels were read.
+    /// True if the tag may name another image than the one whose labels were read.
     is_doubtful: bool,
-    /// What was wrong with the pod of the image that the tag names, until there is a good one.
+    /// Problem with the image that the tag names, until a working one is found.
     bad: Option<String>,
-    /// When the registry was asked last.
+    /// Time of the last check of the tag.
     asked: Option<Timestamp>,
-    /// The image that serves.
+    /// Digest of the image that is being served.
     digest: Option<String>,
-    patience: Patience,
-    pace: Pace,
+    backoff: ServerBackoff,
+    pace: RepairBackoff,
 }
 
-// === impl Following ===
+// === impl RegistryPodWorker ===
 
-impl<'a> Following<'a> {
+impl<'a> RegistryPodWorker<'a> {
     fn new(ctx: &'a Context, mut of: Of<'a>) -> Self {
         let source = Arc::clone(&of.source.borrow_and_update());
-        let asked = last_asked(&source, (ctx.now)());
+        let last_check = last_asked(&source, (ctx.now)());
         Self {
             ctx,
             of,
             source: Arc::clone(&source),
-            place: Place::Unread,
+            place: CatalogDir::Unknown,
             is_assumed: false,
             is_doubtful: false,
             bad: None,
-            asked,
+            asked: last_check,
             digest: None,
-            patience: Patience::default(),
-            pace: Pace::default(),
+            backoff: ServerBackoff::default(),
+            pace: RepairBackoff::default(),
         }
     }
 
@@ -145,32 +146,32 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Takes the newest annotations. Whatever else changes is for another one to follow.
-    fn look(&mut self) -> bool {
+    /// Takes over the latest annotations. Any other change of the CatalogSource starts a new worker.
+    fn take_annotations(&mut self) -> bool {
         let newest = Arc::clone(&self.of.source.borrow_and_update());
         let (now, was) = (&newest.metadata, &self.source.metadata);
         let is_same = now.uid == was.uid && newest.spec == self.source.spec;
-        let is_news = is_same && now.annotations != was.annotations;
-        if is_news {
+        let is_changed = is_same && now.annotations != was.annotations;
+        if is_changed {
             self.source = newest;
         }
-        is_news
+        is_changed
     }
 
-    /// Waits for other annotations.
-    async fn is_annotated(&mut self) {
+    /// Waits until the annotations change.
+    async fn annotations_changed(&mut self) {
         while self.of.source.changed().await.is_ok() {
-            if self.look() {
+            if self.take_annotations() {
                 return;
             }
         }
         std::future::pending::<()>().await;
     }
 
-    async fn once(&mut self) -> Result<Kept, Error> {
-        self.look();
+    async fn reconcile_once(&mut self) -> Result<Kept, Error> {
+        self.take_annotations();
         let (ctx, source) = (self.ctx, Arc::clone(&self.source));
-        let (field, pod) = said(&source);
+        let (field, pod) = pod_options(&source);
         let options = Options::read(field, pod)?;
         let namespace = source.namespace().unwrap_or_default();
         let is_openshift = ctx.versions.openshift().await;
@@ -181,52 +182,64 @@ impl<'a> Following<'a> {
         };
         let now = (ctx.now)();
         let is_due = self.is_due(now);
-        // One request tells what else would take a pod.
-        let knows = is_due && self.digest.is_some();
-        let named = if knows { self.now_named().await } else { None };
-        let is_same = knows && named == self.digest;
+        // One registry request can avoid an update pod.
+        let can_compare = is_due && self.digest.is_some();
+        let registry_digest = if can_compare {
+            self.resolve_tag().await
+        } else {
+            None
+        };
+        let is_same = can_compare && registry_digest == self.digest;
         if options.extract_content.is_none() {
-            self.read_labels(&options, knows && !is_same).await?;
+            self.read_labels(&options, can_compare && !is_same).await?;
         }
         let content = match &self.place {
-            Place::Path(path) => Content::Ours(path),
-            Place::Unread | Place::Untold => Content::Entrypoint,
+            CatalogDir::Path(path) => Content::Ours(path),
+            CatalogDir::Unknown | CatalogDir::Unlabeled => Content::Entrypoint,
         };
-        let wanted = self.wanted(&source, &options, content);
-        let asks = named.as_deref().map_or(Asks::Anyway, Asks::For);
-        let asks = (knows && !is_same).then_some(asks);
+        let desired = self.desired(&source, &options, content);
+        let asks = registry_digest.as_deref().map_or(Asks::Anyway, Asks::For);
+        let asks = (can_compare && !is_same).then_some(asks);
         let mut has_written = false;
-        let kept = keep(&ctx.client, &wanted, &around, asks, now, &mut has_written).await;
+        let result = keep(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
         if has_written {
-            self.pace.has_written(Instant::now());
+            self.pace.record_write(Instant::now());
         }
-        let mut kept = kept?;
-        kept.asked |= is_same;
-        if kept.asked {
+        let mut pod_state = result?;
+        pod_state.asked |= is_same;
+        if pod_state.asked {
             self.asked = Some(now);
         }
         if is_same {
             self.bad = None;
         }
-        self.is_doubtful = kept.trouble.is_some();
-        kept.trouble = told(&mut self.bad, kept.judged.take(), kept.trouble.take());
-        let digest = match &kept.state {
+        self.is_doubtful = pod_state.trouble.is_some();
+        pod_state.trouble = problem_to_report(
+            &mut self.bad,
+            pod_state.judged.take(),
+            pod_state.trouble.take(),
+        );
+        let digest = match &pod_state.state {
             State::Serving(digest) => digest.clone(),
             State::Starting(_) => None,
         };
-        // What the tag is now can be compared with it.
+        // The tag can be compared as soon as the serving digest is known.
         if is_due && self.digest.is_none() && digest.is_some() {
-            kept.again = Some(Duration::ZERO);
+            pod_state.again = Some(Duration::ZERO);
         }
         if self.is_assumed {
-            kept.again = Some(kept.again.map_or(RETRY, |it| it.min(RETRY)));
+            pod_state.again = Some(
+                pod_state
+                    .again
+                    .map_or(RETRY_INTERVAL, |delay| delay.min(RETRY_INTERVAL)),
+            );
         }
         self.digest = digest;
-        self.patience.is_read();
-        Ok(kept)
+        self.backoff.reset();
+        Ok(pod_state)
     }
 
-    fn wanted<'b>(
+    fn desired<'b>(
         &'b self,
         source: &'b CatalogSource,
         options: &'b Options,
@@ -240,13 +253,14 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Reads in which folder the catalog is, and again where the tag may name another image by now. While nobody tells, as
-    /// after a restart with the registry away, it is where the pod that is there has it.
+    /// Reads the location of the catalog from the image's labels, and again if the tag may name another image. If the
+    /// labels are unavailable, for example after a restart during a registry outage, the location is taken from an existing
+    /// pod.
     async fn read_labels(&mut self, options: &Options, is_other: bool) -> Result<(), Error> {
         let is_pinned = self.of.image.contains('@');
-        let again = (is_other || self.is_doubtful) && !is_pinned;
-        let is_unread = matches!(self.place, Place::Unread);
-        if !is_unread && !self.is_assumed && !again {
+        let is_stale = (is_other || self.is_doubtful) && !is_pinned;
+        let is_unread = matches!(self.place, CatalogDir::Unknown);
+        if !is_unread && !self.is_assumed && !is_stale {
             return Ok(());
         }
         self.is_doubtful = false;
@@ -259,34 +273,39 @@ impl<'a> Following<'a> {
             Err(error) => error,
         };
         if is_unread {
-            let wanted = self.wanted(&self.source, options, Content::Entrypoint);
-            let pods = pods(&self.ctx.client, &wanted).await?;
+            let desired = self.desired(&self.source, options, Content::Entrypoint);
+            let pods = pods(&self.ctx.client, &desired).await?;
             let Some(place) = place_in(&pods, self.of.image) else {
                 return Err(error);
             };
             self.place = place;
             self.is_assumed = true;
         }
-        // A node may know more than we do.
-        let why = unpacker::job::chain(&error);
-        warn!(catalog = %self.key(), error = why, "the labels of a catalog's image cannot be read, and its pod stays as it is");
+        // A node may still be able to pull the image.
+        let problem = unpacker::job::chain(&error);
+        warn!(
+            catalog = %self.key(),
+            error = problem,
+            "failed to read the labels of a catalog image; its pod is kept unchanged"
+        );
         Ok(())
     }
 
-    async fn labeled(&self) -> Result<Place, Error> {
+    async fn labeled(&self) -> Result<CatalogDir, Error> {
         Ok(place(&self.labels().await?)?)
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        self.until_due(now).is_some_and(|it| it.is_zero())
+        self.until_due(now)
+            .is_some_and(|remaining| remaining.is_zero())
     }
 
-    /// How long until the registry is to be asked.
+    /// Returns the time until the next check of the tag, or `None` if the tag is not polled.
     fn until_due(&self, now: Timestamp) -> Option<Duration> {
-        // What is pinned stays what it is.
+        // A pinned image cannot change.
         let poll = self.of.poll.filter(|_| !self.of.image.contains('@'))?;
         let passed = self.asked.map_or(poll, |asked| {
-            // Clocks differ: what was asked in the future was asked now.
+            // Clock skew: a check in the future counts as one that was made now.
             Duration::try_from(now.duration_since(asked)).unwrap_or_default()
         });
         Some(poll.saturating_sub(passed))
@@ -294,11 +313,15 @@ impl<'a> Following<'a> {
 
     fn wait(&mut self, kept: &Result<Kept, Error>) -> Duration {
         let Ok(kept) = kept else {
-            return self.patience.pause(Instant::now());
+            return self.backoff.next_delay(Instant::now());
         };
         let due = self.until_due((self.ctx.now)());
-        let all = [Some(LOOK), kept.again, due.filter(|it| !it.is_zero())];
-        all.into_iter().flatten().min().unwrap_or(LOOK)
+        let all = [
+            Some(RESYNC_INTERVAL),
+            kept.again,
+            due.filter(|delay| !delay.is_zero()),
+        ];
+        all.into_iter().flatten().min().unwrap_or(RESYNC_INTERVAL)
     }
 
     async fn access(&self) -> Result<(Image, Access), Error> {
@@ -306,7 +329,7 @@ impl<'a> Following<'a> {
             field: "the catalog's image".to_owned(),
             problem: format!("{problem}"),
         })?;
-        let access = access::of(self.ctx, &self.key(), &self.source).await;
+        let access = access::load(self.ctx, &self.key(), &self.source).await;
         let access = access.map_err(|error| Error::Image(Box::new(error)))?;
         let platform = None;
         Ok((
@@ -321,55 +344,57 @@ impl<'a> Following<'a> {
     async fn labels(&self) -> Result<BTreeMap<String, String>, Error> {
         let (image, access) = self.access().await?;
         let asking = Box::pin(image::labels(&image, &access));
-        let labels = timeout(ANSWER, asking).await;
+        let labels = timeout(LABEL_TIMEOUT, asking).await;
         let labels = labels.map_err(|error| Error::Image(Box::new(error)))?;
         labels.map_err(|error| Error::Image(Box::new(error)))
     }
 
-    /// The digest that the tag names now, if the registry says it.
-    async fn now_named(&self) -> Option<String> {
+    /// Returns the digest that the tag currently names, or `None` if the registry does not report it.
+    async fn resolve_tag(&self) -> Option<String> {
         let (image, access) = self.access().await.ok()?;
         let source = Source::Image(image);
         let resolving = Box::pin(unpacker::resolve(&source, &access));
-        match timeout(RESOLVE, resolving).await {
+        match timeout(RESOLVE_TIMEOUT, resolving).await {
             Ok(Ok(Source::Image(pinned))) => pinned.reference.digest().map(str::to_owned),
             _ => None,
         }
     }
 }
 
-/// When the registry was asked last, as far as the CatalogSource says it. Clocks differ, and anybody may have written that:
-/// what was asked in the future was asked now, once and for all.
+/// Returns the time of the last check of the tag from the status, or else the creation time of the CatalogSource. Because
+/// of clock skew, and because other clients can write the status, a time in the future is replaced by the current time.
 fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
     let status = source.status.as_ref();
-    let asked = status.and_then(|it| it.latest_image_registry_poll.as_ref());
+    let asked = status.and_then(|status| status.latest_image_registry_poll.as_ref());
     let asked = asked.or(source.metadata.creation_timestamp.as_ref());
-    asked.map(|it| it.0.min(now))
+    asked.map(|time| time.0.min(now))
 }
 
-/// Where the pod that is there has the catalog of this image; of several, one that serves.
-fn place_in(pods: &[Pod], image: &str) -> Option<Place> {
-    let of = |pod: &Pod| {
-        let containers = pod.spec.as_ref().map(|it| it.containers.iter());
+/// Returns the location of the catalog in the existing pods of an image. A ready pod takes precedence.
+fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
+    let location = |pod: &Pod| {
+        let containers = pod.spec.as_ref().map(|spec| spec.containers.iter());
         let mut containers = containers.into_iter().flatten();
-        let container = containers.find(|it| it.name == CONTAINER)?;
+        let container = containers.find(|container| container.name == CONTAINER)?;
         if container.image.as_deref() != Some(image) {
             return None;
         }
         if container.command.is_none() {
-            return Some(Place::Untold);
+            return Some(CatalogDir::Unlabeled);
         }
         let path = container.args.as_ref()?.get(1)?;
-        Some(Place::Path(path.clone()))
+        Some(CatalogDir::Path(path.clone()))
     };
-    let seen = pods.iter().map(|pod| (Seen::of(pod), pod));
-    let mut here: Vec<_> = seen.filter(|(it, _)| it.stay == Stay::Here).collect();
-    here.sort_by_key(|(it, _)| (!it.is_ready, it.since));
-    here.into_iter().find_map(|(_, pod)| of(pod))
+    let observed = pods.iter().map(|pod| (PodObservation::from_pod(pod), pod));
+    let mut present: Vec<_> = observed
+        .filter(|(pod, _)| pod.presence == PodPresence::Present)
+        .collect();
+    present.sort_by_key(|(pod, _)| (!pod.is_ready, pod.since));
+    present.into_iter().find_map(|(_, pod)| location(pod))
 }
 
-/// What a CatalogSource says of its pod, and in which field.
-fn said(source: &CatalogSource) -> (&'static str, Option<&Value>) {
+/// Returns the pod options of a CatalogSource and the path of their field.
+fn pod_options(source: &CatalogSource) -> (&'static str, Option<&Value>) {
     let field = if source.spec.catalog_image_source.is_some() {
         "spec.catalogImageSource.podSpecOverrides"
     } else {
@@ -381,35 +406,35 @@ fn said(source: &CatalogSource) -> (&'static str, Option<&Value>) {
     }
 }
 
-/// What is wrong with a catalog: what is wrong now, or what was found out last of the image that its tag names, for as long
-/// as nothing better is known of that.
-fn told(
+/// Returns the problem to report: the current one, or the last problem with the image that the tag names. The latter is
+/// kept until a pod shows that the image works.
+fn problem_to_report(
     bad: &mut Option<String>,
     judged: Option<Result<(), String>>,
     now: Option<String>,
 ) -> Option<String> {
     match judged {
         Some(Ok(())) => *bad = None,
-        Some(Err(why)) => *bad = Some(why),
+        Some(Err(problem)) => *bad = Some(problem),
         None => {}
     }
     now.or_else(|| bad.clone())
 }
 
-/// The path that an image's labels name, absolute.
-fn place(labels: &BTreeMap<String, String>) -> Result<Place, Invalid> {
+/// Returns the absolute path of the catalog that an image's labels name.
+fn place(labels: &BTreeMap<String, String>) -> Result<CatalogDir, Invalid> {
     let label = LABELS
         .iter()
-        .find_map(|&label| Some((label, labels.get(label).filter(|it| !it.is_empty())?)));
+        .find_map(|&label| Some((label, labels.get(label).filter(|path| !path.is_empty())?)));
     let Some((label, path)) = label else {
-        return Ok(Place::Untold);
+        return Ok(CatalogDir::Unlabeled);
     };
     let relative = path.trim_start_matches('/');
     if matches!(relative.trim_end_matches('/'), "" | ".") {
-        return Ok(Place::Path("/".to_owned()));
+        return Ok(CatalogDir::Path("/".to_owned()));
     }
     match normalize(relative) {
-        Ok(path) => Ok(Place::Path(format!("/{path}"))),
+        Ok(path) => Ok(CatalogDir::Path(format!("/{path}"))),
         Err(problem) => Err(Invalid::Option {
             field: format!("the image's label {label}"),
             problem: problem.to_string(),

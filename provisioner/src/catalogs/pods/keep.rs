@@ -1,4 +1,4 @@
-//! Does what was decided about the pod of a catalog, and keeps what belongs to it as it was declared.
+//! Applies the plan for the pods of a catalog, and repairs the objects that belong to them.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -18,53 +18,55 @@ use tracing::{info, warn};
 
 use super::{
     Around, Invalid, Wanted,
-    decide::{Act, Decision, Seen, State, decide},
-    declare::{CATALOG, Objects, POD_HASH, UPDATE, objects},
+    decide::{PodAction, PodObservation, PodPlan, State, decide},
+    declare::{CATALOG, POD_HASH, RegistryPodObjects, UPDATE, objects},
     repair,
 };
 
-/// Says how much pods may do in a namespace.
+/// Label of a namespace with its enforced Pod Security Standard.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce";
 
-/// Why the pod of a catalog is not as it should be.
+/// Error that keeps the registry pod of a catalog from its desired state.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There can be none.
+    /// The catalog cannot have a registry pod.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Something else has the name.
+    /// An object of the same name exists and belongs to another owner.
     #[error(
-        "{kind} {name} is not of this catalog, and would be needed for its pod; remove it, or give the catalog another name"
+        "{kind} {name} already exists and does not belong to this catalog; delete it, or rename the CatalogSource"
     )]
-    Taken {
-        /// Its kind.
+    NameConflict {
+        /// Kind of the object.
         kind: String,
-        /// Its name, with the namespace.
+        /// Namespace and name of the object.
         name: String,
     },
-    /// The cluster does not let us.
+    /// The API server rejected a request, or the connection failed.
     #[error("couldn't ensure registry server - failed to {action} {kind} {name}")]
     Api {
-        /// What was attempted.
+        /// Verb of the failed request.
         action: &'static str,
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// Its name, with the namespace.
+        /// Namespace and name of the object.
         name: String,
-        /// What the API server says.
+        /// Error of the API server.
         #[source]
         source: kube::Error,
     },
-    /// The image cannot be asked for what it is.
+    /// The labels of the image cannot be read.
     #[error(
-        "couldn't ensure registry server - it is not known in which folder of the image the catalog is; let the \
-         provisioner pull the image, or name the folder in extractContent.catalogDir"
+        "couldn't ensure registry server - cannot determine the catalog directory of the image; allow the provisioner \
+         to pull the image, or set extractContent.catalogDir"
     )]
     Image(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The cluster does not say what it is.
-    #[error("couldn't ensure registry server - failed to see whether this is an OpenShift")]
+    /// Detecting whether the cluster is OpenShift failed.
+    #[error(
+        "couldn't ensure registry server - failed to determine whether the cluster is OpenShift"
+    )]
     Cluster(#[source] kube::Error),
-    /// Nobody knows what the namespace allows.
+    /// The Pod Security Standard of the namespace cannot be read.
     #[error("error fetching defaultNamespace: {0}")]
     Namespace(#[source] kube::Error),
 }
@@ -72,104 +74,109 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// Reports whether it is a right that is missing.
+    /// Reports whether the cause is a missing permission.
     pub(in crate::catalogs) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == 403)
     }
 
-    /// Reports whether it stays as it is until somebody does something about it.
-    pub(in crate::catalogs) fn is_for_good(&self) -> bool {
-        self.is_forbidden() || matches!(self, Self::Invalid(_) | Self::Taken { .. })
+    /// Reports whether the error persists until an admin or user corrects its cause.
+    pub(in crate::catalogs) fn is_terminal(&self) -> bool {
+        self.is_forbidden() || matches!(self, Self::Invalid(_) | Self::NameConflict { .. })
     }
 }
 
-/// How a catalog is served.
+/// Result of a reconcile of a registry pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The Service that leads to it.
+    /// Name of the Service of the catalog.
     pub service: String,
-    /// Whether it does.
+    /// Serving state of the catalog.
     pub state: State,
-    /// What is wrong although it may be served.
+    /// Problem to report; the catalog may be served nevertheless.
     pub trouble: Option<String>,
-    /// How the image is that the tag names, if a pod has just shown it.
+    /// Verdict on the image that the tag names, if a pod has just provided one.
     pub judged: Option<Result<(), String>>,
-    /// Whether an update pod was made: since then the registry was asked.
+    /// True if an update pod was created. The tag counts as checked at that time.
     pub asked: bool,
-    /// When to look again although nothing changes.
+    /// Delay until the next reconcile if nothing changes.
     pub again: Option<Duration>,
 }
 
-/// Reports whether a namespace takes restricted pods only.
+/// Reports whether a namespace enforces the Pod Security Standard `restricted`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the namespace cannot be read.
 pub async fn is_restricted(client: &Client, namespace: &str) -> Result<bool, Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let found = namespaces.get_metadata(namespace).await;
-    let found = found.map_err(Error::Namespace)?;
-    Ok(found
+    let metadata = namespaces.get_metadata(namespace).await;
+    let metadata = metadata.map_err(Error::Namespace)?;
+    Ok(metadata
         .labels()
         .get(ENFORCED)
-        .is_some_and(|it| it == "restricted"))
+        .is_some_and(|level| level == "restricted"))
 }
 
-/// Why it is time to see what an image's tag is.
+/// Reason to check the tag of an image with an update pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks<'a> {
-    /// Only a node can tell.
+    /// The registry did not report a digest, so only a node can resolve the tag.
     Anyway,
-    /// The registry says that it is this digest, unless a pod that is ready has that by now.
+    /// The registry reports this digest. The check is skipped if a ready pod already has it.
     For(&'a str),
 }
 
-/// Makes and repairs the objects of a catalog, and does what is to be done about its pods. `asks` says whether it is time to
-/// see what the image's tag is. As long as no pod is ready, a Service stays that leads to the catalog server. `has_written`
-/// becomes true where anything had to be made or repaired, also where that fails later.
+/// Applies the objects of a catalog and the plan for its pods. `asks` is set if the tag of the image has to be checked. As
+/// long as no pod is ready, a Service that points to the catalog server is left unchanged. `has_written` is set to true if
+/// any object was created or repaired, even if a later step fails.
 ///
 /// # Errors
-/// When the catalog cannot have a pod, or the cluster does not let it have one.
+/// Returns an error if the catalog cannot have a pod, or if the API server rejects a request.
 pub async fn keep(
     client: &Client,
-    wanted: &Wanted<'_>,
+    desired: &Wanted<'_>,
     around: &Around<'_>,
     asks: Option<Asks<'_>>,
     now: Timestamp,
     has_written: &mut bool,
 ) -> Result<Kept, Error> {
-    let Objects {
+    let RegistryPodObjects {
         account,
         service,
         policies,
         mut pod,
-    } = objects(wanted, around)?;
+    } = objects(desired, around)?;
     let name = service.name_any();
     let account = ensure(client, account, repair::account, has_written).await?;
     for policy in policies {
         ensure(client, policy, repair::policy, has_written).await?;
     }
     let before = owned(client, &service).await?;
-    let keeper = Keeper::new(client, wanted);
-    let there = keeper.pods().await?;
+    let pod_client = RegistryPodClient::new(client, desired);
+    let existing = pod_client.pods().await?;
     let hash = pod.labels().get(POD_HASH).cloned().unwrap_or_default();
-    let seen: Vec<Seen> = there.iter().map(Seen::of).collect();
-    let Decision {
+    let observed: Vec<PodObservation> = existing.iter().map(PodObservation::from_pod).collect();
+    let PodPlan {
         acts,
         state,
         trouble,
         judged,
         again,
-    } = decide(&seen, &hash, asks_for(asks, &seen, &hash), now);
+    } = decide(
+        &observed,
+        &hash,
+        needs_update_pod(asks, &observed, &hash),
+        now,
+    );
     add_secrets(&mut pod, account.image_pull_secrets.unwrap_or_default());
-    let asked = acts.contains(&Act::Ask);
+    let asked = acts.contains(&PodAction::CheckTag);
     for act in acts {
-        let makes = act == Act::Make;
-        keeper.act(act, &pod).await?;
+        let makes = act == PodAction::Create;
+        pod_client.act(act, &pod).await?;
         *has_written |= makes;
     }
-    keeper.annotate(&there, &pod, &hash).await;
-    let leads_elsewhere = before.is_some_and(|it| is_of_server(&it));
-    if !leads_elsewhere || matches!(state, State::Serving(_)) {
+    pod_client.annotate(&existing, &pod, &hash).await;
+    let is_served_elsewhere = before.is_some_and(|service| is_of_server(&service));
+    if !is_served_elsewhere || matches!(state, State::Serving(_)) {
         ensure(client, service, repair::service, has_written).await?;
     }
     Ok(Kept {
@@ -182,56 +189,56 @@ pub async fn keep(
     })
 }
 
-/// Reports whether a pod has to tell what the tag is.
-fn asks_for(asks: Option<Asks<'_>>, pods: &[Seen], hash: &str) -> bool {
-    let has = |it: &Seen, digest: &str| {
-        it.is_ready && it.hash == hash && it.digest.as_deref() == Some(digest)
+/// Reports whether an update pod is needed to resolve the tag.
+fn needs_update_pod(asks: Option<Asks<'_>>, pods: &[PodObservation], hash: &str) -> bool {
+    let has = |pod: &PodObservation, digest: &str| {
+        pod.is_ready && pod.hash == hash && pod.digest.as_deref() == Some(digest)
     };
     match asks {
         None => false,
         Some(Asks::Anyway) => true,
-        Some(Asks::For(digest)) => !pods.iter().any(|it| has(it, digest)),
+        Some(Asks::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
     }
 }
 
-/// Reports whether a Service leads to the catalog server, which serves the catalog until a pod does.
+/// Reports whether a Service points to the catalog server, which serves the catalog until a pod is ready.
 fn is_of_server(service: &Service) -> bool {
     let has = |label| service.labels().contains_key(label);
     has(labels::CATALOG) && !has(labels::CATALOG_POD)
 }
 
-/// Those that others have given to the account, too, as OpenShift does for its own registry. They are no reason for
-/// another pod.
-fn add_secrets(pod: &mut Pod, of_account: Vec<LocalObjectReference>) {
+/// Adds the pull secrets that others have attached to the service account, as OpenShift does for its internal registry.
+/// Such secrets do not cause a new pod.
+fn add_secrets(pod: &mut Pod, account_secrets: Vec<LocalObjectReference>) {
     let Some(spec) = pod.spec.as_mut() else {
         return;
     };
     let secrets = spec.image_pull_secrets.get_or_insert_default();
-    for secret in of_account {
+    for secret in account_secrets {
         if !secrets.contains(&secret) {
             secrets.push(secret);
         }
     }
 }
 
-/// The pods that are there of a catalog.
-pub(super) async fn pods(client: &Client, wanted: &Wanted<'_>) -> Result<Vec<Pod>, Error> {
-    Keeper::new(client, wanted).pods().await
+/// Lists the pods of a catalog.
+pub(super) async fn pods(client: &Client, desired: &Wanted<'_>) -> Result<Vec<Pod>, Error> {
+    RegistryPodClient::new(client, desired).pods().await
 }
 
-/// The pods of one catalog.
-pub(super) struct Keeper<'a> {
+/// Client for the pods of one catalog.
+pub(super) struct RegistryPodClient<'a> {
     api: Api<Pod>,
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
 }
 
-// === impl Keeper ===
+// === impl RegistryPodClient ===
 
-impl<'a> Keeper<'a> {
-    pub(super) fn new(client: &Client, wanted: &Wanted<'a>) -> Self {
-        let metadata = &wanted.source.metadata;
+impl<'a> RegistryPodClient<'a> {
+    pub(super) fn new(client: &Client, desired: &Wanted<'a>) -> Self {
+        let metadata = &desired.source.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -241,82 +248,86 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Those of this very catalog: others go with the one that they were of.
+    /// Lists the pods that this CatalogSource owns. Pods of an earlier CatalogSource of the same name are
+    /// garbage-collected.
     pub(super) async fn pods(&self) -> Result<Vec<Pod>, Error> {
         let mut pods = Vec::new();
         for label in [CATALOG, UPDATE] {
             let params = ListParams::default().labels(&format!("{label}={}", self.name));
-            let found = self.api.list(&params).await;
-            pods.extend(found.map_err(|source| self.failed("list", "", source))?);
+            let listed = self.api.list(&params).await;
+            pods.extend(listed.map_err(|source| self.failed("list", "", source))?);
         }
-        let is_ours = |it: &Pod| {
-            let is_owned = it.owner_references().iter().any(|it| it.uid == self.uid);
-            is_owned && it.labels().contains_key(labels::CATALOG_POD)
+        let is_ours = |pod: &Pod| {
+            let is_owned = pod
+                .owner_references()
+                .iter()
+                .any(|owner| owner.uid == self.uid);
+            is_owned && pod.labels().contains_key(labels::CATALOG_POD)
         };
         pods.retain(is_ours);
         Ok(pods)
     }
 
-    pub(super) async fn act(&self, act: Act, pod: &Pod) -> Result<(), Error> {
+    pub(super) async fn act(&self, act: PodAction, pod: &Pod) -> Result<(), Error> {
         let post = PostParams::default();
         match act {
-            Act::Make => {
-                let made = self.api.create(&post, pod).await;
-                let made = made.map_err(|source| self.failed("create", "", source))?;
-                self.tell("made the pod of a catalog", &made.name_any());
+            PodAction::Create => {
+                let created = self.api.create(&post, pod).await;
+                let created = created.map_err(|source| self.failed("create", "", source))?;
+                self.log_action("created registry pod", &created.name_any());
             }
-            Act::Ask => {
+            PodAction::CheckTag => {
                 let mut update = pod.clone();
                 let labels = update.labels_mut();
                 labels.insert(CATALOG.to_owned(), String::new());
                 labels.insert(UPDATE.to_owned(), self.name.to_owned());
-                let made = self.api.create(&post, &update).await;
-                let made = made.map_err(|source| self.failed("create", "", source))?;
-                self.tell(
-                    "made an update pod to see what the tag is",
-                    &made.name_any(),
-                );
+                let created = self.api.create(&post, &update).await;
+                let created = created.map_err(|source| self.failed("create", "", source))?;
+                self.log_action("created update pod to resolve the tag", &created.name_any());
             }
-            Act::Promote(name) => {
+            PodAction::Promote(name) => {
                 let labels = json!({"metadata": {"labels": {CATALOG: self.name, UPDATE: null}}});
                 self.patch(&name, &labels).await?;
-                self.tell("an update pod serves from now on", &name);
+                self.log_action("promoted update pod to registry pod", &name);
             }
-            Act::Delete(name, grace) => {
+            PodAction::Delete(name, grace) => {
                 let params = DeleteParams::default().grace_period(grace);
                 match self.api.delete(&name, &params).await {
                     Err(kube::Error::Api(status)) if status.code == 404 => {}
                     Err(source) => return Err(self.failed("delete", &name, source)),
-                    Ok(_) => self.tell("deleted a pod of a catalog", &name),
+                    Ok(_) => self.log_action("deleted registry pod", &name),
                 }
             }
         }
         Ok(())
     }
 
-    /// Pods that are as they should be get what annotations the catalog has got since, and lose those that it has lost. A
-    /// pod that does not take them serves as well.
-    async fn annotate(&self, there: &[Pod], declared: &Pod, hash: &str) {
-        for pod in there {
-            let is_it = pod.labels().get(POD_HASH).is_some_and(|it| it == hash);
-            let due = repair::annotations(pod.annotations(), declared.annotations());
-            if !is_it || due.is_empty() || pod.metadata.deletion_timestamp.is_some() {
+    /// Copies changed annotations of the catalog to its current pods, and removes those that the catalog no longer has.
+    /// Failures are only logged, because a pod with old annotations serves as well.
+    async fn annotate(&self, pods: &[Pod], declared: &Pod, hash: &str) {
+        for pod in pods {
+            let is_current = pod
+                .labels()
+                .get(POD_HASH)
+                .is_some_and(|pod_hash| pod_hash == hash);
+            let changes = repair::annotations(pod.annotations(), declared.annotations());
+            if !is_current || changes.is_empty() || pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let annotations = json!({"metadata": {"annotations": due}});
+            let annotations = json!({"metadata": {"annotations": changes}});
             if let Err(error) = self.patch(&pod.name_any(), &annotations).await {
-                let why = unpacker::job::chain(&error);
+                let problem = unpacker::job::chain(&error);
                 let catalog = format!("{}/{}", self.namespace, self.name);
                 warn!(
                     catalog,
-                    error = why,
-                    "the annotations of a catalog do not reach its pod"
+                    error = problem,
+                    "failed to copy the annotations of a catalog to its pod"
                 );
             }
         }
     }
 
-    /// What is gone meanwhile is no matter.
+    /// Patches a pod. A deleted pod is not an error.
     async fn patch(&self, name: &str, patch: &serde_json::Value) -> Result<(), Error> {
         let params = PatchParams::default();
         match self.api.patch(name, &params, &Patch::Merge(patch)).await {
@@ -331,41 +342,44 @@ impl<'a> Keeper<'a> {
         failed::<Pod>(action, (self.namespace, name), source)
     }
 
-    fn tell(&self, what: &str, pod: &str) {
-        info!(catalog = %format!("{}/{}", self.namespace, self.name), pod, "{what}");
+    fn log_action(&self, message: &str, pod: &str) {
+        info!(catalog = %format!("{}/{}", self.namespace, self.name), pod, "{message}");
     }
 }
 
-/// What is there of an object, if it is of the same owner.
-async fn owned<K>(client: &Client, wanted: &K) -> Result<Option<K>, Error>
+/// Returns the live object. An object that has another owner is an error.
+async fn owned<K>(client: &Client, desired: &K) -> Result<Option<K>, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
         + DeserializeOwned,
 {
-    let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+    let (namespace, name) = (desired.namespace().unwrap_or_default(), desired.name_any());
     let api: Api<K> = Api::namespaced(client.clone(), &namespace);
-    let there = api.get_opt(&name).await;
-    let there = there.map_err(|source| failed::<K>("get", (&namespace, &name), source))?;
-    let owner = wanted.owner_references().first().map(|it| it.uid.clone());
-    let is_owned = |there: &K| {
-        let mut owners = there.owner_references().iter();
-        owners.any(|it| Some(&it.uid) == owner.as_ref())
+    let live = api.get_opt(&name).await;
+    let live = live.map_err(|source| failed::<K>("get", (&namespace, &name), source))?;
+    let owner = desired
+        .owner_references()
+        .first()
+        .map(|owner| owner.uid.clone());
+    let is_owned = |object: &K| {
+        let mut owners = object.owner_references().iter();
+        owners.any(|reference| Some(&reference.uid) == owner.as_ref())
     };
-    if there.as_ref().is_some_and(|it| !is_owned(it)) {
-        return Err(Error::Taken {
+    if live.as_ref().is_some_and(|object| !is_owned(object)) {
+        return Err(Error::NameConflict {
             kind: K::kind(&()).into_owned(),
             name: format!("{namespace}/{name}"),
         });
     }
-    Ok(there)
+    Ok(live)
 }
 
-/// An object as it is declared: made if it is not there, repaired if it has been changed.
+/// Creates an object if it does not exist, and repairs it if it has drifted. Returns the resulting object.
 async fn ensure<K>(
     client: &Client,
-    wanted: K,
+    desired: K,
     repair: fn(&K, &K) -> Option<K>,
     has_written: &mut bool,
 ) -> Result<K, Error>
@@ -376,22 +390,22 @@ where
         + Serialize
         + DeserializeOwned,
 {
-    let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+    let (namespace, name) = (desired.namespace().unwrap_or_default(), desired.name_any());
     let api: Api<K> = Api::namespaced(client.clone(), &namespace);
     let fail = |action| {
-        let place = (namespace.clone(), name.clone());
-        move |source| failed::<K>(action, (&place.0, &place.1), source)
+        let full_name = (namespace.clone(), name.clone());
+        move |source| failed::<K>(action, (&full_name.0, &full_name.1), source)
     };
-    let Some(there) = owned(client, &wanted).await? else {
-        let made = api.create(&PostParams::default(), &wanted).await;
-        let made = made.map_err(fail("create"))?;
+    let Some(live) = owned(client, &desired).await? else {
+        let created = api.create(&PostParams::default(), &desired).await;
+        let created = created.map_err(fail("create"))?;
         *has_written = true;
-        return Ok(made);
+        return Ok(created);
     };
-    match repair(&there, &wanted) {
-        None => Ok(there),
+    match repair(&live, &desired) {
+        None => Ok(live),
         Some(repaired) => {
-            info!(kind = %K::kind(&()), namespace, name, "repaired what belongs to the pod of a catalog");
+            info!(kind = %K::kind(&()), namespace, name, "repaired object of a registry pod");
             let replaced = api.replace(&name, &PostParams::default(), &repaired).await;
             let replaced = replaced.map_err(fail("update"))?;
             *has_written = true;
@@ -421,7 +435,7 @@ mod tests {
     fn nobody_is_asked_for_what_a_pod_that_is_ready_has() {
         let pod = |is_ready: bool, hash: &str, digest: &str| {
             let digest = Some(digest.to_owned());
-            with!(Seen, is_ready, hash: hash.to_owned(), digest)
+            with!(PodObservation, is_ready, hash: hash.to_owned(), digest)
         };
         let all = [
             pod(true, "h", "a"),
@@ -436,7 +450,7 @@ mod tests {
             (Some(Asks::For("c")), true),
             (Some(Asks::For("d")), true),
         ] {
-            assert_eq!(asks_for(asks, &all, "h"), expected, "{asks:?}");
+            assert_eq!(needs_update_pod(asks, &all, "h"), expected, "{asks:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Removes the pod of a catalog that is to be served in another way, with what belonged to it.
+//! Removes the registry pod of a catalog that is served in another way, with the objects that belong to it.
 
 use std::fmt::Debug;
 
@@ -19,99 +19,103 @@ use serde_json::{Value, json};
 
 use super::{
     Around, Content, Error, Options, Wanted,
-    decide::Act,
-    declare::{MANAGED, Objects, SERVICE_HASH, objects},
-    keep::{Keeper, failed},
+    decide::PodAction,
+    declare::{MANAGED, RegistryPodObjects, SERVICE_HASH, objects},
+    keep::{RegistryPodClient, failed},
 };
 
-/// On an EndpointSlice: its Service.
+/// Label of an EndpointSlice with the name of its Service.
 const SERVICE: &str = "kubernetes.io/service-name";
-/// On an EndpointSlice: who looks after it.
+/// Label of an EndpointSlice with the controller that manages it.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Kubernetes' own.
+/// EndpointSlice controllers of Kubernetes.
 const CONTROLLERS: &str =
     "endpointslice-controller.k8s.io,endpointslicemirroring-controller.k8s.io";
 
-/// Removes the pods of a catalog that is served in another way now, with what belonged to them. The Service stays: it
-/// belongs to whoever serves.
+/// Removes the pods, the policies and the service account of a catalog that is served in another way. The Service is kept,
+/// because the new server uses it.
 ///
 /// # Errors
-/// When the cluster does not let us.
+/// Returns an error if the API server rejects a request.
 pub async fn remove(
     client: &Client,
-    wanted: &Wanted<'_>,
+    desired: &Wanted<'_>,
     around: &Around<'_>,
 ) -> Result<(), Error> {
-    let keeper = Keeper::new(client, wanted);
-    for pod in keeper.pods().await? {
-        keeper.act(Act::Delete(pod.name_any(), 1), &pod).await?;
+    let pod_client = RegistryPodClient::new(client, desired);
+    for pod in pod_client.pods().await? {
+        pod_client
+            .act(PodAction::Delete(pod.name_any(), 1), &pod)
+            .await?;
     }
-    let Objects {
+    let RegistryPodObjects {
         account, policies, ..
-    } = objects(wanted, around)?;
+    } = objects(desired, around)?;
     for policy in policies {
         delete(client, &policy).await?;
     }
     delete(client, &account).await
 }
 
-/// Removes the pods of a catalog that is to be served in another way, if it has any, with all that belonged to them.
+/// Removes the pods of a catalog that is served in another way, if it has any, with all objects that belong to them.
 ///
 /// # Errors
-/// When the cluster does not let us.
-pub async fn leave(client: &Client, source: &CatalogSource) -> Result<(), Error> {
-    let Some(service) = left(client, source).await? else {
+/// Returns an error if the API server rejects a request.
+pub async fn tear_down(client: &Client, source: &CatalogSource) -> Result<(), Error> {
+    let Some(service) = remove_if_exists(client, source).await? else {
         return Ok(());
     };
     delete(client, &service).await
 }
 
-/// The same where the catalog server takes over: the Service stays, and is its own from now on. `is_left` waits until
-/// nothing of the pods is in the way; what Kubernetes' controllers have not taken back by then, they never would.
+/// Removes the pods like [`tear_down`], but hands the Service over to the catalog server. `is_left` waits until the
+/// endpoints of the pods are removed. Endpoints that Kubernetes' controllers have not removed by then would remain forever.
 ///
 /// # Errors
-/// When the cluster does not let us.
-pub async fn hand_back(
+/// Returns an error if the API server rejects a request.
+pub async fn return_service(
     client: &Client,
     source: &CatalogSource,
     is_left: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Some(service) = left(client, source).await? else {
+    let Some(service) = remove_if_exists(client, source).await? else {
         return Ok(());
     };
     let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
     let api: Api<Service> = Api::namespaced(client.clone(), &namespace);
     let fail = |source| failed::<Service>("patch", (&namespace, &name), source);
-    let there = api.get_metadata_opt(&name).await.map_err(fail)?;
-    let Some(there) = there.filter(|it| it.labels().contains_key(labels::CATALOG_POD)) else {
+    let metadata = api.get_metadata_opt(&name).await.map_err(fail)?;
+    let Some(metadata) = metadata.filter(|live| live.labels().contains_key(labels::CATALOG_POD))
+    else {
         return Ok(());
     };
-    // Who selects no pods gets nothing more to know of them, not even that they are gone.
+    // The EndpointSlice controller ignores Services without a selector, so the selector must stay until the endpoints are
+    // gone.
     is_left.await;
-    let (uid, params) = (there.uid(), PatchParams::default());
+    let (uid, params) = (metadata.uid(), PatchParams::default());
     let patch = async |patch: Value| match api.patch(&name, &params, &Patch::Merge(&patch)).await {
-        // Gone, or another one: made as it should be by whoever serves.
+        // The Service was deleted or replaced. The new server applies it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         done => done.map(drop).map_err(fail),
     };
     let labels = json!({SERVICE_HASH: null});
     patch(json!({"metadata": {"uid": uid, "labels": labels}, "spec": {"selector": null}})).await?;
-    take_back(client, &namespace, &name).await?;
-    // Last, for by that it is known that something is to be done.
+    reclaim_service(client, &namespace, &name).await?;
+    // This patch is last, because the label marks an unfinished handover.
     let labels =
         json!({labels::CATALOG: source.name_any(), labels::CATALOG_POD: null, MANAGED: null});
     patch(json!({"metadata": {"uid": uid, "labels": labels}})).await
 }
 
-/// Removes what Kubernetes' controllers have made of the pods that a Service selected. They do not look at it again when it
-/// selects none, and of Endpoints that are left make an EndpointSlice.
-async fn take_back(client: &Client, namespace: &str, service: &str) -> Result<(), Error> {
+/// Removes the endpoints that Kubernetes' controllers have created for a Service with a selector. They ignore them once the
+/// Service has no selector, and mirror remaining Endpoints into an EndpointSlice.
+async fn reclaim_service(client: &Client, namespace: &str, service: &str) -> Result<(), Error> {
     let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), namespace);
     remove_any(&endpoints, (namespace, service)).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let theirs = format!("{SERVICE}={service},{MANAGED_BY} in ({CONTROLLERS})");
+    let selector = format!("{SERVICE}={service},{MANAGED_BY} in ({CONTROLLERS})");
     let listed = slices
-        .list_metadata(&ListParams::default().labels(&theirs))
+        .list_metadata(&ListParams::default().labels(&selector))
         .await;
     let listed =
         listed.map_err(|error| failed::<EndpointSlice>("list", (namespace, service), error))?;
@@ -121,7 +125,7 @@ async fn take_back(client: &Client, namespace: &str, service: &str) -> Result<()
     Ok(())
 }
 
-/// Deletes an object whose owner matters to nobody, where that is allowed.
+/// Deletes an object regardless of its owner. A missing permission is not an error.
 async fn remove_any<K>(api: &Api<K>, (namespace, name): (&str, &str)) -> Result<(), Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -134,47 +138,56 @@ where
     }
 }
 
-/// Reports whether a catalog has pods, or the Service in front of them.
+/// Reports whether a catalog has registry pods or a Service of such pods.
 ///
 /// # Errors
-/// When the cluster does not tell.
-pub async fn are_there(client: &Client, source: &CatalogSource) -> Result<bool, Error> {
+/// Returns an error if the API server rejects a request.
+pub async fn exist(client: &Client, source: &CatalogSource) -> Result<bool, Error> {
     let options = Options::default();
-    let (wanted, around) = nothing(source, &options);
-    // One that cannot have had any.
-    let Ok(Objects { service, .. }) = objects(&wanted, &around) else {
+    let (desired, around) = name_inputs(source, &options);
+    // Such a catalog cannot have had a registry pod.
+    let Ok(RegistryPodObjects { service, .. }) = objects(&desired, &around) else {
         return Ok(false);
     };
-    has_any(client, &wanted, &service).await
+    has_any(client, &desired, &service).await
 }
 
-async fn has_any(client: &Client, wanted: &Wanted<'_>, service: &Service) -> Result<bool, Error> {
+async fn has_any(client: &Client, desired: &Wanted<'_>, service: &Service) -> Result<bool, Error> {
     let namespace = service.namespace().unwrap_or_default();
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
     let name = service.name_any();
-    let there = services.get_metadata_opt(&name).await;
-    let there = there.map_err(|error| failed::<Service>("get", (&namespace, &name), error))?;
-    let has_service = there.is_some_and(|it| it.labels().contains_key(labels::CATALOG_POD));
-    Ok(has_service || !Keeper::new(client, wanted).pods().await?.is_empty())
+    let metadata = services.get_metadata_opt(&name).await;
+    let metadata =
+        metadata.map_err(|error| failed::<Service>("get", (&namespace, &name), error))?;
+    let has_service = metadata.is_some_and(|live| live.labels().contains_key(labels::CATALOG_POD));
+    Ok(has_service
+        || !RegistryPodClient::new(client, desired)
+            .pods()
+            .await?
+            .is_empty())
 }
 
-/// Removes pods, if there are any, and what belonged to them but the Service, which is returned as it would be.
-async fn left(client: &Client, source: &CatalogSource) -> Result<Option<Service>, Error> {
+/// Removes the pods and everything that belongs to them except the Service. Returns the Service manifest, or `None` if no
+/// pods exist.
+async fn remove_if_exists(
+    client: &Client,
+    source: &CatalogSource,
+) -> Result<Option<Service>, Error> {
     let options = Options::default();
-    let (wanted, around) = nothing(source, &options);
-    let Ok(Objects { service, .. }) = objects(&wanted, &around) else {
+    let (desired, around) = name_inputs(source, &options);
+    let Ok(RegistryPodObjects { service, .. }) = objects(&desired, &around) else {
         return Ok(None);
     };
-    if !has_any(client, &wanted, &service).await? {
+    if !has_any(client, &desired, &service).await? {
         return Ok(None);
     }
-    remove(client, &wanted, &around).await?;
+    remove(client, &desired, &around).await?;
     Ok(Some(service))
 }
 
-/// For names: what would be in the pod is no matter.
-fn nothing<'a>(source: &'a CatalogSource, options: &'a Options) -> (Wanted<'a>, Around<'a>) {
-    let wanted = Wanted {
+/// Returns inputs that yield the right object names. The content of the pod is irrelevant.
+fn name_inputs<'a>(source: &'a CatalogSource, options: &'a Options) -> (Wanted<'a>, Around<'a>) {
+    let desired = Wanted {
         source,
         image: "",
         options,
@@ -185,29 +198,32 @@ fn nothing<'a>(source: &'a CatalogSource, options: &'a Options) -> (Wanted<'a>, 
         is_restricted: false,
         chooses_users: false,
     };
-    (wanted, around)
+    (desired, around)
 }
 
-/// Deletes an object if we have made it for the same owner.
-async fn delete<K>(client: &Client, wanted: &K) -> Result<(), Error>
+/// Deletes an object if it was created by the provisioner for the same owner.
+async fn delete<K>(client: &Client, desired: &K) -> Result<(), Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
         + DeserializeOwned,
 {
-    let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+    let (namespace, name) = (desired.namespace().unwrap_or_default(), desired.name_any());
     let api: Api<K> = Api::namespaced(client.clone(), &namespace);
     let fail = |action| {
-        let place = (namespace.clone(), name.clone());
-        move |source| failed::<K>(action, (&place.0, &place.1), source)
+        let full_name = (namespace.clone(), name.clone());
+        move |source| failed::<K>(action, (&full_name.0, &full_name.1), source)
     };
-    let there = api.get_metadata_opt(&name).await.map_err(fail("get"))?;
-    let owner = wanted.owner_references().first().map(|it| it.uid.clone());
-    let is_ours = there.is_some_and(|it| {
-        let mut owners = it.owner_references().iter();
-        let is_owned = owners.any(|it| Some(&it.uid) == owner.as_ref());
-        is_owned && it.labels().contains_key(labels::CATALOG_POD)
+    let live = api.get_metadata_opt(&name).await.map_err(fail("get"))?;
+    let owner = desired
+        .owner_references()
+        .first()
+        .map(|owner| owner.uid.clone());
+    let is_ours = live.is_some_and(|object| {
+        let mut owners = object.owner_references().iter();
+        let is_owned = owners.any(|reference| Some(&reference.uid) == owner.as_ref());
+        is_owned && object.labels().contains_key(labels::CATALOG_POD)
     });
     if !is_ours {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a CatalogSource says about its pod: `grpcPodConfig`, or `podSpecOverrides` in the newer form.
+//! Pod options of a CatalogSource: `grpcPodConfig`, or `podSpecOverrides` in the newer form.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use serde_json::Value;
 
 use super::{Invalid, quantity};
 
-/// How the pod of a catalog is to be; what is not said is as usual.
+/// Settings of a registry pod. Defaults apply to unset options.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Options {
-    /// Instead of those for Linux.
+    /// Node selector; replaces the default, which selects Linux nodes.
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Tolerations.
+    /// Tolerations of the pod.
     pub tolerations: Option<Vec<Toleration>>,
-    /// Affinity.
+    /// Affinity of the pod.
     pub affinity: Option<Affinity>,
-    /// An empty name is one, too: the cluster's default, whatever would be used otherwise.
+    /// Priority class of the pod. An empty name selects the cluster's default.
     pub priority_class_name: Option<String>,
-    /// How much the pod may do.
+    /// Security level of the pod; `None` follows the namespace's Pod Security Standard.
     pub security_context_config: Option<Security>,
-    /// The memory to ask for, and the limit of what a program in Go lets itself use.
+    /// Memory request of the container, also used as `GOMEMLIMIT` for Go programs.
     #[serde(deserialize_with = "text_or_number")]
     pub memory_target: Option<String>,
-    /// Where in the image the catalog is.
-    pub extract_content: Option<Extract>,
+    /// Location of the catalog in the image.
+    pub extract_content: Option<ExtractContent>,
 }
 
-/// How much a pod may do.
+/// Security level of a registry pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Security {
-    /// What the image wants.
+    /// Unrestricted: the pod runs as the image requires.
     Legacy,
-    /// What the pod security standard of that name allows.
+    /// Settings that the Pod Security Standard `restricted` requires.
     Restricted,
 }
 
-/// Where in the image the catalog is.
+/// Location of a catalog in its image.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Extract {
-    /// Its folder.
+pub struct ExtractContent {
+    /// Directory of the catalog.
     pub catalog_dir: String,
-    /// The folder of what was made of it before.
+    /// Directory of a cache that was built from the catalog earlier.
     #[serde(default)]
     pub cache_dir: Option<String>,
 }
@@ -53,41 +53,43 @@ pub struct Extract {
 // === impl Options ===
 
 impl Options {
-    /// Reads what stands in this field.
+    /// Parses the value of the option field.
     ///
     /// # Errors
-    /// When it is none of it.
+    /// Returns an error if the value is invalid.
     pub fn read(field: &str, options: Option<&Value>) -> Result<Self, Invalid> {
         let invalid = |below: &str, problem: String| Invalid::Option {
             field: format!("{field}{below}"),
             problem,
         };
-        let read = match options {
+        let parsed = match options {
             None | Some(Value::Null) => return Ok(Self::default()),
-            Some(Value::Array(_)) => return Err(invalid("", "it is a list".to_owned())),
+            Some(Value::Array(_)) => {
+                return Err(invalid("", "expected an object, found a list".to_owned()));
+            }
             Some(options) => Self::deserialize(options),
         };
-        let read = read.map_err(|error| invalid("", error.to_string()))?;
-        if let Some(memory) = &read.memory_target
+        let parsed = parsed.map_err(|error| invalid("", error.to_string()))?;
+        if let Some(memory) = &parsed.memory_target
             && quantity::bytes(memory).is_none()
         {
-            let problem = format!("{memory:?} is no amount of memory such as 100Mi");
+            let problem = format!("{memory:?} is not a quantity such as 100Mi");
             return Err(invalid(".memoryTarget", problem));
         }
-        if let Some(extract) = &read.extract_content {
-            let folders = [
+        if let Some(extract) = &parsed.extract_content {
+            let directories = [
                 (".catalogDir", Some(&extract.catalog_dir)),
                 (".cacheDir", extract.cache_dir.as_ref()),
             ];
-            for (key, folder) in folders {
-                // Arguments that begin with a dash are others.
-                if folder.is_some_and(|it| !it.starts_with('/')) {
-                    let problem = "it is no path that begins with a slash".to_owned();
+            for (key, directory) in directories {
+                // An argument that starts with a dash would be parsed as a flag.
+                if directory.is_some_and(|path| !path.starts_with('/')) {
+                    let problem = "not an absolute path".to_owned();
                     return Err(invalid(&format!(".extractContent{key}"), problem));
                 }
             }
         }
-        Ok(read)
+        Ok(parsed)
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
         assert_eq!(all.memory_target.as_deref(), Some("30000000"));
         assert_eq!(all.tolerations.map(|it| it.len()), Some(1));
         for (options, problem) in ::tests::rows![
-            json!([]) => "spec.grpcPodConfig cannot be read";
+            json!([]) => "failed to parse spec.grpcPodConfig";
             json!({"memoryTarget": "lots"}) => "spec.grpcPodConfig.memoryTarget";
             json!({"memoryTarget": {}}) => "spec.grpcPodConfig.memoryTarget";
             json!({"securityContextConfig": "loose"}) => "loose";

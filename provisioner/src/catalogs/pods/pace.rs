@@ -1,49 +1,49 @@
-//! How soon it is looked at a pod again when something has changed. No I/O.
+//! Back-off of the repairs of one registry pod. Pure; no I/O.
 //!
-//! Where somebody undoes what was made, as a policy that deletes pods or a tool that reverts what it knows otherwise, the
-//! first repair follows at once, and further ones less and less often.
+//! Another client may undo repairs, for example a policy that deletes pods or a tool that reverts objects. The first repair
+//! follows at once, and further ones with growing delays.
 
 use std::time::{Duration, Instant};
 
-use crate::catalogs::patience::Patience;
+use crate::catalogs::patience::ServerBackoff;
 
-/// A pod that starts changes several times in a row.
-const SETTLE: Duration = Duration::from_millis(300);
-/// After so long without a repair the next one is a first one.
-const QUIET: Duration = Duration::from_secs(120);
+/// Time to wait for a burst of changes to end. A starting pod changes several times in a row.
+const SETTLE_DELAY: Duration = Duration::from_millis(300);
+/// Time without repairs after which the back-off is reset.
+const RESET_AFTER: Duration = Duration::from_secs(120);
 
-/// Of one catalog.
+/// Back-off of the repairs of one catalog.
 #[derive(Debug, Default)]
-pub(in crate::catalogs) struct Pace {
-    patience: Patience,
-    /// Whether anything was made.
+pub(in crate::catalogs) struct RepairBackoff {
+    backoff: ServerBackoff,
+    /// True after the first write, which creates the objects and is no repair.
     is_made: bool,
-    /// When something was repaired last.
+    /// Time of the last repair.
     last: Option<Instant>,
     not_before: Option<Instant>,
 }
 
-// === impl Pace ===
+// === impl RepairBackoff ===
 
-impl Pace {
-    /// Something had to be made, or repaired.
-    pub(in crate::catalogs) fn has_written(&mut self, now: Instant) {
+impl RepairBackoff {
+    /// Records that objects were created or repaired.
+    pub(in crate::catalogs) fn record_write(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_made, true) {
             return;
         }
-        let quiet = self.last.map(|it| now.saturating_duration_since(it));
-        if quiet.is_some_and(|it| it > QUIET) {
-            self.patience.is_read();
+        let quiet = self.last.map(|last| now.saturating_duration_since(last));
+        if quiet.is_some_and(|quiet| quiet > RESET_AFTER) {
+            self.backoff.reset();
         }
         self.last = Some(now);
-        self.not_before = Some(now + self.patience.pause(now));
+        self.not_before = Some(now + self.backoff.next_delay(now));
     }
 
-    /// Something has changed: how long to wait before it is looked at.
-    pub(in crate::catalogs) fn rest(&self, now: Instant) -> Duration {
+    /// Returns how long to wait before a change is reconciled.
+    pub(in crate::catalogs) fn remaining_delay(&self, now: Instant) -> Duration {
         let until = self.not_before;
-        let left = until.map(|it| it.saturating_duration_since(now));
-        left.unwrap_or_default().max(SETTLE)
+        let remaining = until.map(|until| until.saturating_duration_since(now));
+        remaining.unwrap_or_default().max(SETTLE_DELAY)
     }
 }
 
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn what_is_undone_again_and_again_is_repaired_less_and_less_often() {
         let mut now = Instant::now();
-        let mut pace = Pace::default();
-        // It is made; and what somebody undoes is repaired at once.
-        pace.has_written(now);
-        assert_eq!(pace.rest(now), SETTLE);
+        let mut pace = RepairBackoff::default();
+        // The objects are created, and the first repair follows at once.
+        pace.record_write(now);
+        assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            now += pace.rest(now);
-            pace.has_written(now);
-            pauses.push(pace.rest(now).as_secs_f64());
+            now += pace.remaining_delay(now);
+            pace.record_write(now);
+            pauses.push(pace.remaining_delay(now).as_secs_f64());
         }
         for (pause, expected) in pauses
             .iter()
@@ -70,11 +70,11 @@ mod tests {
         {
             assert!((pause / expected - 1.0).abs() < 0.11, "{pauses:?}");
         }
-        // What only changes is looked at soon, as soon as the pause is over.
-        now += pace.rest(now);
-        assert_eq!(pace.rest(now), SETTLE);
-        now += QUIET + Duration::from_secs(1);
-        pace.has_written(now);
-        assert!(pace.rest(now) < Duration::from_secs(2));
+        // After the delay, a change without a repair is reconciled soon.
+        now += pace.remaining_delay(now);
+        assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
+        now += RESET_AFTER + Duration::from_secs(1);
+        pace.record_write(now);
+        assert!(pace.remaining_delay(now) < Duration::from_secs(2));
     }
 }

@@ -1,7 +1,7 @@
-//! Amounts of memory as Kubernetes writes them, and as Go's runtime wants to be told.
+//! Memory quantities in the formats of Kubernetes and of the Go runtime.
 
-/// Bytes of a quantity, rounded up: `30Mi`, `1.5Gi`, `100M`, `1e8`, `1500m`. Nothing if it is none, negative, or more than
-/// a machine could have.
+/// Returns the bytes of a quantity, rounded up: `30Mi`, `1.5Gi`, `100M`, `1e8`, `1500m`. Returns `None` if the quantity is
+/// malformed, negative or too large.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -18,7 +18,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     u64::try_from(product.div_ceil(below.checked_mul(divisor)?)).ok()
 }
 
-/// What a suffix multiplies by, and what it divides by.
+/// Returns the multiplier and the divisor of a suffix.
 fn scale(suffix: &str) -> Option<(u128, u128)> {
     let decimal = |power| Some((10u128.pow(power), 1));
     Some(match suffix {
@@ -46,7 +46,7 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
     })
 }
 
-/// The value of `GOMEMLIMIT`: `30MiB`, the largest unit that leaves nothing over.
+/// Returns the value of `GOMEMLIMIT`, in the largest unit without a remainder: `30MiB`.
 pub(super) fn go_limit(mut bytes: u64) -> String {
     let mut unit = "B";
     for next in ["KiB", "MiB", "GiB", "TiB"] {

@@ -1,7 +1,7 @@
-//! What has to be changed about an object that is there, so that it is what was declared. No I/O.
+//! Computes the changes that repair the live objects of a registry pod. Pure; no I/O.
 //!
-//! What the API server and others have added stays, as far as it does no harm: addresses, further labels, pull secrets of
-//! the platform. `None` says that nothing has to be changed.
+//! Harmless additions of the API server and of other clients are kept, such as addresses, labels and pull secrets of the
+//! platform. `None` means that nothing has to be changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,27 +14,30 @@ use k8s_openapi::{
 };
 use manifests::api::labels;
 
-use super::declare::CARRIED;
+use super::declare::COPIED_ANNOTATIONS;
 
-/// The pull secrets that were declared, and no longer those that were declared before.
-pub(super) fn account(there: &ServiceAccount, wanted: &ServiceAccount) -> Option<ServiceAccount> {
-    let names = |of: &ServiceAccount| -> Vec<String> {
-        let secrets = of.image_pull_secrets.iter().flatten();
-        secrets.map(|it| it.name.clone()).collect()
+/// Sets the desired pull secrets and removes those that were desired before.
+pub(super) fn account(live: &ServiceAccount, desired: &ServiceAccount) -> Option<ServiceAccount> {
+    let names = |account: &ServiceAccount| -> Vec<String> {
+        let secrets = account.image_pull_secrets.iter().flatten();
+        secrets.map(|secret| secret.name.clone()).collect()
     };
-    let annotations = there.metadata.annotations.as_ref();
-    let before = annotations.and_then(|it| it.get(labels::PULL_SECRETS));
-    let before: BTreeSet<&str> = before.into_iter().flat_map(|it| it.split(',')).collect();
-    let (here, mut secrets) = (names(there), names(wanted));
-    for name in &here {
+    let annotations = live.metadata.annotations.as_ref();
+    let before = annotations.and_then(|annotations| annotations.get(labels::PULL_SECRETS));
+    let before: BTreeSet<&str> = before
+        .into_iter()
+        .flat_map(|names| names.split(','))
+        .collect();
+    let (current, mut secrets) = (names(live), names(desired));
+    for name in &current {
         if !before.contains(name.as_str()) && !secrets.contains(name) {
             secrets.push(name.clone());
         }
     }
-    let mut repaired = there.clone();
-    let differs = metadata(&mut repaired.metadata, &wanted.metadata);
+    let mut repaired = live.clone();
+    let differs = metadata(&mut repaired.metadata, &desired.metadata);
     let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
-    if !differs && sorted(&here) == sorted(&secrets) {
+    if !differs && sorted(&current) == sorted(&secrets) {
         return None;
     }
     let secrets = secrets
@@ -44,20 +47,20 @@ pub(super) fn account(there: &ServiceAccount, wanted: &ServiceAccount) -> Option
     Some(repaired)
 }
 
-/// Where it leads to. Its address stays; one that has led to the catalog server does no more.
-pub(super) fn service(there: &Service, wanted: &Service) -> Option<Service> {
-    let mut repaired = there.clone();
-    let mut differs = metadata(&mut repaired.metadata, &wanted.metadata);
+/// Sets the selector and the ports. The address is kept. The label of the catalog server is removed.
+pub(super) fn service(live: &Service, desired: &Service) -> Option<Service> {
+    let mut repaired = live.clone();
+    let mut differs = metadata(&mut repaired.metadata, &desired.metadata);
     let labels = repaired.metadata.labels.as_mut();
-    differs |= labels.is_some_and(|it| it.remove(labels::CATALOG).is_some());
-    let declared = wanted.spec.clone().unwrap_or_default();
+    differs |= labels.is_some_and(|labels| labels.remove(labels::CATALOG).is_some());
+    let declared = desired.spec.clone().unwrap_or_default();
     let spec = repaired.spec.get_or_insert_default();
     let plain = |ports: &Option<Vec<ServicePort>>| -> Vec<ServicePort> {
         let ports = ports.iter().flatten().cloned();
         ports
-            .map(|it| ServicePort {
+            .map(|port| ServicePort {
                 node_port: None,
-                ..it
+                ..port
             })
             .collect()
     };
@@ -72,45 +75,50 @@ pub(super) fn service(there: &Service, wanted: &Service) -> Option<Service> {
     Some(repaired)
 }
 
-/// All of it.
-pub(super) fn policy(there: &NetworkPolicy, wanted: &NetworkPolicy) -> Option<NetworkPolicy> {
-    let mut repaired = there.clone();
-    let differs = metadata(&mut repaired.metadata, &wanted.metadata);
-    if !differs && there.spec == wanted.spec {
+/// Sets the whole spec.
+pub(super) fn policy(live: &NetworkPolicy, desired: &NetworkPolicy) -> Option<NetworkPolicy> {
+    let mut repaired = live.clone();
+    let differs = metadata(&mut repaired.metadata, &desired.metadata);
+    if !differs && live.spec == desired.spec {
         return None;
     }
-    repaired.spec.clone_from(&wanted.spec);
+    repaired.spec.clone_from(&desired.spec);
     Some(repaired)
 }
 
-/// Sets what labels and annotations were declared; says whether that is a change.
-fn metadata(there: &mut ObjectMeta, wanted: &ObjectMeta) -> bool {
+/// Sets the desired labels and annotations. Reports whether that is a change.
+fn metadata(live: &mut ObjectMeta, desired: &ObjectMeta) -> bool {
     let mut differs = false;
-    for (there, wanted) in [
-        (&mut there.labels, &wanted.labels),
-        (&mut there.annotations, &wanted.annotations),
+    for (live, desired) in [
+        (&mut live.labels, &desired.labels),
+        (&mut live.annotations, &desired.annotations),
     ] {
-        for (key, value) in wanted.iter().flatten() {
-            let there = there.get_or_insert_default();
-            differs |= there.insert(key.clone(), value.clone()).as_ref() != Some(value);
+        for (key, value) in desired.iter().flatten() {
+            let live = live.get_or_insert_default();
+            differs |= live.insert(key.clone(), value.clone()).as_ref() != Some(value);
         }
     }
     differs
 }
 
-/// What is to be done to the annotations of a pod: those that were declared, and none for what was declared before. Those of
-/// the cluster and of others stay.
+/// Computes the changes to a pod's annotations: sets the desired ones and removes those that were desired before.
+/// Annotations of the cluster and of others are kept.
 pub(super) fn annotations(
-    there: &BTreeMap<String, String>,
-    wanted: &BTreeMap<String, String>,
+    live: &BTreeMap<String, String>,
+    desired: &BTreeMap<String, String>,
 ) -> BTreeMap<String, Option<String>> {
-    let differs = |it: &(&String, &String)| there.get(it.0) != Some(it.1);
-    let due = wanted.iter().filter(differs);
-    let due = due.map(|(key, value)| (key.clone(), Some(value.clone())));
-    let before = there.get(CARRIED).into_iter().flat_map(|it| it.split(','));
-    let gone = before.chain([CARRIED]);
-    let gone = gone.filter(|&it| there.contains_key(it) && !wanted.contains_key(it));
-    due.chain(gone.map(|it| (it.to_owned(), None))).collect()
+    let differs = |entry: &(&String, &String)| live.get(entry.0) != Some(entry.1);
+    let changes = desired.iter().filter(differs);
+    let changes = changes.map(|(key, value)| (key.clone(), Some(value.clone())));
+    let before = live
+        .get(COPIED_ANNOTATIONS)
+        .into_iter()
+        .flat_map(|names| names.split(','));
+    let removed = before.chain([COPIED_ANNOTATIONS]);
+    let removed = removed.filter(|&name| live.contains_key(name) && !desired.contains_key(name));
+    changes
+        .chain(removed.map(|name| (name.to_owned(), None)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -134,7 +142,7 @@ mod tests {
             &[], Some(""), &["s"] => Some(&["s"][..]);
             &["s", "platform"], Some("s"), &["t"] => Some(&["t", "platform"]);
             &["s", "platform"], Some("s"), &[] => Some(&["platform"]);
-            // Somebody has taken it away.
+            // Another client has removed it.
             &["platform"], Some("s"), &["s"] => Some(&["s", "platform"]);
             &["s"], None, &["s"] => Some(&["s"]);
             &["s"], None, &[] => Some(&["s"]);
@@ -154,12 +162,12 @@ mod tests {
 
     #[test]
     fn annotations_follow_the_catalog_and_those_of_others_stay() {
-        // `our` stands for the annotation that says which are ours.
+        // `our` stands for the annotation that lists the copied annotations.
         let read = |text: &str| -> BTreeMap<String, String> {
             let words = text.split_whitespace();
             let pairs = words.map(|it| it.split_once('=').unwrap());
             pairs
-                .map(|(key, value)| (key.replace("our", CARRIED), value.to_owned()))
+                .map(|(key, value)| (key.replace("our", COPIED_ANNOTATIONS), value.to_owned()))
                 .collect()
         };
         for (there, wanted, expected) in [
@@ -169,18 +177,18 @@ mod tests {
             ("a=1 our=a cni=x", "a=1 b=1 our=a,b", "b=1 our=a,b"),
             ("a=1 b=1 our=a,b cni=x", "a=1 our=a", "b! our=a"),
             ("a=1 our=a cni=x", "", "a! our!"),
-            // Somebody has taken it away.
+            // Another client has removed it.
             ("our=a cni=x", "", "our!"),
             ("our=a cni=x", "a=1 our=a", "a=1"),
-            // Of a pod that was made before it was said what is whose.
+            // A pod that was created before that annotation existed.
             ("a=1 b=1 cni=x", "a=1 our=a", "our=a"),
-            // What was not in the list, for it was too long.
+            // Not listed, because the list was too long.
             ("a=1", "", ""),
         ] {
             let due = annotations(&read(there), &read(wanted));
             let told = due.iter().map(|(key, value)| match value {
-                Some(value) => format!("{}={value}", key.replace(CARRIED, "our")),
-                None => format!("{}!", key.replace(CARRIED, "our")),
+                Some(value) => format!("{}={value}", key.replace(COPIED_ANNOTATIONS, "our")),
+                None => format!("{}!", key.replace(COPIED_ANNOTATIONS, "our")),
             });
             let mut due: Vec<String> = told.collect();
             due.sort();
@@ -206,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(service(&wrong, &wanted), Some(there.clone()));
         }
-        // That of the catalog server.
+        // A Service of the catalog server.
         let mut of_server = made(json!({}), 1, "10.0.0.1");
         let label = (labels::CATALOG.to_owned(), "a".to_owned());
         let labels = of_server.metadata.labels.get_or_insert_default();

@@ -1,5 +1,5 @@
-//! Tells that the pods of catalogs have changed, or what belongs to them: a watch of each kind for each namespace, however
-//! many catalogs it has. Metadata only.
+//! Watches of registry pods and their objects: one metadata-only watch per kind and namespace, shared by all catalogs of
+//! the namespace.
 
 use std::{
     collections::BTreeMap,
@@ -28,28 +28,28 @@ use tracing::warn;
 
 use crate::catalogs::{
     Key,
-    waiting::{Changes, Waiting},
+    waiting::{ChangeNotifier, ChangeSubscription},
 };
 use apply::backoff::patient;
 
-/// The watches of all namespaces where somebody wants to know.
+/// Watches of all namespaces that have registry pods.
 #[derive(Debug, Default)]
 pub struct Watches {
-    waiting: Arc<Waiting>,
+    notifier: Arc<ChangeNotifier>,
     namespaces: Mutex<BTreeMap<String, Namespace>>,
 }
 
 #[derive(Debug)]
 struct Namespace {
     task: AbortHandle,
-    /// Who wants to know.
+    /// Number of subscribers.
     count: usize,
 }
 
-/// Tells of the pods of one catalog until it is dropped.
+/// Subscription to the changes of one catalog's objects. Dropping it unsubscribes.
 #[derive(Debug)]
-pub(super) struct Watched<'a> {
-    changes: Changes,
+pub(super) struct PodChanges<'a> {
+    changes: ChangeSubscription,
     namespace: String,
     watches: &'a Watches,
 }
@@ -57,19 +57,19 @@ pub(super) struct Watched<'a> {
 // === impl Watches ===
 
 impl Watches {
-    /// How many namespaces are watched.
+    /// Returns the number of watched namespaces.
     pub fn count(&self) -> usize {
         self.namespaces().len()
     }
 
-    /// Tells of the pods of a catalog from now on.
-    pub(super) fn watch(&self, client: &Client, key: &Key) -> Watched<'_> {
-        let changes = self.waiting.wait(key);
+    /// Subscribes to the changes of a catalog's objects.
+    pub(super) fn watch(&self, client: &Client, key: &Key) -> PodChanges<'_> {
+        let changes = self.notifier.subscribe(key);
         let mut namespaces = self.namespaces();
         let namespace = namespaces.entry(key.namespace.clone());
         let namespace = namespace.or_insert_with(|| {
             let watching = run(
-                Arc::clone(&self.waiting),
+                Arc::clone(&self.notifier),
                 client.clone(),
                 key.namespace.clone(),
             );
@@ -79,7 +79,7 @@ impl Watches {
             }
         });
         namespace.count += 1;
-        Watched {
+        PodChanges {
             changes,
             namespace: key.namespace.clone(),
             watches: self,
@@ -92,15 +92,15 @@ impl Watches {
     }
 }
 
-// === impl Watched ===
+// === impl PodChanges ===
 
-impl Watched<'_> {
+impl PodChanges<'_> {
     pub(super) async fn changed(&mut self) {
         self.changes.changed().await;
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for PodChanges<'_> {
     fn drop(&mut self) {
         let mut namespaces = self.watches.namespaces();
         let Some(namespace) = namespaces.get_mut(&self.namespace) else {
@@ -115,17 +115,17 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// Watches a namespace.
-async fn run(waiting: Arc<Waiting>, client: Client, namespace: String) {
-    let (waiting, client, namespace) = (&*waiting, &client, &*namespace);
-    let pods = watch::<Pod>(waiting, client, namespace);
-    let services = watch::<Service>(waiting, client, namespace);
-    let accounts = watch::<ServiceAccount>(waiting, client, namespace);
-    let policies = watch::<NetworkPolicy>(waiting, client, namespace);
+/// Runs the watches of a namespace.
+async fn run(notifier: Arc<ChangeNotifier>, client: Client, namespace: String) {
+    let (notifier, client, namespace) = (&*notifier, &client, &*namespace);
+    let pods = watch::<Pod>(notifier, client, namespace);
+    let services = watch::<Service>(notifier, client, namespace);
+    let accounts = watch::<ServiceAccount>(notifier, client, namespace);
+    let policies = watch::<NetworkPolicy>(notifier, client, namespace);
     future::join4(pods, services, accounts, policies).await;
 }
 
-async fn watch<K>(waiting: &Waiting, client: &Client, namespace: &str)
+async fn watch<K>(notifier: &ChangeNotifier, client: &Client, namespace: &str)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -143,23 +143,23 @@ where
             Ok(Event::Apply(object) | Event::Delete(object)) => {
                 if let Some(name) = catalog_of(&object) {
                     let namespace = namespace.to_owned();
-                    waiting.wake(&Key { namespace, name });
+                    notifier.notify(&Key { namespace, name });
                 }
             }
             Ok(Event::Init | Event::InitApply(_)) => {}
-            // Nobody knows what has gone while nobody watched.
-            Ok(Event::InitDone) => waiting.wake_all(namespace),
+            // Objects may have been deleted while the watch was down.
+            Ok(Event::InitDone) => notifier.notify_all(namespace),
             Err(error) => {
                 let kind = K::kind(&());
-                warn!(namespace, %kind, %error, "the watch of catalogs' pods failed; it is taken up again");
+                warn!(namespace, %kind, %error, "watch of catalog pods failed; reconnecting");
             }
         }
     }
 }
 
-/// The CatalogSource that owns an object.
+/// Returns the name of the CatalogSource that owns an object.
 fn catalog_of<K: Resource<DynamicType = ()>>(object: &PartialObjectMeta<K>) -> Option<String> {
     let mut owners = object.owner_references().iter();
-    let owner = owners.find(|it| it.kind == CatalogSource::kind(&()))?;
+    let owner = owners.find(|owner| owner.kind == CatalogSource::kind(&()))?;
     Some(owner.name.clone())
 }

@@ -1,4 +1,4 @@
-//! Whether others lead to a catalog's Service as well, while it is taken over from a pod, or by one.
+//! Waits for the EndpointSlices of other controllers while a catalog's Service is handed over from or to a registry pod.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -15,41 +15,43 @@ use tracing::debug;
 use crate::catalogs::Key;
 use apply::backoff::patient;
 
-/// How long Kubernetes' own controllers may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// On an EndpointSlice: its Service.
+/// Maximum time to wait for the EndpointSlice controllers of Kubernetes.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Label of an EndpointSlice with the name of its Service.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// Waits until somebody else leads to a catalog, or nobody does; not for long, and not at all where that may not be seen.
-pub(super) async fn wait(client: &Client, key: &Key, leads: bool) {
+/// Waits until another controller's EndpointSlice of a catalog has endpoints (`leads`), or until none has. Returns after a
+/// timeout, and at once if listing EndpointSlices is forbidden.
+pub(super) async fn wait_for_endpoints(client: &Client, key: &Key, leads: bool) {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &key.namespace);
     let service = key.name.replace('.', "-");
     let config = watcher::Config::default().labels(&format!("{SERVICE}={service},!{CATALOG}"));
     let events = patient(watcher::watcher(slices, config));
-    drop(timeout(PATIENCE, until(pin!(events), leads)).await);
+    drop(timeout(HANDOVER_TIMEOUT, until(pin!(events), leads)).await);
 }
 
-/// A watch that fails is taken up again, for what was seen before may not be true any more.
+/// Waits until any slice has endpoints (`leads`) or none has. A failed watch starts over, because the known state may be
+/// outdated.
 async fn until<S>(mut events: S, leads: bool)
 where
     S: Stream<Item = watcher::Result<Event<EndpointSlice>>> + Unpin,
 {
-    let mut known = Known::default();
+    let mut endpoints = ForeignEndpoints::default();
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                if known.see(event) == Some(leads) {
+                if endpoints.observe(event) == Some(leads) {
                     return;
                 }
             }
-            Err(error) if is_refused(&error) => return,
-            Err(error) => debug!(%error, "the watch of who leads to a catalog failed"),
+            Err(error) if is_forbidden(&error) => return,
+            Err(error) => debug!(%error, "watch of the EndpointSlices of a catalog failed"),
         }
     }
 }
 
-/// Reports whether it will not be seen later either.
-fn is_refused(error: &watcher::Error) -> bool {
+/// Reports whether an error is permanent because of missing permissions.
+fn is_forbidden(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
@@ -59,36 +61,38 @@ fn is_refused(error: &watcher::Error) -> bool {
     matches!(status.code, 401 | 403)
 }
 
-/// Which EndpointSlices have endpoints.
+/// Observed EndpointSlices, and whether each has endpoints.
 #[derive(Debug, Default)]
-struct Known {
+struct ForeignEndpoints {
     slices: BTreeMap<String, bool>,
-    is_whole: bool,
+    is_synced: bool,
 }
 
-// === impl Known ===
+// === impl ForeignEndpoints ===
 
-impl Known {
-    /// Reports whether any has, as soon as all are known.
-    fn see(&mut self, event: Event<EndpointSlice>) -> Option<bool> {
+impl ForeignEndpoints {
+    /// Records an event. Returns whether any slice has endpoints, or `None` until the initial list is complete.
+    fn observe(&mut self, event: Event<EndpointSlice>) -> Option<bool> {
         match event {
             Event::Init => *self = Self::default(),
-            Event::InitDone => self.is_whole = true,
+            Event::InitDone => self.is_synced = true,
             Event::Apply(slice) | Event::InitApply(slice) => {
                 self.slices.insert(slice.name_any(), has_endpoints(&slice));
             }
             Event::Delete(slice) => drop(self.slices.remove(&slice.name_any())),
         }
-        self.is_whole.then(|| self.slices.values().any(|it| *it))
+        self.is_synced
+            .then(|| self.slices.values().any(|has_endpoints| *has_endpoints))
     }
 }
 
-/// Reports whether it leads anywhere: to what is ready, or is not known not to be.
+/// Reports whether a slice has an endpoint that is ready, or whose readiness is unknown.
 fn has_endpoints(slice: &EndpointSlice) -> bool {
     let mut endpoints = slice.endpoints.iter().flatten();
-    endpoints.any(|it| {
-        let conditions = it.conditions.as_ref();
-        conditions.and_then(|it| it.ready) != Some(false) && !it.addresses.is_empty()
+    endpoints.any(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        conditions.and_then(|conditions| conditions.ready) != Some(false)
+            && !endpoint.addresses.is_empty()
     })
 }
 
@@ -108,7 +112,7 @@ mod tests {
     fn somebody_leads_there_when_any_slice_has_what_is_ready() {
         let ready = json!([{"addresses": ["10.0.0.1"]}]);
         let not = json!([{"addresses": ["10.0.0.1"], "conditions": {"ready": false}}]);
-        let mut known = Known::default();
+        let mut known = ForeignEndpoints::default();
         for (event, expected) in [
             (Event::Init, None),
             (Event::InitApply(slice("a", &ready)), None),
@@ -118,11 +122,11 @@ mod tests {
             (Event::Apply(slice("b", &ready)), Some(true)),
             (Event::Delete(slice("b", &ready)), Some(false)),
             (Event::Apply(slice("a", &ready)), Some(true)),
-            // The watch begins anew.
+            // The watch starts over.
             (Event::Init, None),
             (Event::InitDone, Some(false)),
         ] {
-            assert_eq!(known.see(event), expected, "{known:?}");
+            assert_eq!(known.observe(event), expected, "{known:?}");
         }
     }
     #[test]
@@ -149,7 +153,7 @@ mod tests {
             [410, 503].map(|code| ends(failing(code))) => [false; 2];
             ends(again(&there)) => false;
             ends(again(&json!([]))) => true;
-            // Who may not look does not wait.
+            // Without the permission to list, there is no wait.
             ends(failing(403)) => true;
         }
     }

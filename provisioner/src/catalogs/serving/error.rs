@@ -1,4 +1,4 @@
-//! Why a catalog is not served.
+//! Errors of serving a catalog.
 
 use std::{io, path::PathBuf};
 
@@ -7,141 +7,144 @@ use unpacker::store;
 
 use crate::settings::Ports;
 
-/// Why a catalog is not served.
+/// Error that keeps a catalog from being served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No Service can have the name.
+    /// The name of the CatalogSource is too long for a Service.
     #[error(
-        "the name of CatalogSource {catalog} has {length} characters, and that of the Service in front of it may have 63; \
-         give the CatalogSource a shorter name"
+        "the name of CatalogSource {catalog} has {length} characters, but its Service can have at most 63; give the \
+         CatalogSource a shorter name"
     )]
     Name {
-        /// The CatalogSource.
+        /// Name of the CatalogSource.
         catalog: String,
-        /// Characters.
+        /// Number of characters.
         length: usize,
     },
-    /// The CatalogSource is none that the API server has.
+    /// The CatalogSource has no uid, so it was not read from the API server.
     #[error("CatalogSource {0} has no uid")]
     NoUid(String),
-    /// Every port is taken.
-    #[error("none of the ports {0} is free; widen --catalog-ports, and the NetworkPolicy with it")]
+    /// All ports of the range are in use.
+    #[error("no free port in {0}; extend --catalog-ports and the NetworkPolicy")]
     Ports(Ports),
-    /// A namespace has as many catalogs served as it may.
+    /// The namespace has reached its maximum number of served catalogs.
     #[error(
-        "namespace {namespace} has {most} catalogs served already, and --catalogs-per-namespace allows no more; remove one of \
-         them, or have the limit raised"
+        "namespace {namespace} reached the limit of {most} served catalogs (--catalogs-per-namespace); delete a \
+         CatalogSource, or raise the limit"
     )]
     TooMany {
-        /// Whose share it is.
+        /// Namespace with the quota.
         namespace: String,
-        /// How many there may be.
+        /// Maximum number of catalogs.
         most: usize,
     },
-    /// Its catalogs are too large together.
+    /// The catalogs of the namespace are too large in total.
     #[error(
-        "the catalogs of namespace {namespace} would take at least {would} bytes to be served, and --catalog-size-per-namespace allows \
-         {most}; remove one of them, or have the limit raised"
+        "the served catalogs of namespace {namespace} require at least {would} bytes, but --catalog-size-per-namespace \
+         allows {most}; delete a CatalogSource, or raise the limit"
     )]
     TooLarge {
-        /// Whose share it is.
+        /// Namespace with the quota.
         namespace: String,
-        /// Bytes of all their files, with this one.
+        /// Size of all store files in bytes, including this catalog's.
         would: u64,
-        /// How many there may be.
+        /// Maximum size in bytes.
         most: u64,
     },
-    /// A port cannot be listened at.
-    #[error("failed to listen at port {port}")]
+    /// Listening on a port failed.
+    #[error("failed to listen on port {port}")]
     Listen {
-        /// Its number.
+        /// Number of the port.
         port: u16,
-        /// Why.
+        /// Error of the socket.
         #[source]
         source: io::Error,
     },
-    /// The folder for what is served cannot be made.
-    #[error("failed to make the folder {}; is there space, and may it be written?", folder.display())]
+    /// Creating the directory for the store files failed.
+    #[error("failed to create directory {}; check that it is writable and has free space", folder.display())]
     Folder {
-        /// The folder.
+        /// Path of the directory.
         folder: PathBuf,
-        /// Why.
+        /// Error of the file system.
         #[source]
         source: io::Error,
     },
-    /// The content is not in the store any more.
+    /// The content is no longer in the content store.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// It cannot be read there.
-    #[error("the store's own tar cannot be read")]
+    /// The content cannot be read from the content store.
+    #[error("failed to read an archive of the content store")]
     Tar(#[source] io::Error),
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] registry::Error),
-    /// Its ConfigMap cannot be read.
+    /// The ConfigMap of the catalog cannot be read.
     #[error(transparent)]
     ConfigMap(#[from] catalog::configmap::Error),
-    /// Its database cannot be read.
+    /// The SQLite database of the catalog cannot be read.
     #[error(transparent)]
     Database(#[from] sqlite::Error),
-    /// There is nothing to serve.
-    #[error("there is no package in it that can be served{}", left_out.as_deref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    /// The catalog contains nothing that can be served.
+    #[error(
+        "the catalog contains no package that can be served{}",
+        left_out.as_deref().map(|it| format!(" ({it})")).unwrap_or_default()
+    )]
     Empty {
-        /// The first thing that is not served, and why.
+        /// First part of the catalog that was skipped, with the reason.
         left_out: Option<String>,
     },
-    /// The service cannot be made.
+    /// Creating the gRPC service failed.
     #[error(transparent)]
     Service(#[from] registry::Failed),
-    /// Service or EndpointSlice belong to somebody else.
+    /// The Service or the EndpointSlice belongs to another owner.
     #[error("{0}")]
     Foreign(String),
-    /// They are being deleted.
-    #[error("{0} is being deleted, and is made anew when it is gone")]
-    Going(String),
-    /// The provisioner may not write them.
+    /// The Service or the EndpointSlice is terminating.
+    #[error("{0} is terminating; it is recreated after that")]
+    Terminating(String),
+    /// The provisioner lacks the permissions to write Services and EndpointSlices.
     #[error(
-        "{said}; let the provisioner's ServiceAccount write Services and EndpointSlices in namespace {namespace} by the \
-         ClusterRole catalog-server, or leave that out of --served-namespaces"
+        "{said}; grant the provisioner's ServiceAccount the ClusterRole catalog-server in namespace {namespace}, or \
+         remove the namespace from --served-namespaces"
     )]
     Forbidden {
-        /// Where.
+        /// Namespace of the objects.
         namespace: String,
-        /// The API server's words.
+        /// Message of the API server.
         said: String,
     },
-    /// The API server refuses something, or does not answer.
+    /// The API server rejected a request, or the connection failed.
     #[error("failed to {action} {object}")]
     Api {
-        /// What was attempted.
+        /// Verb of the failed request.
         action: &'static str,
-        /// With what.
+        /// Kind, namespace and name of the object.
         object: String,
-        /// Why.
+        /// Failure of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The API server does not answer.
-    #[error("failed to {action} {object}: the apiserver did not answer in time")]
-    Silence {
-        /// What was attempted.
+    /// The request to the API server timed out.
+    #[error("failed to {action} {object}: the API server did not respond in time")]
+    Timeout {
+        /// Verb of the request.
         action: &'static str,
-        /// With what.
+        /// Kind, namespace and name of the object.
         object: String,
     },
-    /// What was told of the last attempt.
+    /// Problem reported for the last attempt to serve the catalog.
     #[error("{0}")]
-    Told(String),
-    /// The process ends.
-    #[error("the provisioner is about to end")]
-    Ended,
+    Rejected(String),
+    /// The process is shutting down.
+    #[error("the provisioner is shutting down")]
+    ShuttingDown,
 }
 
 // === impl Error ===
 
 impl Error {
-    /// How many bytes a catalog was to be served from at most, where that was not enough.
-    pub(super) fn most(&self) -> Option<u64> {
+    /// Returns the store size limit in bytes if the catalog exceeded it.
+    pub(super) fn store_limit(&self) -> Option<u64> {
         match self {
             Self::Catalog(registry::Error::Store(registry::StoreError::TooLarge { most })) => {
                 Some(*most)

@@ -1,8 +1,8 @@
-//! Services and EndpointSlices: written, repaired and removed.
+//! Client for the Services and EndpointSlices of served catalogs: writes, repairs and removes them.
 //!
-//! [`Requests`] sends a few requests at once, for any number of catalogs. The API server allocates an address for each
-//! new Service, and takes longer for each the more it creates at once. A request that runs out of time has allocated an
-//! address for nothing and is repeated, so a thousand at once would slow each other down for minutes.
+//! [`Requests`] limits the number of concurrent requests for all catalogs. The API server allocates an IP address for each
+//! new Service, and concurrent creations slow each other down. A request that times out wastes its allocation and is
+//! repeated. A thousand concurrent creations would therefore take minutes.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -21,36 +21,36 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     Error,
-    objects::{Declared, MANAGER, Verdict, is_ours, leads_to_nobody, slice_name},
+    objects::{EndpointSpec, MANAGER, ObjectState, has_stale_endpoints, is_ours, slice_name},
 };
 use crate::catalogs::Key;
 
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The maximum number of requests at once.
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
-/// How much of the API server's words is told, in characters.
-const WORDS: usize = 400;
+/// Maximum length of an API server message in an error, in characters.
+const MAX_MESSAGE_LEN: usize = 400;
 
-/// Sends the requests for the objects of all catalogs.
+/// Client and request limit for the objects of all catalogs.
 pub(super) struct Requests {
     pub(super) client: Client,
     permits: Semaphore,
 }
 
-/// Both objects, as they are now.
+/// Both objects of a catalog as of the last reconcile.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Kept {
-    /// The resource version of the Service.
+pub(super) struct AppliedObjects {
+    /// Resource version of the Service.
     pub(super) service: Option<String>,
-    /// The resource version of the EndpointSlice.
+    /// Resource version of the EndpointSlice.
     pub(super) slice: Option<String>,
-    /// Since when there is the Service.
+    /// Creation time of the Service.
     pub(super) created: Option<Time>,
-    /// How many of them were written.
+    /// Number of objects written by this reconcile.
     pub(super) written: u64,
-    /// Whether the Service was that of the catalog's own pod.
-    pub(super) is_beside: bool,
+    /// True if the Service belongs to the registry pod of the catalog.
+    pub(super) is_pod_service: bool,
 }
 
 // === impl Requests ===
@@ -64,96 +64,91 @@ impl Requests {
     }
 }
 
-// === impl Kept ===
+// === impl AppliedObjects ===
 
-impl Kept {
-    /// How many of them somebody had changed or deleted since they were like this. What is written for something new, or for
-    /// a Service that a pod has handed over, is no repair.
+impl AppliedObjects {
+    /// Returns the number of objects that another client had changed or deleted since `before`. Writes for a new endpoint,
+    /// or for a Service that a registry pod has handed over, are no repairs.
     pub(super) fn repaired(&self, before: Option<&Self>, is_new: bool) -> u64 {
-        let was_kept = before.is_some_and(|it| !it.is_beside);
+        let was_kept = before.is_some_and(|applied| !applied.is_pod_service);
         if was_kept && !is_new { self.written } else { 0 }
     }
 }
 
-/// Makes both objects what was declared.
-pub(super) async fn keep(requests: &Requests, declared: &Declared) -> Result<Kept, Error> {
+/// Applies both objects if they differ from the desired state.
+pub(super) async fn reconcile(
+    requests: &Requests,
+    declared: &EndpointSpec,
+) -> Result<AppliedObjects, Error> {
     let namespace = &declared.key.namespace;
-    let services = Objects::<Service>::of(requests, namespace, "Service");
-    let slices = Objects::<EndpointSlice>::of(requests, namespace, "EndpointSlice");
+    let services = ObjectClient::<Service>::new(requests, namespace, "Service");
+    let slices = ObjectClient::<EndpointSlice>::new(requests, namespace, "EndpointSlice");
     let mut written = 0;
     let name = declared.service_name();
-    let found = services.get(&name).await?;
-    let verdict = declared.judge_service(found.as_ref());
-    let is_beside = verdict == Verdict::Beside;
-    let service = match verdict {
-        Verdict::AsDeclared | Verdict::Beside => found,
-        Verdict::Foreign(why) => {
-            // Nothing of ours may lead anybody's Service anywhere.
+    let live = services.get(&name).await?;
+    let state = declared.compare_service(live.as_ref());
+    let is_pod_service = state == ObjectState::Shared;
+    let service = match state {
+        ObjectState::UpToDate | ObjectState::Shared => live,
+        ObjectState::Foreign(message) => {
+            // An EndpointSlice of the provisioner must not add endpoints to a foreign Service.
             slices.remove(&declared.slice_name(), &declared.key).await?;
-            return Err(Error::Foreign(why));
+            return Err(Error::Foreign(message));
         }
-        Verdict::Going => return Err(services.going(&name)),
-        verdict => {
+        ObjectState::Terminating => return Err(services.terminating(&name)),
+        state => {
             written += 1;
-            let is_there = verdict != Verdict::Absent;
+            let exists = state != ObjectState::Missing;
             Some(
                 services
-                    .apply(
-                        &name,
-                        declared.service(),
-                        found.as_ref().filter(|_| is_there),
-                    )
+                    .apply(&name, declared.service(), live.as_ref().filter(|_| exists))
                     .await?,
             )
         }
     };
     let name = declared.slice_name();
-    let mut found = slices.get(&name).await?;
-    let mut verdict = declared.judge_slice(found.as_ref());
-    if verdict == Verdict::Replace {
+    let mut live = slices.get(&name).await?;
+    let mut state = declared.compare_slice(live.as_ref());
+    if state == ObjectState::Recreate {
         slices.remove(&name, &declared.key).await?;
-        (found, verdict) = (None, Verdict::Absent);
+        (live, state) = (None, ObjectState::Missing);
     }
-    let slice = match verdict {
-        Verdict::AsDeclared => found,
-        Verdict::Foreign(why) => return Err(Error::Foreign(why)),
-        Verdict::Going => return Err(slices.going(&name)),
+    let slice = match state {
+        ObjectState::UpToDate => live,
+        ObjectState::Foreign(message) => return Err(Error::Foreign(message)),
+        ObjectState::Terminating => return Err(slices.terminating(&name)),
         _ => {
             written += 1;
-            Some(
-                slices
-                    .apply(&name, declared.slice(), found.as_ref())
-                    .await?,
-            )
+            Some(slices.apply(&name, declared.slice(), live.as_ref()).await?)
         }
     };
     let created = service
         .as_ref()
-        .and_then(|it| it.meta().creation_timestamp.clone());
-    Ok(Kept {
-        service: service.and_then(|it| it.resource_version()),
-        slice: slice.and_then(|it| it.resource_version()),
+        .and_then(|service| service.meta().creation_timestamp.clone());
+    Ok(AppliedObjects {
+        service: service.and_then(|service| service.resource_version()),
+        slice: slice.and_then(|slice| slice.resource_version()),
         created,
         written,
-        is_beside,
+        is_pod_service,
     })
 }
 
-/// Lets the EndpointSlice of a catalog lead nowhere, if there is one that is ours, unless the catalog is served by then.
-pub(super) async fn empty(
+/// Removes all endpoints from the EndpointSlice of a catalog, unless the slice is foreign or the catalog is served by then.
+pub(super) async fn remove_endpoints(
     requests: &Requests,
     key: &Key,
     is_served: impl Fn() -> bool,
 ) -> Result<(), Error> {
     let name = slice_name(&key.name);
-    let slices = Objects::<EndpointSlice>::of(requests, &key.namespace, "EndpointSlice");
-    let found = slices.get(&name).await?;
-    // What was written after this look is known by its version; what was before, by being served.
-    let Some(found) = found.filter(|it| leads_to_nobody(it, &key.name, is_served())) else {
+    let slices = ObjectClient::<EndpointSlice>::new(requests, &key.namespace, "EndpointSlice");
+    let live = slices.get(&name).await?;
+    // A write after this read is detected by the resource version; a write before it, by `is_served`.
+    let Some(live) = live.filter(|slice| has_stale_endpoints(slice, &key.name, is_served())) else {
         return Ok(());
     };
-    // Not if anybody has led it somewhere meanwhile.
-    let version = found.resource_version();
+    // The resource version makes the patch fail if another client has changed the endpoints in the meantime.
+    let version = live.resource_version();
     let patch = json!({"metadata": {"resourceVersion": version}, "endpoints": []});
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -161,41 +156,41 @@ pub(super) async fn empty(
     };
     let patch = Patch::Merge(&patch);
     match slices
-        .ask("write", &name, slices.api.patch(&name, &params, &patch))
+        .send("write", &name, slices.api.patch(&name, &params, &patch))
         .await
     {
-        Err(Error::Api { source, .. }) if is_passed(&source) => Ok(()),
+        Err(Error::Api { source, .. }) if is_gone_or_replaced(&source) => Ok(()),
         other => other.map(drop),
     }
 }
 
-/// Removes both objects, as far as they are ours.
+/// Removes both objects, except foreign ones.
 pub(super) async fn remove(requests: &Requests, key: &Key) -> Result<(), Error> {
     let name = key.name.replace('.', "-");
-    let slices = Objects::<EndpointSlice>::of(requests, &key.namespace, "EndpointSlice");
+    let slices = ObjectClient::<EndpointSlice>::new(requests, &key.namespace, "EndpointSlice");
     slices.remove(&slice_name(&key.name), key).await?;
-    let services = Objects::<Service>::of(requests, &key.namespace, "Service");
+    let services = ObjectClient::<Service>::new(requests, &key.namespace, "Service");
     services.remove(&name, key).await
 }
 
 /// Objects of one kind in one namespace.
-struct Objects<'a, K> {
+struct ObjectClient<'a, K> {
     api: Api<K>,
     permits: &'a Semaphore,
     namespace: String,
     kind: &'static str,
 }
 
-// === impl Objects ===
+// === impl ObjectClient ===
 
-impl<'a, K> Objects<'a, K>
+impl<'a, K> ObjectClient<'a, K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + DeserializeOwned
         + Debug,
 {
-    fn of(requests: &'a Requests, namespace: &str, kind: &'static str) -> Self {
+    fn new(requests: &'a Requests, namespace: &str, kind: &'static str) -> Self {
         Self {
             api: Api::namespaced(requests.client.clone(), namespace),
             permits: &requests.permits,
@@ -205,73 +200,73 @@ where
     }
 
     async fn get(&self, name: &str) -> Result<Option<K>, Error> {
-        let got = self.ask("get", name, self.api.get_opt(name)).await?;
-        Ok(got)
+        let object = self.send("get", name, self.api.get_opt(name)).await?;
+        Ok(object)
     }
 
-    /// Writes an object: over this one, or where there is none.
+    /// Applies an object: updates `over`, or creates the object if `over` is `None`.
     async fn apply(&self, name: &str, mut object: Value, over: Option<&K>) -> Result<K, Error> {
         let mut params = PatchParams::apply(MANAGER);
         if let Some(over) = over {
             params.force = true;
-            // Not over another one that has come meanwhile.
+            // The uid makes the request fail if the object was replaced in the meantime.
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-            metadata.map(|it| it.insert("uid".to_owned(), over.uid().into()));
+            metadata.map(|metadata| metadata.insert("uid".to_owned(), over.uid().into()));
         }
         let patch = Patch::Apply(&object);
-        self.ask("write", name, self.api.patch(name, &params, &patch))
+        self.send("write", name, self.api.patch(name, &params, &patch))
             .await
     }
 
-    /// Deletes an object if it is the catalog's.
+    /// Deletes an object if it belongs to the catalog.
     async fn remove(&self, name: &str, key: &Key) -> Result<(), Error> {
-        let Some(found) = self.get(name).await? else {
+        let Some(object) = self.get(name).await? else {
             return Ok(());
         };
-        if !is_ours(&found, &key.name) || found.meta().deletion_timestamp.is_some() {
+        if !is_ours(&object, &key.name) || object.meta().deletion_timestamp.is_some() {
             return Ok(());
         }
         let params = DeleteParams {
             preconditions: Some(Preconditions {
-                uid: found.uid(),
+                uid: object.uid(),
                 resource_version: None,
             }),
             ..DeleteParams::default()
         };
         match self
-            .ask("delete", name, self.api.delete(name, &params))
+            .send("delete", name, self.api.delete(name, &params))
             .await
         {
-            // Another one by now, or none.
-            Err(Error::Api { source, .. }) if is_passed(&source) => Ok(()),
+            // The object was deleted or replaced in the meantime.
+            Err(Error::Api { source, .. }) if is_gone_or_replaced(&source) => Ok(()),
             other => other.map(drop),
         }
     }
 
-    fn going(&self, name: &str) -> Error {
-        Error::Going(self.object(name))
+    fn terminating(&self, name: &str) -> Error {
+        Error::Terminating(self.object(name))
     }
 
     fn object(&self, name: &str) -> String {
         format!("{} {}/{name}", self.kind, self.namespace)
     }
 
-    async fn ask<T>(
+    async fn send<T>(
         &self,
         action: &'static str,
         name: &str,
-        asked: impl Future<Output = kube::Result<T>>,
+        request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
         let object = || self.object(name);
         let Ok(_permit) = self.permits.acquire().await else {
-            return Err(Error::Ended);
+            return Err(Error::ShuttingDown);
         };
-        match timeout(PATIENCE, asked).await {
-            Ok(Ok(answer)) => Ok(answer),
+        match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
                 Err(Error::Forbidden {
                     namespace: self.namespace.clone(),
-                    said: status.message.chars().take(WORDS).collect(),
+                    said: status.message.chars().take(MAX_MESSAGE_LEN).collect(),
                 })
             }
             Ok(Err(source)) => Err(Error::Api {
@@ -279,7 +274,7 @@ where
                 object: object(),
                 source: Box::new(source),
             }),
-            Err(_) => Err(Error::Silence {
+            Err(_) => Err(Error::Timeout {
                 action,
                 object: object(),
             }),
@@ -287,7 +282,7 @@ where
     }
 }
 
-fn is_passed(error: &kube::Error) -> bool {
+fn is_gone_or_replaced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
 }
 
@@ -297,12 +292,12 @@ mod tests {
 
     #[test]
     fn only_what_somebody_has_changed_is_repaired() {
-        let kept = |written: u64, is_beside: bool| Kept {
+        let kept = |written: u64, is_pod_service: bool| AppliedObjects {
             service: None,
             slice: None,
             created: None,
             written,
-            is_beside,
+            is_pod_service,
         };
         for (before, is_new, now, expected) in [
             (None, true, kept(2, false), 0),
@@ -310,7 +305,7 @@ mod tests {
             (Some(kept(2, false)), true, kept(1, false), 0),
             (Some(kept(2, false)), false, kept(1, false), 1),
             (Some(kept(0, false)), false, kept(0, false), 0),
-            // A pod has kept the Service before.
+            // The Service belonged to a registry pod before.
             (Some(kept(1, true)), false, kept(1, false), 0),
             (Some(kept(1, false)), false, kept(1, true), 1),
         ] {

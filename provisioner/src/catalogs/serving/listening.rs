@@ -1,8 +1,7 @@
-//! A port at which a catalog is served, whatever the catalog becomes.
+//! Port at which a catalog is served, independent of its content.
 //!
-//! The socket outlives its catalogs: another catalog begins to take connections from it before the former one stops, so
-//! there is no moment in which nobody listens. Who is connected to the former one gets its answers, and is told to
-//! connect again.
+//! The socket outlives the content. A new server accepts connections from it before the previous one stops, so the port is
+//! never closed in between. Clients of the previous server get their pending responses and are asked to reconnect.
 
 use std::{io, net::TcpListener, sync::Arc};
 
@@ -11,7 +10,7 @@ use tracing::warn;
 
 use super::stores::Served;
 
-/// A port, and who answers there. Nobody does any more when it is dropped.
+/// Listening port and the server behind it. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Listening {
     socket: TcpListener,
@@ -22,10 +21,10 @@ pub struct Listening {
 // === impl Listening ===
 
 impl Listening {
-    /// Takes a socket that listens and does not block.
+    /// Wraps a non-blocking socket that is already listening.
     ///
     /// # Errors
-    /// When it has no address.
+    /// Returns an error if the socket has no local address.
     pub fn new(socket: TcpListener) -> io::Result<Self> {
         Ok(Self {
             port: socket.local_addr()?.port(),
@@ -34,26 +33,26 @@ impl Listening {
         })
     }
 
-    /// Its number.
+    /// Returns the port number.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Reports whether anything is served.
+    /// Reports whether any content is served.
     pub fn is_used(&self) -> bool {
         self.now.is_some()
     }
 
-    /// Reports whether this is what is served.
+    /// Reports whether this content is being served.
     pub fn shows(&self, served: &Arc<Served>) -> bool {
         let now = self.now.as_ref();
         now.is_some_and(|(now, _)| Arc::ptr_eq(now, served))
     }
 
-    /// Serves this from now on.
+    /// Serves this content in place of the current one.
     ///
     /// # Errors
-    /// When there are no file descriptors left; what was served before still is.
+    /// Returns an error if no file descriptors are left. The previous content is then still served.
     pub fn show(&mut self, served: Arc<Served>) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.socket.try_clone()?)?;
         let (stop, service, port) = (
@@ -65,7 +64,7 @@ impl Listening {
         tokio::spawn(async move {
             if let Err(error) = service.serve(listener, stopped.cancelled_owned()).await {
                 let error = unpacker::job::chain(&error);
-                warn!(port, error, "a catalog is not served any more");
+                warn!(port, error, "a catalog is no longer served");
             }
         });
         self.now = Some((served, stop.drop_guard()));

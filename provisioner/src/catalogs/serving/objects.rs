@@ -1,5 +1,5 @@
-//! By which a catalog is found: a Service without selector, and the EndpointSlice that leads it to a port of the
-//! provisioner's pod. No I/O.
+//! Manifests of a served catalog: a Service without selector, and the EndpointSlice that points it to a port of the
+//! provisioner's pod. Pure; no I/O.
 
 use std::net::SocketAddr;
 
@@ -13,71 +13,73 @@ use serde_json::{Value, json};
 
 use crate::catalogs::Key;
 
-/// Who writes both objects.
+/// Field manager of both objects.
 pub(super) const MANAGER: &str = "catalogserver";
-/// The name of the port, as OLM calls it.
+/// Name of the Service port (OLM v0 parity).
 const PORT_NAME: &str = "grpc";
-/// The port at which every catalog's Service answers.
+/// Port of the Service of every catalog.
 pub(super) const PORT: u16 = 50051;
-/// The longest name of a Service, and the longest value of a label.
-const LONGEST: usize = 63;
-/// Who looks after the EndpointSlice, so that Kubernetes' own controllers leave it alone.
+/// Maximum length of the name of a Service and of a label value.
+const MAX_NAME_LEN: usize = 63;
+/// Value of `endpointslice.kubernetes.io/managed-by`. It keeps the controllers of Kubernetes from changing the
+/// EndpointSlice.
 const MANAGED_BY: &str = "core.rukpak.io";
 
-/// What both objects are to say.
+/// Desired state of both objects.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Declared {
+pub(super) struct EndpointSpec {
     pub(super) key: Key,
-    /// The CatalogSource.
+    /// Reference to the CatalogSource.
     pub(super) owner: OwnerReference,
-    /// Where this process serves the catalog.
+    /// Address at which this process serves the catalog.
     pub(super) at: SocketAddr,
 }
 
-/// How an object is that should be as it was declared.
+/// State of an object compared with its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// There is none.
-    Absent,
-    /// Nothing is to be done.
-    AsDeclared,
-    /// It is to be applied.
-    Differs,
-    /// It has what cannot be changed.
-    Replace,
-    /// It is being deleted.
-    Going,
-    /// It leads to the catalog's own pod, and is left to whoever keeps that.
-    Beside,
-    /// It belongs to somebody else, and why that is said.
+pub(super) enum ObjectState {
+    /// The object does not exist.
+    Missing,
+    /// The object is up to date.
+    UpToDate,
+    /// The object differs and has to be applied.
+    Outdated,
+    /// An immutable field differs, so the object has to be replaced.
+    Recreate,
+    /// The object is terminating.
+    Terminating,
+    /// The Service belongs to the registry pod of the catalog, whose controller maintains it.
+    Shared,
+    /// The object belongs to another owner. Contains the message for the user.
     Foreign(String),
 }
 
-/// The name of a catalog's Service: that of the CatalogSource, with dashes in place of dots (OLM v0 parity).
+/// Returns the name of a catalog's Service: that of the CatalogSource, with dashes in place of dots (OLM v0 parity).
 ///
 /// # Errors
-/// The number of characters of a name that no Service can have.
+/// Returns the length of the name if no Service can have it.
 pub(super) fn service_name(catalog: &str) -> Result<String, usize> {
-    if catalog.len() > LONGEST {
+    if catalog.len() > MAX_NAME_LEN {
         return Err(catalog.len());
     }
     Ok(catalog.replace('.', "-"))
 }
 
-/// The name of its EndpointSlice: not the Service's own, which Kubernetes' controllers might give to one of theirs.
+/// Returns the name of a catalog's EndpointSlice. It differs from the name of the Service, which Kubernetes' controllers
+/// might use for a slice.
 pub(super) fn slice_name(catalog: &str) -> String {
     format!("{}-catalog", catalog.replace('.', "-"))
 }
 
-/// Where a catalog is to be had.
+/// Returns the address of a catalog for its clients.
 pub(super) fn address(key: &Key) -> String {
     let name = key.name.replace('.', "-");
     format!("{name}.{}.svc:{PORT}", key.namespace)
 }
 
-// === impl Declared ===
+// === impl EndpointSpec ===
 
-impl Declared {
+impl EndpointSpec {
     pub(super) fn service_name(&self) -> String {
         self.key.name.replace('.', "-")
     }
@@ -92,7 +94,7 @@ impl Declared {
             "metadata": self.metadata(&self.service_name(), &[]),
             "spec": {
                 "type": "ClusterIP",
-                // Said, so that one that somebody adds is taken away.
+                // An explicit empty selector, so that applying it removes one that another client has added.
                 "selector": {},
                 "ports": [{"name": PORT_NAME, "port": PORT, "targetPort": PORT, "protocol": "TCP"}],
             },
@@ -120,11 +122,11 @@ impl Declared {
     }
 
     fn metadata(&self, name: &str, labels: &[(&str, String)]) -> Value {
-        let ours = [
+        let own_labels = [
             (CATALOG, self.key.name.clone()),
             ("app.kubernetes.io/managed-by", "rukpak".to_owned()),
         ];
-        let labels: serde_json::Map<String, Value> = ours
+        let labels: serde_json::Map<String, Value> = own_labels
             .iter()
             .chain(labels)
             .map(|(key, value)| ((*key).to_owned(), value.clone().into()))
@@ -139,145 +141,167 @@ impl Declared {
         if self.at.is_ipv4() { "IPv4" } else { "IPv6" }
     }
 
-    /// How the Service is.
-    pub(super) fn judge_service(&self, found: Option<&Service>) -> Verdict {
-        let Some(found) = found else {
-            return Verdict::Absent;
+    /// Compares a live Service with the desired one.
+    pub(super) fn compare_service(&self, live: Option<&Service>) -> ObjectState {
+        let Some(live) = live else {
+            return ObjectState::Missing;
         };
-        if let Some(verdict) = self.judge(found, "Service") {
-            return verdict;
+        if let Some(state) = self.evaluate_owner(live, "Service") {
+            return state;
         }
-        let spec = found.spec.as_ref();
+        let spec = live.spec.as_ref();
         let is_plain = spec.is_some_and(|spec| {
-            let has_selector = spec.selector.as_ref().is_some_and(|it| !it.is_empty());
-            let is_usual = spec.type_.as_deref().is_none_or(|it| it == "ClusterIP");
+            let has_selector = spec
+                .selector
+                .as_ref()
+                .is_some_and(|selector| !selector.is_empty());
+            let is_usual = spec
+                .type_
+                .as_deref()
+                .is_none_or(|type_name| type_name == "ClusterIP");
             let mut ports = spec.ports.iter().flatten();
-            let has_port = ports.any(|it| {
-                it.name.as_deref() == Some(PORT_NAME)
-                    && it.port == i32::from(PORT)
-                    && is_tcp(it.protocol.as_deref())
+            let has_port = ports.any(|port| {
+                port.name.as_deref() == Some(PORT_NAME)
+                    && port.port == i32::from(PORT)
+                    && is_tcp(port.protocol.as_deref())
             });
             !has_selector && is_usual && has_port
         });
-        if is_plain && self.is_labelled(found, &self.service()) {
-            Verdict::AsDeclared
+        if is_plain && self.is_labeled(live, &self.service()) {
+            ObjectState::UpToDate
         } else {
-            Verdict::Differs
+            ObjectState::Outdated
         }
     }
 
-    /// How the EndpointSlice is.
-    pub(super) fn judge_slice(&self, found: Option<&EndpointSlice>) -> Verdict {
-        let Some(found) = found else {
-            return Verdict::Absent;
+    /// Compares a live EndpointSlice with the desired one.
+    pub(super) fn compare_slice(&self, live: Option<&EndpointSlice>) -> ObjectState {
+        let Some(live) = live else {
+            return ObjectState::Missing;
         };
-        if let Some(verdict) = self.judge(found, "EndpointSlice") {
-            return verdict;
+        if let Some(state) = self.evaluate_owner(live, "EndpointSlice") {
+            return state;
         }
-        if found.address_type != self.family() {
-            return Verdict::Replace;
+        if live.address_type != self.family() {
+            return ObjectState::Recreate;
         }
         let address = self.at.ip().to_string();
-        let is_here = matches!(found.endpoints.as_deref(), Some([one])
-            if one.addresses == [address]
-                && one.conditions.as_ref().is_some_and(|it| it.ready != Some(false) && it.terminating != Some(true)));
-        let has_port = matches!(found.ports.as_deref(), Some([one])
-            if one.name.as_deref() == Some(PORT_NAME)
-                && one.port == Some(i32::from(self.at.port()))
-                && is_tcp(one.protocol.as_deref()));
-        if is_here && has_port && self.is_labelled(found, &self.slice()) {
-            Verdict::AsDeclared
+        let has_address = matches!(live.endpoints.as_deref(), Some([only])
+            if only.addresses == [address]
+                && only
+                    .conditions
+                    .as_ref()
+                    .is_some_and(|state| state.ready != Some(false) && state.terminating != Some(true)));
+        let has_port = matches!(live.ports.as_deref(), Some([only])
+            if only.name.as_deref() == Some(PORT_NAME)
+                && only.port == Some(i32::from(self.at.port()))
+                && is_tcp(only.protocol.as_deref()));
+        if has_address && has_port && self.is_labeled(live, &self.slice()) {
+            ObjectState::UpToDate
         } else {
-            Verdict::Differs
+            ObjectState::Outdated
         }
     }
 
-    /// What is decided whatever the object says otherwise.
-    fn judge<K: Resource<DynamicType = ()>>(&self, found: &K, kind: &str) -> Option<Verdict> {
-        let name = found.name_any();
-        match whose(found) {
-            Whose::Pod if self.is_owned(found) => Some(match found.meta().deletion_timestamp {
-                Some(_) => Verdict::Going,
-                None => Verdict::Beside,
+    /// Decides by the owner of an object and its deletion timestamp. Returns `None` if the content has to be compared.
+    fn evaluate_owner<K: Resource<DynamicType = ()>>(
+        &self,
+        live: &K,
+        kind: &str,
+    ) -> Option<ObjectState> {
+        let name = live.name_any();
+        match owner_of(live) {
+            ObjectOwner::Pod if self.is_owned(live) => Some(match live.meta().deletion_timestamp {
+                Some(_) => ObjectState::Terminating,
+                None => ObjectState::Shared,
             }),
-            Whose::Catalog(catalog) if catalog != self.key.name => Some(Verdict::Foreign(format!(
-                "{kind} {}/{name} is that of CatalogSource {catalog}; one of the two needs another name",
+            ObjectOwner::Catalog(catalog) if catalog != self.key.name => {
+                Some(ObjectState::Foreign(format!(
+                    "{kind} {}/{name} belongs to CatalogSource {catalog}; rename one of the two CatalogSources",
+                    self.key.namespace
+                )))
+            }
+            ObjectOwner::Pod | ObjectOwner::Other => Some(ObjectState::Foreign(format!(
+                "{kind} {}/{name} already exists and is not managed by the provisioner; delete it, or rename the \
+                 CatalogSource",
                 self.key.namespace
             ))),
-            Whose::Pod | Whose::Other => Some(Verdict::Foreign(format!(
-                "{kind} {}/{name} is there already, and not the provisioner's; remove it, or give the CatalogSource \
-                 another name",
-                self.key.namespace
-            ))),
-            Whose::Catalog(_) | Whose::Ours => found
+            ObjectOwner::Catalog(_) | ObjectOwner::Unlabeled => live
                 .meta()
                 .deletion_timestamp
                 .as_ref()
-                .map(|_| Verdict::Going),
+                .map(|_| ObjectState::Terminating),
         }
     }
 
-    /// Reports whether it has our labels and belongs to the CatalogSource.
-    fn is_labelled<K: Resource<DynamicType = ()>>(&self, found: &K, declared: &Value) -> bool {
+    /// Reports whether an object has the provisioner's labels and is owned by the CatalogSource.
+    fn is_labeled<K: Resource<DynamicType = ()>>(&self, live: &K, declared: &Value) -> bool {
         let labels = declared
             .pointer("/metadata/labels")
             .and_then(Value::as_object);
         let has_labels = labels
             .into_iter()
             .flatten()
-            .all(|(key, value)| found.labels().get(key).map(String::as_str) == value.as_str());
-        has_labels && self.is_owned(found)
+            .all(|(key, value)| live.labels().get(key).map(String::as_str) == value.as_str());
+        has_labels && self.is_owned(live)
     }
 
-    fn is_owned<K: Resource<DynamicType = ()>>(&self, found: &K) -> bool {
-        let mut owners = found.owner_references().iter();
-        owners.any(|it| it.uid == self.owner.uid)
+    fn is_owned<K: Resource<DynamicType = ()>>(&self, live: &K) -> bool {
+        let mut owners = live.owner_references().iter();
+        owners.any(|owner| owner.uid == self.owner.uid)
     }
 }
 
 fn is_tcp(protocol: Option<&str>) -> bool {
-    protocol.is_none_or(|it| it == "TCP")
+    protocol.is_none_or(|protocol| protocol == "TCP")
 }
 
-/// To whom an object belongs.
-enum Whose<'a> {
-    /// To the catalog server, for this catalog.
+/// Owner of a live object.
+enum ObjectOwner<'a> {
+    /// The catalog server, for the named catalog.
     Catalog(&'a str),
-    /// To the catalog server: somebody has taken the label away.
-    Ours,
-    /// To a catalog's own pod.
+    /// The catalog server. The label with the catalog's name was removed by another client.
+    Unlabeled,
+    /// The registry pod of a catalog.
     Pod,
     Other,
 }
 
-fn whose<K: Resource<DynamicType = ()>>(found: &K) -> Whose<'_> {
-    // Before all else: it may have been the catalog server's.
-    if found.labels().contains_key(CATALOG_POD) {
-        return Whose::Pod;
+fn owner_of<K: Resource<DynamicType = ()>>(object: &K) -> ObjectOwner<'_> {
+    // This label takes precedence: the object may have belonged to the catalog server before.
+    if object.labels().contains_key(CATALOG_POD) {
+        return ObjectOwner::Pod;
     }
-    if let Some(catalog) = found.labels().get(CATALOG) {
-        return Whose::Catalog(catalog);
+    if let Some(catalog) = object.labels().get(CATALOG) {
+        return ObjectOwner::Catalog(catalog);
     }
-    let mut managers = found.managed_fields().iter();
-    let is_ours = managers.any(|it| {
-        it.manager.as_deref() == Some(MANAGER) && it.operation.as_deref() == Some("Apply")
+    let mut managers = object.managed_fields().iter();
+    let is_ours = managers.any(|entry| {
+        entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
     });
-    if is_ours { Whose::Ours } else { Whose::Other }
-}
-
-/// Reports whether an object is the catalog server's, for this catalog.
-pub(super) fn is_ours<K: Resource<DynamicType = ()>>(found: &K, catalog: &str) -> bool {
-    match whose(found) {
-        Whose::Catalog(name) => name == catalog,
-        Whose::Ours => true,
-        Whose::Pod | Whose::Other => false,
+    if is_ours {
+        ObjectOwner::Unlabeled
+    } else {
+        ObjectOwner::Other
     }
 }
 
-/// Reports whether an EndpointSlice, as it was found, leads clients of a catalog to an address of an earlier process.
-pub(super) fn leads_to_nobody(found: &EndpointSlice, catalog: &str, is_served: bool) -> bool {
-    let leads = found.endpoints.as_ref().is_some_and(|it| !it.is_empty());
-    leads && !is_served && is_ours(found, catalog)
+/// Reports whether an object belongs to the catalog server, for this catalog.
+pub(super) fn is_ours<K: Resource<DynamicType = ()>>(object: &K, catalog: &str) -> bool {
+    match owner_of(object) {
+        ObjectOwner::Catalog(name) => name == catalog,
+        ObjectOwner::Unlabeled => true,
+        ObjectOwner::Pod | ObjectOwner::Other => false,
+    }
+}
+
+/// Reports whether an EndpointSlice points clients of a catalog to the address of an earlier process.
+pub(super) fn has_stale_endpoints(slice: &EndpointSlice, catalog: &str, is_served: bool) -> bool {
+    let has_endpoints = slice
+        .endpoints
+        .as_ref()
+        .is_some_and(|endpoints| !endpoints.is_empty());
+    has_endpoints && !is_served && is_ours(slice, catalog)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The side of who follows a catalog: what was read is offered, until somebody else serves it.
+//! Publisher of a catalog: offers loaded content to the catalog server until another server takes over.
 
 use std::{
     sync::{
@@ -15,118 +15,123 @@ use tokio::time::sleep;
 use tracing::info;
 use unpacker::Digest;
 
-use super::{Error, Key, Listening, Registered, Serving, Stand, State, beside, keep, objects};
+use super::{
+    CatalogEndpoint, Error, Key, Listening, RegistryServer, ServedCatalog, ServingState, beside,
+    keep, objects,
+};
 
-/// How long a catalog is still served after nobody is led there any more: each node learns of that by itself.
-const LINGER: Duration = Duration::from_secs(2);
+/// Time for which a catalog is still served after its endpoint was removed. Each node learns of the removal independently.
+const DRAIN_DELAY: Duration = Duration::from_secs(2);
 
-/// What has become of a stand.
-struct Changes {
-    /// How often it was changed.
+/// Result of a change to an endpoint.
+struct EndpointChange {
+    /// Number of changes so far.
     number: u64,
-    /// Whether it was now.
+    /// True if this call changed anything.
     is_new: bool,
 }
 
-/// A catalog that somebody follows. It is not served any more when this is dropped; the objects go with the
+/// Publisher of one followed catalog. Dropping it stops serving the catalog. The objects are garbage-collected with the
 /// CatalogSource.
-pub struct Offerer {
-    pub(super) serving: Arc<Serving>,
+pub struct CatalogPublisher {
+    pub(super) serving: Arc<RegistryServer>,
     pub(super) key: Key,
     pub(super) id: u64,
-    /// Whether nothing of it is in the cluster.
+    /// True if no object of the catalog exists in the cluster.
     pub(super) is_withdrawn: AtomicBool,
-    /// Whether the EndpointSlice was seen to.
-    pub(super) leads_nowhere: AtomicBool,
+    /// True if the EndpointSlice is known to have no endpoints.
+    pub(super) is_detached: AtomicBool,
 }
 
-// === impl Offerer ===
+// === impl CatalogPublisher ===
 
-impl Offerer {
-    /// Serves what was read of the catalog, in place of what was served before. Its files are asked for only if nobody
-    /// serves this content already. Costs nothing where nothing is new.
+impl CatalogPublisher {
+    /// Serves the content that was read, in place of the content served before. `files` is called only if no other catalog
+    /// serves the same content. Does nothing if nothing has changed.
     ///
-    /// What fails with Service and EndpointSlice is tried again by itself.
+    /// Failed writes of the Service and the EndpointSlice are retried by the task of the endpoint.
     ///
     /// # Errors
-    /// When the catalog cannot be served, or nobody would find it.
-    pub async fn offer<F>(
+    /// Returns an error if the catalog cannot be served, or if clients cannot reach it.
+    pub async fn publish<F>(
         &self,
         source: &CatalogSource,
         digest: Digest,
         files: F,
-    ) -> Result<Registered, Error>
+    ) -> Result<ServedCatalog, Error>
     where
         F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
     {
-        let stand = self.serving.stand(&self.key, self.id);
+        let endpoint = self.serving.endpoint(&self.key, self.id);
         self.is_withdrawn.store(false, Ordering::Relaxed);
-        self.leads_nowhere.store(false, Ordering::Relaxed);
-        match self.show(&stand, source, digest, files).await {
+        self.is_detached.store(false, Ordering::Relaxed);
+        match self.serve(&endpoint, source, digest, files).await {
             Ok(changes) => {
                 if changes.is_new {
-                    stand.wake.notify_one();
+                    endpoint.wake.notify_one();
                 }
-                let mut concluded = stand.concluded.subscribe();
-                let waited = concluded.wait_for(|it| *it >= changes.number).await;
-                waited.map_err(|_| Error::Ended)?;
-                let State {
+                let mut settled_change = endpoint.settled_change.subscribe();
+                let waited = settled_change
+                    .wait_for(|number| *number >= changes.number)
+                    .await;
+                waited.map_err(|_| Error::ShuttingDown)?;
+                let ServingState {
                     registered,
                     trouble,
-                } = stand.state().clone();
+                } = endpoint.state().clone();
                 match (registered, trouble) {
                     (Some(registered), None) => Ok(registered),
-                    (_, trouble) => Err(Error::Told(trouble.unwrap_or_default())),
+                    (_, trouble) => Err(Error::Rejected(trouble.unwrap_or_default())),
                 }
             }
             Err(error) => {
-                self.refuse(&stand, source, &error).await;
+                self.reject(&endpoint, source, &error).await;
                 Err(error)
             }
         }
     }
 
-    /// Reports whether the namespace's share has room for the catalog; asked before anything is fetched for it.
+    /// Checks whether the quota of the namespace has room for the catalog. Called before any content is fetched for it.
     ///
     /// # Errors
-    /// When it has not, which is told of the catalog.
+    /// Returns an error if the quota is exhausted. The error is also reported as the state of the catalog.
     pub async fn has_room(&self, source: &CatalogSource) -> Result<(), Error> {
         let Some(share) = self.serving.share(&self.key) else {
             return Ok(());
         };
-        let room = self.serving.shares().has_room(&self.key, share);
+        let room = self.serving.quotas().has_room(&self.key, share);
         if let Err(error) = &room {
-            let stand = self.serving.stand(&self.key, self.id);
-            self.refuse(&stand, source, error).await;
+            let endpoint = self.serving.endpoint(&self.key, self.id);
+            self.reject(&endpoint, source, error).await;
         }
         room
     }
 
-    /// Reports whether anything is served.
+    /// Reports whether any content of the catalog is served.
     pub fn serves(&self) -> bool {
-        let stands = self.serving.shared.stands();
-        let stand = stands.get(&self.key);
-        stand.is_some_and(|it| it.port.load(Ordering::Relaxed) != 0)
+        let endpoints = self.serving.shared.endpoints();
+        let endpoint = endpoints.get(&self.key);
+        endpoint.is_some_and(|endpoint| endpoint.port.load(Ordering::Relaxed) != 0)
     }
 
-    /// There is nothing to serve: clients are not led to where an earlier process has served the catalog. Costs nothing
-    /// when that was done before, or when something is served.
+    /// Empties the EndpointSlice of a catalog without content, so that it does not point to the address of an earlier
+    /// process. Does nothing if that was done before, or if content is served.
     ///
     /// # Errors
-    /// When the EndpointSlice cannot be read or written.
-    pub async fn has_nothing(&self) -> Result<(), Error> {
-        if self.serves() || self.leads_nowhere.load(Ordering::Relaxed) {
+    /// Returns an error if the EndpointSlice cannot be read or written.
+    pub async fn unpublish(&self) -> Result<(), Error> {
+        if self.serves() || self.is_detached.load(Ordering::Relaxed) {
             return Ok(());
         }
-        keep::empty(&self.serving.shared.requests, &self.key, || self.serves()).await?;
-        // It may be offered meanwhile.
-        self.leads_nowhere.store(!self.serves(), Ordering::Relaxed);
+        keep::remove_endpoints(&self.serving.shared.requests, &self.key, || self.serves()).await?;
+        // The catalog may have been offered in the meantime.
+        self.is_detached.store(!self.serves(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Waits until somebody else leads to the catalog as well, or nobody does; not for long.
-    pub async fn until_others_lead(&self, leads: bool) {
-        Box::pin(beside::wait(
+    /// Waits until another controller's EndpointSlice has endpoints (`leads`), or until none has. The wait is limited.
+    pub async fn wait_for_handover(&self, leads: bool) {
+        Box::pin(beside::wait_for_endpoints(
             &self.serving.shared.requests.client,
             &self.key,
             leads,
@@ -134,41 +139,44 @@ impl Offerer {
         .await;
     }
 
-    /// Stops serving the catalog, and removes how it was found: somebody else serves it from now on. Costs nothing when
-    /// that was done before. Who gives it up half-way may begin it anew.
+    /// Stops serving the catalog and removes its Service and EndpointSlice, because another server takes over. Does nothing
+    /// if that was done before. A cancelled call can be repeated.
     ///
     /// # Errors
-    /// When an object cannot be removed.
+    /// Returns an error if an object cannot be removed.
     pub async fn withdraw(&self) -> Result<(), Error> {
-        let stand = self.serving.shared.stands().get(&self.key).cloned();
-        // Nobody is writing what is removed now; nor is it made again, also when this is given up half-way.
-        let mut quiet = match &stand {
-            Some(stand) => Some(stand.shown.lock().await),
+        let endpoint = self.serving.shared.endpoints().get(&self.key).cloned();
+        // The lock keeps the task of the endpoint from writing. `is_terminating` keeps it from recreating objects after a
+        // cancellation.
+        let mut quiet = match &endpoint {
+            Some(endpoint) => Some(endpoint.published.lock().await),
             None => None,
         };
-        if let Some(shown) = &mut quiet {
-            shown.is_leaving = true;
+        if let Some(published) = &mut quiet {
+            published.is_terminating = true;
         }
         let removed = self.remove().await;
-        // Nothing is waited for from here on: what counts as removed has no stand any more.
-        let listening = quiet.as_mut().and_then(|it| it.listening.take());
+        // No await from here on: an endpoint whose objects are marked as removed must also be taken down.
+        let listening = quiet
+            .as_mut()
+            .and_then(|published| published.listener.take());
         self.serving.take_down(&self.key, None);
         if let Some(listening) = listening {
             tokio::spawn(async move {
-                sleep(LINGER).await;
+                sleep(DRAIN_DELAY).await;
                 drop(listening);
             });
         }
         removed
     }
 
-    /// Removes how the catalog is found, unless that was done before.
+    /// Removes the objects of the catalog unless that was done before.
     async fn remove(&self) -> Result<(), Error> {
         if self.is_withdrawn.load(Ordering::Relaxed) {
             return Ok(());
         }
         match keep::remove(&self.serving.shared.requests, &self.key).await {
-            // Who may not look there has not written there.
+            // Without read permission, this process has not written the objects either.
             Ok(()) | Err(Error::Forbidden { .. }) => {
                 self.is_withdrawn.store(true, Ordering::Relaxed);
                 Ok(())
@@ -177,25 +185,29 @@ impl Offerer {
         }
     }
 
-    /// What was offered is not served; what was before still is.
-    async fn refuse(&self, stand: &Stand, source: &CatalogSource, error: &Error) {
-        let why = unpacker::job::chain(error);
-        let mut shown = stand.shown.lock().await;
-        shown.refused = Some(why.clone());
-        if shown.listening.as_ref().is_none_or(|it| !it.is_used()) {
-            self.serving.shares().is_not_served(&self.key);
+    /// Reports that the offered content was rejected. The content published before is kept.
+    async fn reject(&self, endpoint: &CatalogEndpoint, source: &CatalogSource, error: &Error) {
+        let problem = unpacker::job::chain(error);
+        let mut published = endpoint.published.lock().await;
+        published.rejection = Some(problem.clone());
+        if published
+            .listener
+            .as_ref()
+            .is_none_or(|listening| !listening.is_used())
+        {
+            self.serving.quotas().release_served(&self.key);
         }
         let about = source.object_ref(&());
-        self.serving.shared.fails(stand, &about, why).await;
+        self.serving.shared.fails(endpoint, &about, problem).await;
     }
 
-    async fn show<F>(
+    async fn serve<F>(
         &self,
-        stand: &Stand,
+        endpoint: &CatalogEndpoint,
         source: &CatalogSource,
         digest: Digest,
         files: F,
-    ) -> Result<Changes, Error>
+    ) -> Result<EndpointChange, Error>
     where
         F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
     {
@@ -207,23 +219,23 @@ impl Offerer {
         let owner = source.owner_ref(&());
         let owner = owner.ok_or_else(|| Error::NoUid(key.to_string()))?;
         let share = self.serving.share(key);
-        let begin = |share| self.serving.shares().begin(key, digest, share);
+        let begin = |share| self.serving.quotas().max_store_size(key, digest, share);
         let room = share.map(begin).transpose()?;
         let served = self.serving.stores.get(digest, room, files).await;
         if let (Err(error), Some(share)) = (&served, share)
-            && let Some(most) = error.most()
+            && let Some(limit) = error.store_limit()
         {
-            let size = most.saturating_add(1);
-            let mut shares = self.serving.shares();
-            shares.is_too_large(key, digest, size, share)?;
+            let size = limit.saturating_add(1);
+            let mut quotas = self.serving.quotas();
+            quotas.record_too_large(key, digest, size, share)?;
         }
         let served = served?;
-        let mut shown = stand.shown.lock().await;
+        let mut published = endpoint.published.lock().await;
         if let Some(share) = share {
             let size = served.size();
-            self.serving.shares().take(key, digest, size, share)?;
+            self.serving.quotas().reserve(key, digest, size, share)?;
         }
-        let listening = match &mut shown.listening {
+        let listening = match &mut published.listener {
             Some(listening) => listening,
             none => {
                 let socket = shared.ports().bind(key, Instant::now())?;
@@ -236,28 +248,29 @@ impl Offerer {
             let port = listening.port();
             let listen = |source| Error::Listen { port, source };
             listening.show(served).map_err(listen)?;
-            stand.port.store(port, Ordering::Relaxed);
+            endpoint.port.store(port, Ordering::Relaxed);
             info!(catalog = %key, port, %digest, "serving a catalog");
         }
-        is_new |= shown.of.as_ref().is_none_or(|(of, _)| *of != owner);
-        is_new |= std::mem::take(&mut shown.is_leaving);
-        is_new |= *stand.state() == State::default() || stand.state().trouble.is_some();
+        is_new |= published.owner.as_ref().is_none_or(|(of, _)| *of != owner);
+        is_new |= std::mem::take(&mut published.is_terminating);
+        is_new |=
+            *endpoint.state() == ServingState::default() || endpoint.state().trouble.is_some();
         if is_new {
-            shown.of = Some((owner, source.object_ref(&())));
-            shown.digest = Some(digest);
-            shown.since = Some((shared.now)());
-            shown.changes += 1;
+            published.owner = Some((owner, source.object_ref(&())));
+            published.digest = Some(digest);
+            published.since = Some((shared.now)());
+            published.changes += 1;
         }
-        // Before anybody else looks at what is shown now.
-        shown.refused = None;
-        Ok(Changes {
-            number: shown.changes,
+        // The lock is still held: no other task has seen the new content with the old rejection.
+        published.rejection = None;
+        Ok(EndpointChange {
+            number: published.changes,
             is_new,
         })
     }
 }
 
-impl Drop for Offerer {
+impl Drop for CatalogPublisher {
     fn drop(&mut self) {
         self.serving.take_down(&self.key, Some(self.id));
     }

@@ -1,8 +1,8 @@
-//! Which port a catalog gets.
+//! Allocation of ports to catalogs.
 //!
-//! A node may lead a Service to the old port for a moment longer than that has its catalog, also after a restart in the
-//! same pod. So a catalog has its own place in the range, from which the first free port is taken, and a port that was
-//! given up rests before another catalog gets it.
+//! A node may route a Service to the old port for a moment after that port changed, even after a restart in the same pod.
+//! Each catalog therefore starts the search for a free port at its own offset in the range. A released port cools down
+//! before another catalog gets it.
 
 use std::{
     collections::BTreeMap,
@@ -16,22 +16,22 @@ use sha2::{Digest as _, Sha256};
 use super::Error;
 use crate::{catalogs::Key, settings::Ports};
 
-/// How long a port rests; nodes know of changes long before that.
-const REST: Duration = Duration::from_secs(60);
+/// Time for which a released port is not used again. Nodes observe endpoint changes long before that.
+const REUSE_DELAY: Duration = Duration::from_secs(60);
 
-/// The ports that catalogs may have.
+/// Allocator of the ports for served catalogs.
 #[derive(Debug)]
-pub(super) struct Allotment {
+pub(super) struct PortAllocator {
     range: Ports,
-    /// All addresses of the family of the pod's.
+    /// Wildcard address of the pod's IP family.
     all: IpAddr,
-    /// When ports were given up.
-    resting: BTreeMap<u16, Instant>,
+    /// Released ports that are cooling down, with the time of their release.
+    cooling_down: BTreeMap<u16, Instant>,
 }
 
-// === impl Allotment ===
+// === impl PortAllocator ===
 
-impl Allotment {
+impl PortAllocator {
     pub(super) fn new(range: Ports, address: IpAddr) -> Self {
         Self {
             range,
@@ -39,22 +39,22 @@ impl Allotment {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             },
-            resting: BTreeMap::new(),
+            cooling_down: BTreeMap::new(),
         }
     }
 
-    /// Listens for a catalog.
+    /// Listens on a port for a catalog. Ports that are cooling down are used only if no other port is free.
     pub(super) fn bind(&mut self, key: &Key, now: Instant) -> Result<TcpListener, Error> {
-        self.resting
-            .retain(|_, since| now.saturating_duration_since(*since) < REST);
+        self.cooling_down
+            .retain(|_, since| now.saturating_duration_since(*since) < REUSE_DELAY);
         let listen = |port| {
             let listener = TcpListener::bind(SocketAddr::new(self.all, port))?;
             listener.set_nonblocking(true)?;
             Ok::<_, io::Error>(listener)
         };
-        let (ready, resting): (Vec<u16>, Vec<u16>) =
-            candidates(key, self.range).partition(|port| !self.resting.contains_key(port));
-        for port in ready.into_iter().chain(resting) {
+        let (ready, cooling_down): (Vec<u16>, Vec<u16>) =
+            candidates(key, self.range).partition(|port| !self.cooling_down.contains_key(port));
+        for port in ready.into_iter().chain(cooling_down) {
             match listen(port) {
                 Ok(listener) => return Ok(listener),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
@@ -64,26 +64,26 @@ impl Allotment {
         Err(Error::Ports(self.range))
     }
 
-    /// A port is not used any more.
-    pub(super) fn give_up(&mut self, port: u16, now: Instant) {
-        self.resting.insert(port, now);
+    /// Releases a port and starts its cool-down.
+    pub(super) fn release(&mut self, port: u16, now: Instant) {
+        self.cooling_down.insert(port, now);
     }
 }
 
-/// The ports to try, in this order; 0 for any.
+/// Returns the ports to try, in order; 0 lets the system choose one.
 fn candidates(key: &Key, range: Ports) -> impl Iterator<Item = u16> {
     let (first, count) = match range {
         Ports::Any => (0, 1),
         Ports::Range { first, last } => (first, u32::from(last.saturating_sub(first)) + 1),
     };
     let hash: [u8; 32] = Sha256::digest(key.to_string()).into();
-    let place = hash
+    let offset = hash
         .iter()
         .take(4)
         .fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
         % count;
-    // Below 65,536 by what a range is.
-    (0..count).filter_map(move |at| u16::try_from(u32::from(first) + (place + at) % count).ok())
+    // The sum is below 65,536, because it lies within the range.
+    (0..count).filter_map(move |at| u16::try_from(u32::from(first) + (offset + at) % count).ok())
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn ports_that_are_taken_are_passed_over_and_those_given_up_rest() {
-        // Two ports that are free, as far as anybody can say.
+        // Two ports that are most likely free.
         let address = Ipv4Addr::LOCALHOST.into();
         let (range, taken) = (0..100)
             .find_map(|_| {
@@ -126,23 +126,23 @@ mod tests {
         let Ports::Range { first, last } = range else {
             panic!("a range")
         };
-        let mut ports = Allotment::new(range, address);
+        let mut ports = PortAllocator::new(range, address);
         let now = Instant::now();
         let other = ports.bind(&key("a"), now).unwrap();
         assert_eq!(other.local_addr().unwrap().port(), last);
         let none = ports.bind(&key("b"), now).unwrap_err().to_string();
         assert!(none.contains(&format!("{first}-{last}")), "{none}");
         assert!(none.contains("--catalog-ports"), "{none}");
-        // Both are free: the one that rests comes last, and after its rest by its place.
+        // Both are free: the one that cools down comes last, and after that in the order of the offset.
         drop((taken, other));
         for rests in [first, last] {
-            let mut ports = Allotment::new(range, address);
-            ports.give_up(rests, now);
+            let mut ports = PortAllocator::new(range, address);
+            ports.release(rests, now);
             for name in ["a", "b", "c", "d"] {
                 let got = ports.bind(&key(name), now).unwrap();
                 assert_ne!(got.local_addr().unwrap().port(), rests, "{name}");
             }
-            let got = ports.bind(&key("a"), now + REST).unwrap();
+            let got = ports.bind(&key("a"), now + REUSE_DELAY).unwrap();
             assert_rows!(Some(got.local_addr().unwrap().port()) => candidates(&key("a"), range).next());
         }
     }

@@ -1,6 +1,7 @@
-//! How much of the server the catalogs of one namespace may take: ports and space are there for all namespaces. No I/O.
+//! Quotas of the catalog server per namespace. Ports and disk space are shared by all namespaces. Pure; no I/O.
 //!
-//! Who is served stays served; who comes when nothing is left is told so, and tries again.
+//! A catalog that is served is not affected by later ones. A new catalog that exceeds the quota gets an error and is
+//! retried.
 
 use std::collections::BTreeMap;
 
@@ -9,91 +10,99 @@ use unpacker::Digest;
 use super::Error;
 use crate::{catalogs::Key, settings::Share};
 
-/// What is served, by namespace.
+/// Usage of all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    namespaces: BTreeMap<String, BTreeMap<String, Part>>,
+pub(super) struct NamespaceQuotas {
+    namespaces: BTreeMap<String, BTreeMap<String, CatalogUsage>>,
 }
 
-/// What a catalog takes.
+/// Usage of one catalog.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
-    served: Option<Sized>,
-    /// What there was no room for, so that it is not made again and again to see that.
-    refused: Option<Sized>,
+struct CatalogUsage {
+    served: Option<StoreSize>,
+    /// Content that exceeded the quota. It is recorded so that its store is not built again only to be rejected again.
+    refused: Option<StoreSize>,
 }
 
-/// A content, and the bytes of its file.
+/// Content digest, and the size of its store file in bytes.
 #[derive(Debug, Clone, Copy)]
-struct Sized {
+struct StoreSize {
     digest: Digest,
     size: u64,
 }
 
-// === impl Shares ===
+// === impl NamespaceQuotas ===
 
-impl Shares {
-    /// Reports whether there is room for one more catalog, whatever it has.
+impl NamespaceQuotas {
+    /// Checks whether the quota allows one more catalog, regardless of its content.
     pub(super) fn has_room(&self, key: &Key, share: &Share) -> Result<(), Error> {
-        self.judge(key, None, share)
+        self.check(key, None, share)
     }
 
-    /// Whether a content may have a place, as far as that can be said before it is made; and how many bytes it may take.
-    pub(super) fn begin(&self, key: &Key, digest: Digest, share: &Share) -> Result<u64, Error> {
-        let refused = self.part(key).and_then(|it| it.refused);
-        let known = refused.filter(|it| it.digest == digest);
-        self.judge(key, known, share)?;
-        let none = Sized { digest, size: 0 };
-        Ok(share.bytes.saturating_sub(self.would(key, Some(none))))
+    /// Checks whether a content may be served before its store is built. Returns the maximum size of the store in bytes.
+    pub(super) fn max_store_size(
+        &self,
+        key: &Key,
+        digest: Digest,
+        share: &Share,
+    ) -> Result<u64, Error> {
+        let refused = self.usage(key).and_then(|usage| usage.refused);
+        let last_rejection = refused.filter(|rejected| rejected.digest == digest);
+        self.check(key, last_rejection, share)?;
+        let none = StoreSize { digest, size: 0 };
+        Ok(share
+            .bytes
+            .saturating_sub(self.required_bytes(key, Some(none))))
     }
 
-    /// A content was not made, for it would have had this size at least.
-    pub(super) fn is_too_large(
+    /// Records that a store was not built, because its size would be at least `size` bytes.
+    pub(super) fn record_too_large(
         &mut self,
         key: &Key,
         digest: Digest,
         size: u64,
         share: &Share,
     ) -> Result<(), Error> {
-        let content = Some(Sized { digest, size });
+        let content = Some(StoreSize { digest, size });
         let parts = self.namespaces.entry(key.namespace.clone()).or_default();
         parts.entry(key.name.clone()).or_default().refused = content;
-        self.judge(key, content, share)
+        self.check(key, content, share)
     }
 
-    /// A catalog is about to be served with this content, in place of the one before. Where it does not fit, that stays.
-    pub(super) fn take(
+    /// Reserves quota for a content that is about to replace the current one. If it does not fit, the current reservation
+    /// stays.
+    pub(super) fn reserve(
         &mut self,
         key: &Key,
         digest: Digest,
         size: u64,
         share: &Share,
     ) -> Result<(), Error> {
-        let content = Some(Sized { digest, size });
-        let judged = self.judge(key, content, share);
+        let content = Some(StoreSize { digest, size });
+        let result = self.check(key, content, share);
         let parts = self.namespaces.entry(key.namespace.clone()).or_default();
         let part = parts.entry(key.name.clone()).or_default();
-        if judged.is_err() {
+        if result.is_err() {
             part.refused = content;
         } else {
-            *part = Part {
+            *part = CatalogUsage {
                 served: content,
                 refused: None,
             };
         }
-        judged
+        result
     }
 
-    /// What was taken for a catalog is not served after all. What there was no room for is still known.
-    pub(super) fn is_not_served(&mut self, key: &Key) {
+    /// Releases the reservation of a catalog that could not be served. A recorded rejection is kept.
+    pub(super) fn release_served(&mut self, key: &Key) {
         let parts = self.namespaces.get_mut(&key.namespace);
-        if let Some(part) = parts.and_then(|it| it.get_mut(&key.name)) {
+        if let Some(part) = parts.and_then(|parts| parts.get_mut(&key.name)) {
             part.served = None;
         }
     }
 
-    /// A catalog is not served any more.
-    pub(super) fn give_up(&mut self, key: &Key) {
+    /// Releases the quota of a catalog that is no longer served.
+    pub(super) fn release(&mut self, key: &Key) {
         if let Some(parts) = self.namespaces.get_mut(&key.namespace) {
             parts.remove(&key.name);
             if parts.is_empty() {
@@ -102,16 +111,16 @@ impl Shares {
         }
     }
 
-    /// Reports whether there is room for this catalog, with this content if it is known.
-    fn judge(&self, key: &Key, content: Option<Sized>, share: &Share) -> Result<(), Error> {
-        let is_served = self.part(key).is_some_and(|it| it.served.is_some());
+    /// Checks the quota for a catalog, including the size of its content if that is known.
+    fn check(&self, key: &Key, content: Option<StoreSize>, share: &Share) -> Result<(), Error> {
+        let is_served = self.usage(key).is_some_and(|usage| usage.served.is_some());
         if !is_served && self.others(key).count() >= share.catalogs {
             return Err(Error::TooMany {
                 namespace: key.namespace.clone(),
                 most: share.catalogs,
             });
         }
-        let would = self.would(key, content);
+        let would = self.required_bytes(key, content);
         if content.is_some() && would > share.bytes {
             return Err(Error::TooLarge {
                 namespace: key.namespace.clone(),
@@ -122,21 +131,23 @@ impl Shares {
         Ok(())
     }
 
-    /// The bytes of all catalogs of the namespace, with this content. What several have is there once.
-    fn would(&self, key: &Key, content: Option<Sized>) -> u64 {
+    /// Returns the size of all catalogs of the namespace in bytes, including this content. Shared content counts once.
+    fn required_bytes(&self, key: &Key, content: Option<StoreSize>) -> u64 {
         let sizes = self.others(key).chain(content);
-        let sizes: BTreeMap<Digest, u64> = sizes.map(|it| (it.digest, it.size)).collect();
+        let sizes: BTreeMap<Digest, u64> = sizes
+            .map(|content| (content.digest, content.size))
+            .collect();
         sizes.values().copied().fold(0, u64::saturating_add)
     }
 
-    /// What other catalogs of the namespace have.
-    fn others<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = Sized> + 'a {
+    /// Returns the served contents of the other catalogs of the namespace.
+    fn others<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = StoreSize> + 'a {
         let all = self.namespaces.get(&key.namespace).into_iter().flatten();
         let others = all.filter(|(name, _)| **name != key.name);
-        others.filter_map(|(_, it)| it.served)
+        others.filter_map(|(_, usage)| usage.served)
     }
 
-    fn part(&self, key: &Key) -> Option<&Part> {
+    fn usage(&self, key: &Key) -> Option<&CatalogUsage> {
         self.namespaces.get(&key.namespace)?.get(&key.name)
     }
 }
@@ -197,7 +208,7 @@ gone  a/4      | well
     fn each_namespace_has_its_share() {
         let (catalogs, bytes) = (3, 100);
         let share = Share { catalogs, bytes };
-        let mut shares = Shares::default();
+        let mut quotas = NamespaceQuotas::default();
         for row in TABLE.lines().filter(|it| it.contains('|')) {
             let (step, expected) = row.split_once('|').unwrap();
             let words: Vec<&str> = step.split_whitespace().collect();
@@ -205,19 +216,19 @@ gone  a/4      | well
             let key = crate::fixtures::key(namespace, name);
             let digest = || Digest::of(words[2].as_bytes());
             let done = match words[0] {
-                "room" => shares.has_room(&key, &share),
+                "room" => quotas.has_room(&key, &share),
                 "none" => {
-                    shares.is_not_served(&key);
+                    quotas.release_served(&key);
                     Ok(())
                 }
-                "begin" => shares.begin(&key, digest(), &share).map(|room| {
+                "begin" => quotas.max_store_size(&key, digest(), &share).map(|room| {
                     let told = words.get(3);
                     assert_rows!(told.is_none_or(|one| *one == room.to_string()) => true, "{row}: {room}");
                 }),
-                "large" => shares.is_too_large(&key, digest(), words[3].parse().unwrap(), &share),
-                "take" => shares.take(&key, digest(), words[3].parse().unwrap(), &share),
+                "large" => quotas.record_too_large(&key, digest(), words[3].parse().unwrap(), &share),
+                "take" => quotas.reserve(&key, digest(), words[3].parse().unwrap(), &share),
                 _ => {
-                    shares.give_up(&key);
+                    quotas.release(&key);
                     Ok(())
                 }
             };
@@ -231,6 +242,6 @@ gone  a/4      | well
                 assert!(told.contains("-per-namespace"), "{told}");
             }
         }
-        assert_eq!(shares.namespaces.len(), 1, "what is gone is forgotten");
+        assert_eq!(quotas.namespaces.len(), 1, "what is gone is forgotten");
     }
 }

@@ -1,5 +1,5 @@
-//! A catalog's place in the server, and what is done for as long as there is one: its Service and EndpointSlice are made,
-//! repaired, and made again.
+//! Endpoint of a served catalog. Its task creates, repairs and recreates the Service and the EndpointSlice for as long as
+//! the endpoint exists.
 
 use std::{
     net::SocketAddr,
@@ -25,113 +25,125 @@ use tracing::{info, warn};
 use unpacker::Digest;
 
 use super::{
-    Error, Listening, Registered, Shared, State,
-    keep::{self, Kept},
-    objects::{self, Declared},
+    Error, Listening, ServedCatalog, ServingState, Shared,
+    keep::{self, AppliedObjects},
+    objects::{self, EndpointSpec},
 };
-use crate::catalogs::{Key, patience::Patience};
+use crate::catalogs::{Key, patience::ServerBackoff};
 
-/// After so long without trouble the next one is a first one.
-const QUIET: Duration = Duration::from_secs(120);
+/// Time without failures or repairs after which the back-off is reset.
+const RESET_AFTER: Duration = Duration::from_secs(120);
 
-/// A catalog's place in the server.
-pub(super) struct Stand {
+/// Endpoint of a catalog: its port, its Service and its EndpointSlice.
+pub(super) struct CatalogEndpoint {
     pub(super) key: Key,
-    /// Who follows the catalog.
-    pub(super) holder: AtomicU64,
-    /// Where it is served; 0 while it is not.
+    /// Id of the publisher that owns the endpoint.
+    pub(super) owner_id: AtomicU64,
+    /// Port of the catalog; 0 while it is not served.
     pub(super) port: AtomicU16,
-    pub(super) shown: tokio::sync::Mutex<Shown>,
-    state: Mutex<State>,
-    /// What the objects were like when they were looked at last.
-    kept: Mutex<Option<Kept>>,
-    /// Something may have to be done.
+    pub(super) published: tokio::sync::Mutex<PublishedCatalog>,
+    state: Mutex<ServingState>,
+    /// Objects as of the last reconcile; `None` before the first one.
+    kept: Mutex<Option<AppliedObjects>>,
+    /// Notifies the task that a reconcile may be needed.
     pub(super) wake: Notify,
-    /// Up to which change of what is shown all was done, or has failed.
-    pub(super) concluded: Sender<u64>,
+    /// Number of the last change of `published` that was reconciled, successfully or not.
+    pub(super) settled_change: Sender<u64>,
 }
 
-/// What is shown at a stand.
+/// Content published at an endpoint.
 #[derive(Default)]
-pub(super) struct Shown {
-    pub(super) listening: Option<Listening>,
-    pub(super) of: Option<(OwnerReference, ObjectReference)>,
+pub(super) struct PublishedCatalog {
+    pub(super) listener: Option<Listening>,
+    pub(super) owner: Option<(OwnerReference, ObjectReference)>,
     pub(super) digest: Option<Digest>,
     pub(super) since: Option<Timestamp>,
-    /// Why what was offered last is not what is shown. Nothing that is done to the objects changes that.
-    pub(super) refused: Option<String>,
-    /// Whether its objects are being removed.
-    pub(super) is_leaving: bool,
-    /// Counts the changes.
+    /// Problem with the content that was offered last. It is kept until newer content is offered, even if the objects are
+    /// reconciled successfully.
+    pub(super) rejection: Option<String>,
+    /// True while the objects of the endpoint are being removed.
+    pub(super) is_terminating: bool,
+    /// Number of changes so far.
     pub(super) changes: u64,
 }
 
 // === impl Shared ===
 
 impl Shared {
-    /// Makes the objects of a stand what they should be, and tells how that went.
-    async fn settle(&self, stand: &Stand) -> Outcome {
-        let shown = stand.shown.lock().await;
-        let (false, Some(listening), Some((owner, about))) =
-            (shown.is_leaving, &shown.listening, &shown.of)
-        else {
-            return Outcome::Well;
+    /// Reconciles the objects of an endpoint and reports the result.
+    async fn settle(&self, endpoint: &CatalogEndpoint) -> Outcome {
+        let published = endpoint.published.lock().await;
+        let (false, Some(listening), Some((owner, about))) = (
+            published.is_terminating,
+            &published.listener,
+            &published.owner,
+        ) else {
+            return Outcome::Unchanged;
         };
-        let declared = Declared {
-            key: stand.key.clone(),
+        let declared = EndpointSpec {
+            key: endpoint.key.clone(),
             owner: owner.clone(),
             at: SocketAddr::new(self.address, listening.port()),
         };
-        let outcome = match keep::keep(&self.requests, &declared).await {
-            Ok(kept) => {
-                let is_new = *stand.concluded.borrow() != shown.changes;
-                let repaired = kept.repaired(stand.kept().as_ref(), is_new);
+        let outcome = match keep::reconcile(&self.requests, &declared).await {
+            Ok(applied) => {
+                let is_new = *endpoint.settled_change.borrow() != published.changes;
+                let repaired = applied.repaired(endpoint.kept().as_ref(), is_new);
                 if repaired > 0 {
-                    info!(catalog = %stand.key, "repaired what leads to a catalog");
+                    info!(catalog = %endpoint.key, "repaired catalog Service or EndpointSlice");
                     self.metrics.repaired(repaired);
                 }
-                let registered = shown.digest.zip(shown.since).map(|(digest, since)| {
-                    stand.registered(&declared, kept.created.clone(), digest, since)
-                });
-                *stand.kept() = Some(kept);
-                let state = State {
+                let registered = published
+                    .digest
+                    .zip(published.since)
+                    .map(|(digest, since)| {
+                        endpoint.registered(&declared, applied.created.clone(), digest, since)
+                    });
+                *endpoint.kept() = Some(applied);
+                let state = ServingState {
                     registered,
-                    trouble: shown.refused.clone(),
+                    trouble: published.rejection.clone(),
                 };
-                self.is_served(stand, about, state).await;
+                self.is_served(endpoint, about, state).await;
                 if repaired > 0 {
                     Outcome::Repaired
                 } else {
-                    Outcome::Well
+                    Outcome::Unchanged
                 }
             }
             Err(error) => {
                 if matches!(error, Error::Foreign(_)) {
-                    stand.state().registered = None;
+                    endpoint.state().registered = None;
                 }
-                self.fails(stand, about, unpacker::job::chain(&error)).await;
+                self.fails(endpoint, about, unpacker::job::chain(&error))
+                    .await;
                 Outcome::Failed
             }
         };
-        stand.concluded.send_replace(shown.changes);
+        endpoint.settled_change.send_replace(published.changes);
         outcome
     }
 
-    async fn is_served(&self, stand: &Stand, about: &ObjectReference, now: State) {
+    async fn is_served(
+        &self,
+        endpoint: &CatalogEndpoint,
+        about: &ObjectReference,
+        now: ServingState,
+    ) {
         let is_well = now.trouble.is_none();
         let (was_found, differs) = {
-            let mut state = stand.state();
+            let mut state = endpoint.state();
             let was_found = state.registered.is_some() && state.trouble.is_none();
             let differs = *state != now;
             *state = now;
             (was_found, differs)
         };
-        self.metrics.served(&stand.key, is_well);
+        self.metrics.served(&endpoint.key, is_well);
         if differs {
-            self.waiting.wake(&stand.key);
+            self.notifier.notify(&endpoint.key);
         }
         if is_well && !was_found {
-            let note = format!("served at {}", objects::address(&stand.key));
+            let note = format!("served at {}", objects::address(&endpoint.key));
             let events = &self.events;
             events
                 .publish(about, EventType::Normal, "CatalogServed", "Serve", &note)
@@ -139,59 +151,70 @@ impl Shared {
         }
     }
 
-    pub(super) async fn fails(&self, stand: &Stand, about: &ObjectReference, why: String) {
+    pub(super) async fn fails(
+        &self,
+        endpoint: &CatalogEndpoint,
+        about: &ObjectReference,
+        problem: String,
+    ) {
         let is_new = {
-            let mut state = stand.state();
-            let is_new = state.trouble.as_ref() != Some(&why);
-            state.trouble = Some(why.clone());
+            let mut state = endpoint.state();
+            let is_new = state.trouble.as_ref() != Some(&problem);
+            state.trouble = Some(problem.clone());
             is_new
         };
-        self.metrics.served(&stand.key, false);
+        self.metrics.served(&endpoint.key, false);
         if is_new {
-            self.waiting.wake(&stand.key);
-            warn!(catalog = %stand.key, error = why, "a catalog cannot be served");
+            self.notifier.notify(&endpoint.key);
+            warn!(catalog = %endpoint.key, error = problem, "failed to serve catalog");
             let events = &self.events;
             events
-                .publish(about, EventType::Warning, "CatalogNotServed", "Serve", &why)
+                .publish(
+                    about,
+                    EventType::Warning,
+                    "CatalogNotServed",
+                    "Serve",
+                    &problem,
+                )
                 .await;
         }
     }
 }
 
-/// How making the objects of a stand what they should be went.
+/// Result of one reconcile of the objects of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Well,
-    /// Somebody had changed them.
+    Unchanged,
+    /// Another client had changed or deleted objects.
     Repaired,
     Failed,
 }
 
-/// Does what is to be done at a stand whenever somebody says so, and again for as long as it fails. Who changes the
-/// objects again and again finds them repaired less and less often.
-pub(super) async fn tend(shared: Arc<Shared>, stand: Arc<Stand>) {
-    let mut patience = Patience::default();
+/// Reconciles an endpoint whenever it is notified, and retries after failures. Repairs back off if another client keeps
+/// changing the objects.
+pub(super) async fn maintain(shared: Arc<Shared>, endpoint: Arc<CatalogEndpoint>) {
+    let mut backoff = ServerBackoff::default();
     let mut last = Instant::now();
     loop {
-        stand.wake.notified().await;
-        if last.elapsed() > QUIET {
-            patience.is_read();
+        endpoint.wake.notified().await;
+        if last.elapsed() > RESET_AFTER {
+            backoff.reset();
         }
         loop {
-            match shared.settle(&stand).await {
-                Outcome::Well => break,
+            match shared.settle(&endpoint).await {
+                Outcome::Unchanged => break,
                 Outcome::Repaired => {
                     last = Instant::now();
-                    sleep(patience.pause(last)).await;
+                    sleep(backoff.next_delay(last)).await;
                     break;
                 }
                 Outcome::Failed => {
                     last = Instant::now();
-                    let pause = patience.pause(last);
+                    let delay = backoff.next_delay(last);
                     tokio::select! {
-                        () = sleep(pause) => {}
-                        // Perhaps what was in the way is gone.
-                        () = stand.wake.notified() => {}
+                        () = sleep(delay) => {}
+                        // The cause of the failure may be resolved.
+                        () = endpoint.wake.notified() => {}
                     }
                 }
             }
@@ -199,30 +222,30 @@ pub(super) async fn tend(shared: Arc<Shared>, stand: Arc<Stand>) {
     }
 }
 
-// === impl Stand ===
+// === impl CatalogEndpoint ===
 
-impl Stand {
-    pub(super) fn new(key: Key, holder: u64) -> Self {
+impl CatalogEndpoint {
+    pub(super) fn new(key: Key, owner_id: u64) -> Self {
         Self {
             key,
-            holder: AtomicU64::new(holder),
+            owner_id: AtomicU64::new(owner_id),
             port: AtomicU16::default(),
-            shown: tokio::sync::Mutex::default(),
+            published: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             kept: Mutex::default(),
             wake: Notify::new(),
-            concluded: Sender::default(),
+            settled_change: Sender::default(),
         }
     }
 
     fn registered(
         &self,
-        declared: &Declared,
+        declared: &EndpointSpec,
         created_at: Option<Time>,
         digest: Digest,
         since: Timestamp,
-    ) -> Registered {
-        Registered {
+    ) -> ServedCatalog {
+        ServedCatalog {
             service: RegistryService {
                 protocol: Some("grpc".to_owned()),
                 service_name: Some(declared.service_name()),
@@ -236,11 +259,11 @@ impl Stand {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ServingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Option<AppliedObjects>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,11 @@
-//! What catalogs are served from: a file for each content, made once and shared by all that have the content.
+//! Store files of served catalogs: one file per content, built once and shared by all catalogs with that content.
 //!
 //! ```text
 //!  <storage>/registries/sha256-…/<digest>.registry
 //! ```
 //!
-//! Files stay as long as anybody serves them. Those of an earlier process are taken over; what nobody has asked for in
-//! an hour goes, and so does what this process has made and does not serve any more.
+//! A file is kept as long as a catalog is served from it. Files of an earlier process are reused, and removed if no catalog
+//! has requested them within an hour. Files of this process are removed once they are no longer served.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,29 +27,29 @@ use unpacker::Digest;
 
 use super::Error;
 
-/// The folder in that of the store.
-const FOLDER: &str = "registries";
-/// How long files of an earlier process are kept for catalogs that were not read yet.
-const TAKEN_OVER: Duration = Duration::from_secs(3600);
+/// Subdirectory of the content store's directory.
+const DIRECTORY: &str = "registries";
+/// Time for which unused files of an earlier process are kept, because their catalogs may not have been read yet.
+const ORPHAN_TTL: Duration = Duration::from_secs(3600);
 
-/// How much is told of what is not served, in characters.
-const FINDING: usize = 300;
+/// Maximum length of a logged or reported skipped part, in characters.
+const MAX_FINDING_LEN: usize = 300;
 
-/// Files to serve catalogs from.
+/// Cache of the store files that catalogs are served from.
 pub struct Stores {
-    folder: PathBuf,
-    /// Who is told of requests.
+    directory: PathBuf,
+    /// Observer of the gRPC requests.
     calls: Arc<dyn Calls>,
     began: Instant,
     open: Mutex<HashMap<Digest, Slot>>,
-    /// Making one takes both threads and memory, so there is one at a time.
+    /// Permit to build a store. Building needs threads and memory, so only one store is built at a time.
     turn: Arc<Semaphore>,
 }
 
-/// One of them. Who makes it holds the lock.
+/// Store of one content. The lock is held while the store is being built.
 type Slot = Arc<tokio::sync::Mutex<Weak<Served>>>;
 
-/// What is served, as long as anybody holds it.
+/// Open store of one content. It is closed when the last user drops it.
 #[derive(Debug)]
 pub struct Served {
     digest: Digest,
@@ -60,17 +60,17 @@ pub struct Served {
 // === impl Served ===
 
 impl Served {
-    /// The content.
+    /// Returns the digest of the content.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What answers for it.
+    /// Returns the gRPC service of the store.
     pub fn service(&self) -> &Service {
         &self.service
     }
 
-    /// The bytes of its file.
+    /// Returns the size of the store file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -79,10 +79,11 @@ impl Served {
 // === impl Stores ===
 
 impl Stores {
-    /// Files in a folder, which is made when the first one is. `calls` is told of requests.
-    pub fn new(folder: &Path, calls: Arc<dyn Calls>) -> Self {
+    /// Creates a cache below a directory. The subdirectory is created with the first file. `calls` observes the gRPC
+    /// requests.
+    pub fn new(directory: &Path, calls: Arc<dyn Calls>) -> Self {
         Self {
-            folder: folder.join(FOLDER),
+            directory: directory.join(DIRECTORY),
             calls,
             began: Instant::now(),
             open: Mutex::default(),
@@ -90,11 +91,11 @@ impl Stores {
         }
     }
 
-    /// Opens the file of a content, or makes it from its files, which are asked for only then. It is not made with more
-    /// bytes than there is room for, where that is known.
+    /// Opens the store of a content, or builds it. `files` is called only if it has to be built. The build fails if the
+    /// store exceeds `room` bytes; `None` is unlimited.
     ///
     /// # Errors
-    /// When the files are no catalog that can be read, or there is no room.
+    /// Returns an error if the files are not a valid catalog, or if the store is too large.
     pub async fn get<F>(
         &self,
         digest: Digest,
@@ -104,24 +105,25 @@ impl Stores {
     where
         F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
     {
-        // Whoever gives up while it is made does not end that; and nobody begins a second time beside it.
+        // The blocking task owns the lock. A build continues if its caller is cancelled, and no second one starts beside
+        // it.
         let slot = self.slot(digest).lock_owned().await;
         if let Some(served) = slot.upgrade() {
             return Ok(served);
         }
         let turn = Arc::clone(&self.turn).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::Ended)?;
-        let (folder, unused) = (self.folder.clone(), self.unused());
+        let turn = turn.map_err(|_| Error::ShuttingDown)?;
+        let (directory, unused) = (self.directory.clone(), self.unused());
         let calls = Arc::clone(&self.calls);
         let made = spawn_blocking(move || {
-            unused.remove(&folder);
-            let folder = folder.join(name(digest));
-            let service = make(&folder, room, calls, files)?;
-            let size = size_of(&folder);
-            drop(turn); // held until here
+            unused.remove(&directory);
+            let directory = directory.join(name(digest));
+            let service = make(&directory, room, calls, files)?;
+            let size = size_of(&directory);
+            drop(turn); // held during the build
             Ok::<_, Error>((service, size, slot))
         });
-        let (service, size, mut slot) = made.await.map_err(|_| Error::Ended)??;
+        let (service, size, mut slot) = made.await.map_err(|_| Error::ShuttingDown)??;
         let served = Arc::new(Served {
             digest,
             service,
@@ -136,12 +138,13 @@ impl Stores {
         Arc::clone(open.entry(digest).or_default())
     }
 
-    /// What may go.
-    fn unused(&self) -> Unused {
+    /// Determines the stores that can be removed.
+    fn unused(&self) -> UnusedStores {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who holds one makes it, or waits for that.
+        // A task with another reference to the slot is building the store or waits for it.
         let is_used = |slot: &Slot| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|it| it.strong_count() > 0)
+            Arc::strong_count(slot) > 1
+                || slot.try_lock().is_ok_and(|store| store.strong_count() > 0)
         };
         let (mut used, mut made) = (BTreeSet::new(), BTreeSet::new());
         open.retain(|digest, slot| {
@@ -150,37 +153,41 @@ impl Stores {
             names.insert(name(*digest));
             is_used
         });
-        Unused {
+        UnusedStores {
             used,
             made,
-            also_earlier: self.began.elapsed() > TAKEN_OVER,
+            also_earlier: self.began.elapsed() > ORPHAN_TTL,
         }
     }
 }
 
-/// Which folders may go.
+/// Store directories that can be removed.
 #[derive(Debug)]
-struct Unused {
+struct UnusedStores {
     used: BTreeSet<String>,
-    /// By this process.
+    /// Built by this process and no longer used.
     made: BTreeSet<String>,
     also_earlier: bool,
 }
 
-// === impl Unused ===
+// === impl UnusedStores ===
 
-impl Unused {
+impl UnusedStores {
     fn may_go(&self, name: &str) -> bool {
         !self.used.contains(name) && (self.also_earlier || self.made.contains(name))
     }
 
-    /// Best effort: what stays goes another time.
-    fn remove(&self, folder: &Path) {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let names = entries.filter_map(|it| it.file_name().into_string().ok());
-        for name in names.filter(|it| self.may_go(it)) {
-            if let Err(error) = fs::remove_dir_all(folder.join(&name)) {
-                warn!(name, %error, "the file of a catalog that is not served any more stays");
+    /// Removes the unused stores. Failures are retried by a later call.
+    fn remove(&self, directory: &Path) {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        for name in names.filter(|name| self.may_go(name)) {
+            if let Err(error) = fs::remove_dir_all(directory.join(&name)) {
+                warn!(
+                    name,
+                    %error,
+                    "failed to delete the file of a catalog that is no longer served"
+                );
             }
         }
     }
@@ -190,46 +197,46 @@ fn name(digest: Digest) -> String {
     digest.to_string().replace(':', "-")
 }
 
-/// What the files of a folder take. What cannot be read takes nothing.
-fn size_of(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|it| it.metadata().ok());
-    sizes.map(|it| it.len()).sum()
+/// Returns the total size of the files in a directory. Unreadable entries count as empty.
+fn size_of(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| entry.metadata().ok());
+    sizes.map(|metadata| metadata.len()).sum()
 }
 
 fn make(
-    folder: &Path,
+    directory: &Path,
     room: Option<u64>,
     calls: Arc<dyn Calls>,
     files: impl FnOnce() -> Result<Box<dyn Files + Send>, Error>,
 ) -> Result<Service, Error> {
     let limits = Limits {
-        threads: 2, // reconciles go on beside it
+        threads: 2, // leaves CPU for reconciles
         ..Limits::default()
     };
     let began = Instant::now();
     let folder_failed = |source: io::Error| Error::Folder {
-        folder: folder.to_owned(),
+        folder: directory.to_owned(),
         source,
     };
-    fs::create_dir_all(folder).map_err(folder_failed)?;
+    fs::create_dir_all(directory).map_err(folder_failed)?;
     let files = files()?;
     let database = Database::alone(&*files, &limits)?;
     let files = database
         .as_ref()
-        .map_or(&*files as &dyn Files, |it| it as &dyn Files);
-    let cache = Cache::open(folder)?.at_most(room.unwrap_or(limits.total));
+        .map_or(&*files as &dyn Files, |database| database as &dyn Files);
+    let cache = Cache::open(directory)?.at_most(room.unwrap_or(limits.total));
     let (store, built) = cache.load_or_build(Source::Files(files), &limits)?;
     if store.packages() == 0 {
         let left_out = store.left_out().first();
         return Err(Error::Empty {
-            left_out: left_out.map(|it| it.chars().take(FINDING).collect()),
+            left_out: left_out.map(|reason| reason.chars().take(MAX_FINDING_LEN).collect()),
         });
     }
     let (packages, milliseconds) = (store.packages(), began.elapsed().as_millis());
     info!(packages, built, milliseconds, "a catalog can be served");
     for left_out in store.left_out().iter().take(20) {
-        let left_out: String = left_out.chars().take(FINDING).collect();
+        let left_out: String = left_out.chars().take(MAX_FINDING_LEN).collect();
         warn!(left_out, "a part of a catalog is not served");
     }
     Ok(Service::telling(Arc::new(store), calls)?)

@@ -1,5 +1,5 @@
-//! Tells stands that their Service or EndpointSlice has changed. Metadata only: what was written here is known by its
-//! resource version.
+//! Watches of the Services and EndpointSlices of served catalogs, which notify the endpoints of changes. They cover
+//! metadata only; the provisioner's own writes are recognized by their resource version.
 
 use std::{collections::BTreeSet, fmt::Debug, pin::pin, sync::Arc};
 
@@ -17,7 +17,7 @@ use manifests::api::labels::CATALOG;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::{Shared, Stand, keep::Kept};
+use super::{CatalogEndpoint, Shared, keep::AppliedObjects};
 use crate::catalogs::Key;
 use apply::backoff::patient;
 
@@ -28,7 +28,7 @@ pub(super) async fn run(shared: Arc<Shared>, namespace: String) {
     future::join(services, slices).await;
 }
 
-async fn watch<K>(shared: &Shared, namespace: &str, version: fn(&Kept) -> Option<&str>)
+async fn watch<K>(shared: &Shared, namespace: &str, version: fn(&AppliedObjects) -> Option<&str>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -41,18 +41,18 @@ where
     let config = watcher::Config::default().labels(CATALOG);
     let events = patient(watcher::watcher(api, config));
     let mut events = pin!(events);
-    let mut seen = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => seen.clear(),
+            Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => {
-                seen.extend(object.labels().get(CATALOG).cloned());
+                listed.extend(object.labels().get(CATALOG).cloned());
                 shared.has_changed(namespace, &object, version);
             }
             Ok(Event::Apply(object)) => shared.has_changed(namespace, &object, version),
-            // What went while nobody watched.
+            // Objects that the list lacks were deleted while the watch was down.
             Ok(Event::InitDone) => {
-                shared.wake(|key| key.namespace == namespace && !seen.contains(&key.name));
+                shared.wake(|key| key.namespace == namespace && !listed.contains(&key.name));
             }
             Ok(Event::Delete(object)) => {
                 let catalog = object.labels().get(CATALOG);
@@ -60,7 +60,12 @@ where
             }
             Err(error) => {
                 let kind = K::kind(&());
-                warn!(namespace, %kind, %error, "the watch of what leads to catalogs failed; it is taken up again");
+                warn!(
+                    namespace,
+                    %kind,
+                    %error,
+                    "watch of catalog Services or EndpointSlices failed; reconnecting"
+                );
             }
         }
     }
@@ -73,7 +78,7 @@ impl Shared {
         &self,
         namespace: &str,
         object: &PartialObjectMeta<K>,
-        version: fn(&Kept) -> Option<&str>,
+        version: fn(&AppliedObjects) -> Option<&str>,
     ) where
         K: Resource<DynamicType = ()>,
     {
@@ -84,27 +89,27 @@ impl Shared {
             namespace: namespace.to_owned(),
             name: catalog.clone(),
         };
-        if let Some(stand) = self.stands().get(&key) {
+        if let Some(endpoint) = self.endpoints().get(&key) {
             let now = object.resource_version();
-            if !stand.knows(now.as_deref(), version) {
-                stand.wake.notify_one();
+            if !endpoint.knows(now.as_deref(), version) {
+                endpoint.wake.notify_one();
             }
         }
     }
 
-    fn wake(&self, which: impl Fn(&Key) -> bool) {
-        let stands = self.stands();
-        let woken = stands.iter().filter(|(key, _)| which(key));
-        woken.for_each(|(_, stand)| stand.wake.notify_one());
+    fn wake(&self, matches: impl Fn(&Key) -> bool) {
+        let endpoints = self.endpoints();
+        let woken = endpoints.iter().filter(|(key, _)| matches(key));
+        woken.for_each(|(_, endpoint)| endpoint.wake.notify_one());
     }
 }
 
-// === impl Stand ===
+// === impl CatalogEndpoint ===
 
-impl Stand {
-    /// Reports whether this is what the object was like when it was looked at last.
-    fn knows(&self, now: Option<&str>, version: fn(&Kept) -> Option<&str>) -> bool {
-        let kept = self.kept();
-        now.is_some() && kept.as_ref().and_then(version) == now
+impl CatalogEndpoint {
+    /// Reports whether this resource version is that of the last reconcile.
+    fn knows(&self, now: Option<&str>, version: fn(&AppliedObjects) -> Option<&str>) -> bool {
+        let applied = self.kept();
+        now.is_some() && applied.as_ref().and_then(version) == now
     }
 }

@@ -2,10 +2,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        follow::Told,
+        follow::PodReport,
         pods::{Kept, decide::State as PodState},
-        serving::Registered,
-        template::{OURS, Told as Condition},
+        serving::ServedCatalog,
+        template::{ConditionUpdate as Condition, OWNED_CONDITIONS},
     },
     *,
 };
@@ -17,9 +17,9 @@ fn late() -> Timestamp {
     LATE.parse().unwrap()
 }
 
-fn due(was: &Value, seen: &Seen) -> Value {
+fn due(was: &Value, seen: &CatalogObservation) -> Value {
     let was: CatalogSourceStatus = serde_json::from_value(was.clone()).unwrap();
-    let due = status(&was, seen, OURS, Some(7), late());
+    let due = status(&was, seen, OWNED_CONDITIONS, Some(7), late());
     serde_json::to_value(due).unwrap()
 }
 
@@ -42,10 +42,10 @@ pub(in crate::catalogs) fn kept(state: PodState, trouble: Option<&str>) -> Kept 
     }
 }
 
-pub(in crate::catalogs) fn told(kept: Result<Kept, String>) -> Told {
-    Told {
+pub(in crate::catalogs) fn told(kept: Result<Kept, String>) -> PodReport {
+    PodReport {
         kept,
-        is_for_good: false,
+        is_terminal: false,
         asked: None,
     }
 }
@@ -84,32 +84,32 @@ fn with(status: &Value, more: &Value) -> Value {
 // parity: serve-11
 #[test]
 fn a_status_tells_what_is() {
-    let ready = with!(Seen::default() => served: Some(served(Connection::Ready)));
+    let ready = with!(CatalogObservation::default() => served: Some(served(Connection::Ready)));
     let refused = "couldn't ensure registry server - no";
     let failing = with!(ready.clone() => problem: Some(problem(Reason::RegistryServer, refused)));
     let trouble = json!({"reason": "RegistryServerError", "message": refused});
-    let invalid = with!(Seen::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
+    let invalid = with!(CatalogObservation::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
     let said = json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
-    let polled = json!({"latestImageRegistryPoll": EARLY});
-    let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), polled: Some(late()));
+    let last_poll = json!({"latestImageRegistryPoll": EARLY});
+    let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), last_poll: Some(late()));
     let elsewhere = with!(served(Connection::Failing) => address: "a:1".to_owned(), service: None);
-    let elsewhere = with!(Seen, served: Some(elsewhere));
+    let elsewhere = with!(CatalogObservation, served: Some(elsewhere));
     let empty = json!({});
     for (was, seen, expected) in ::tests::rows![
-        &empty, &Seen::default() => empty.clone();
+        &empty, &CatalogObservation::default() => empty.clone();
         &empty, &ready => well(LATE);
         // Nothing to write where nothing has changed.
         &well(EARLY), &ready => well(EARLY);
         &well(EARLY), &failing => with(&well(EARLY), &trouble);
         &with(&well(EARLY), &trouble), &ready => well(EARLY);
         // What is invalid is not served.
-        &with(&well(EARLY), &polled), &invalid => with(&polled, &said);
+        &with(&well(EARLY), &last_poll), &invalid => with(&last_poll, &said);
         // And what comes of it begins anew.
-        &with(&well(EARLY), &with(&polled, &said)), &ready => well(LATE);
-        &with(&well(EARLY), &polled), &interval
+        &with(&well(EARLY), &with(&last_poll, &said)), &ready => well(LATE);
+        &with(&well(EARLY), &last_poll), &interval
             => with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": LATE}));
         &with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": EARLY})),
-            &ready => with(&well(EARLY), &polled);
+            &ready => with(&well(EARLY), &last_poll);
         &well(EARLY), &elsewhere => json!({
             "registryService": {"protocol": "grpc", "createdAt": LATE},
             "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
@@ -117,20 +117,21 @@ fn a_status_tells_what_is() {
     ] {
         assert_eq!(due(was, seen), expected, "{was} {seen:?}");
     }
-    let reconnecting = with!(Seen::default() => served: Some(served(Connection::Connecting)));
+    let reconnecting =
+        with!(CatalogObservation::default() => served: Some(served(Connection::Connecting)));
     let state = &due(&well(EARLY), &reconnecting)["connectionState"];
     assert_rows!((&state["lastObservedState"], &state["lastConnect"]) => (&json!("CONNECTING"), &json!(LATE)));
 }
 
 #[test]
 fn what_we_serve_ourselves_is_told_from_how_that_goes() {
-    let registered = Registered {
+    let registered = ServedCatalog {
         service: served(Connection::Ready).service.unwrap(),
         address: "mine.catalogs.svc:50051".to_owned(),
         digest: unpacker::Digest::of(b"a"),
         since: late(),
     };
-    let state = |is_registered: bool, trouble: Option<&str>| State {
+    let state = |is_registered: bool, trouble: Option<&str>| ServingState {
         registered: is_registered.then(|| registered.clone()),
         trouble: trouble.map(str::to_owned),
     };
@@ -147,7 +148,8 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let seen = with!(with!(Seen, problem: before) => |seen| seen.is_served(&state));
+        let seen =
+            with!(with!(CatalogObservation, problem: before) => |seen| seen.is_served(&state));
         assert_eq!(seen.problem, after, "{state:?}");
         assert_rows!(seen.served.map(|one| one.connection) => connection, "{state:?}");
     }
@@ -174,13 +176,13 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
             (Some(late()), Some(early), Some(late())),
             (Some(early), Some(late()), Some(late())),
         ] {
-            let mut seen = with!(Seen::default() => polled: read);
+            let mut seen = with!(CatalogObservation::default() => last_poll: read);
             let told = with!(told(kept.clone()) => asked: asked);
             seen.is_in_pod(&told, "catalogs");
             let problem = message
                 .as_ref()
                 .map(|text| problem(Reason::RegistryServer, text));
-            assert_eq!((seen.problem, seen.polled), (problem, expected));
+            assert_eq!((seen.problem, seen.last_poll), (problem, expected));
             assert_eq!(seen.served.map(|it| it.connection), connection);
         }
     }
@@ -216,7 +218,7 @@ fn conditions_of_others_stay_where_they_are() {
         all(&[&last, &first]), vec![told("ResolvedImage", true, "r/c:v20")]
             => all(&[&last, &first, &ours("True", "r/c:v20", LATE)]);
     ] {
-        let seen = with!(Seen::default() => conditions: seen);
+        let seen = with!(CatalogObservation::default() => conditions: seen);
         assert_eq!(due(&was, &seen), expected, "{was}");
         // They survive what is invalid, too.
         let bad = json!({"reason": "SpecInvalidError", "message": "bad"});
@@ -227,19 +229,19 @@ fn conditions_of_others_stay_where_they_are() {
 
 #[test]
 fn what_is_said_fits_the_schema() {
-    let seen = with!(Seen::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
+    let seen = with!(CatalogObservation::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
     let due = due(&json!({}), &seen);
     assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(bounds::MESSAGE).unwrap() => true);
 }
 
 #[test]
 fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
-    let kept = |is_for_good| Unresolved {
+    let kept = |is_for_good| UnresolvedImage {
         why: "no value".to_owned(),
         is_for_good,
         last: None,
     };
-    let interval = |problem: Option<&str>| Interval {
+    let interval = |problem: Option<&str>| PollInterval {
         every: std::time::Duration::from_secs(60),
         problem: problem.map(str::to_owned),
     };
@@ -259,7 +261,7 @@ fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
 #[test]
 fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
     let away = told(Err("the apiserver is away".to_owned()));
-    let never = with!(told(Err("it can have none".to_owned())) => is_for_good: true);
+    let never = with!(told(Err("it can have none".to_owned())) => is_terminal: true);
     let was = well(EARLY);
     for (may_be_served, told, is_kept) in [
         // After a start, before anybody has looked.
@@ -269,7 +271,7 @@ fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
         // One that is to have no pod.
         (false, None, false),
     ] {
-        let mut seen = with!(Seen::default() => may_be_served: may_be_served);
+        let mut seen = with!(CatalogObservation::default() => may_be_served: may_be_served);
         if let Some(told) = told {
             seen.is_in_pod(told, "catalogs");
         }

@@ -34,7 +34,7 @@ fn condition(reason: &str, message: &str) -> Condition {
 }
 
 /// A line a condition: type, status, reason and message.
-fn lines(resolved: &Resolved) -> Vec<String> {
+fn lines(resolved: &ResolvedImage) -> Vec<String> {
     let all = resolved.conditions.iter();
     all.map(|it| format!("{} {} {} {}", it.type_, it.is_true, it.reason, it.message))
         .collect()
@@ -52,7 +52,7 @@ fn resolved(
     before: &[Condition],
     has_olm: bool,
     kube: Option<&str>,
-) -> Resolved {
+) -> ResolvedImage {
     let annotations = pairs(annotations);
     let input = with!(input(reference) => annotations: Some(&annotations), conditions: before, has_olm: has_olm);
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
@@ -199,7 +199,10 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
     assert_eq!(found.write, None);
     let types = [TEMPLATE_RESOLVED, RESOLVED_IMAGE];
     for (line, type_) in lines(&found).iter().zip(types) {
-        let expected = format!("{type_} false TwoTemplates {ANNOTATION} counts, and therefore");
+        let expected = format!(
+            "{type_} false TwoTemplates annotation {CATALOG_IMAGE_TEMPLATE} is ignored because \
+                                {ANNOTATION} takes precedence"
+        );
         assert!(line.starts_with(&expected), "{found:?}");
     }
     assert_eq!(found.conditions.len(), 2);
@@ -243,7 +246,7 @@ fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
 // parity: switch-olm-7
 #[test]
 fn nothing_is_said_before_the_cluster_was_asked() {
-    use Part::{ClusterOperator, Kubernetes, Nodes, Olm, Openshift, Packageserver};
+    use FactSource::{ClusterOperator, Kubernetes, Nodes, Olm, Openshift, Packageserver};
     let kube = "r/c:v{kube_minor_version}";
     let ocp = "r/c:v{ocp_minor_version}-{ocp_update_channels}";
     let nodes = "r/c:{platform_architecture}";

@@ -1,4 +1,4 @@
-//! Answers, for a short while.
+//! Cache of review results with a short lifetime.
 
 use std::{
     hash::Hash,
@@ -9,33 +9,33 @@ use std::{
 
 use lru::LruCache;
 
-/// The latest answers, each until it is too old.
-pub(super) struct Remember<K: Hash + Eq, V> {
-    answers: Mutex<LruCache<K, (Instant, V)>>,
-    age: Duration,
+/// Cache of the latest results, each with a lifetime.
+pub(super) struct TtlCache<K: Hash + Eq, V> {
+    entries: Mutex<LruCache<K, (Instant, V)>>,
+    ttl: Duration,
 }
 
-impl<K: Hash + Eq, V: Clone> Remember<K, V> {
-    pub(super) fn new(count: usize, age: Duration) -> Self {
-        let count = NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
+    pub(super) fn new(capacity: usize, ttl: Duration) -> Self {
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
         Self {
-            answers: Mutex::new(LruCache::new(count)),
-            age,
+            entries: Mutex::new(LruCache::new(capacity)),
+            ttl,
         }
     }
 
     pub(super) fn get(&self, key: &K, now: Instant) -> Option<V> {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, value) = answers.get(key)?;
-        if now.saturating_duration_since(*since) < self.age {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, value) = entries.get(key)?;
+        if now.saturating_duration_since(*since) < self.ttl {
             return Some(value.clone());
         }
-        answers.pop(key);
+        entries.pop(key);
         None
     }
 
     pub(super) fn put(&self, key: K, value: V, now: Instant) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.put(key, (now, value));
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.put(key, (now, value));
     }
 }

@@ -14,7 +14,7 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
     for value in ["Bearer abc", "bearer abc", "Bearer   abc "] {
         assert_eq!(token(&headers(&[value.as_bytes()])), Ok("abc"), "{value:?}");
     }
-    let long = format!("Bearer {}", "a".repeat(TOKEN + 1));
+    let long = format!("Bearer {}", "a".repeat(MAX_TOKEN_LEN + 1));
     let bad: [&[&[u8]]; 9] = [
         &[],
         &[b""],
@@ -27,7 +27,7 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
         &[long.as_bytes()],
     ];
     for values in bad {
-        assert_rows!(matches!(token(&headers(values)), Err(Denied::Unknown(_))) => true, "{values:?}");
+        assert_rows!(matches!(token(&headers(values)), Err(AuthError::Unknown(_))) => true, "{values:?}");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_denial_counts_more_than_an_allowance() {
 
 #[test]
 fn answers_are_forgotten_by_age_and_by_number() {
-    let answers = Remember::new(2, Duration::from_secs(10));
+    let answers = TtlCache::new(2, Duration::from_secs(10));
     let start = Instant::now();
     let get = |key, seconds| answers.get(&key, start + Duration::from_secs(seconds));
     answers.put(1, true, start);

@@ -1,4 +1,4 @@
-//! Telling the Bundle controller, and whoever looks, that something was uploaded.
+//! Reports an upload in the status of the Bundle, which triggers the Bundle controller.
 
 use std::time::Duration;
 
@@ -18,16 +18,17 @@ use unpacker::Digest;
 
 use crate::content::bundles::unpacked;
 
-/// What rukpak says.
+/// Message of rukpak.
 const MESSAGE: &str = "received bundle upload, waiting for provisioner to unpack it.";
-/// Not the controller's own: it takes over whatever this one has set.
+/// Separate field manager: the controller takes ownership of these fields.
 const MANAGER: &str = "rukpak-uploads";
-/// How often somebody else may write the status in between.
-const TRIES: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of attempts if other clients write the status concurrently.
+const MAX_ATTEMPTS: usize = 5;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes the status, unless the Bundle is unpacked by now, or was from other content: then the digest of what from.
-pub(super) async fn announce(
+/// Writes the status. Returns the digest of the content instead if the Bundle is already unpacked or pinned to other
+/// content.
+pub(super) async fn notify_controller(
     client: &Client,
     bundle: &Bundle,
     uploaded: Digest,
@@ -36,26 +37,26 @@ pub(super) async fn announce(
     let api = Api::<Bundle>::all(client.clone());
     let name = bundle.name_any();
     let mut last = None;
-    for _ in 0..TRIES {
-        let Ok(fresh) = time::timeout(PATIENCE, api.get(&name)).await else {
+    for _ in 0..MAX_ATTEMPTS {
+        let Ok(current) = time::timeout(REQUEST_TIMEOUT, api.get(&name)).await else {
             break;
         };
-        let fresh = fresh?;
-        if fresh.metadata.uid != bundle.metadata.uid {
+        let current = current?;
+        if current.metadata.uid != bundle.metadata.uid {
             return Ok(None);
         }
-        let status = fresh.status.as_ref();
+        let status = current.status.as_ref();
         let pinned = status.and_then(|status| status.content_digest.as_ref()?.parse().ok());
-        if let Some(digest) = unpacked(&fresh).or(pinned.filter(|pinned| *pinned != uploaded)) {
+        if let Some(digest) = unpacked(&current).or(pinned.filter(|pinned| *pinned != uploaded)) {
             return Ok(Some(digest));
         }
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patch = Patch::Merge(pending(&fresh, now));
+        let patch = Patch::Merge(pending(&current, now));
         let write = api.patch_status(&name, &params, &patch);
-        match time::timeout(PATIENCE, write).await {
+        match time::timeout(REQUEST_TIMEOUT, write).await {
             Ok(Ok(_)) => return Ok(None),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 last = Some(kube::Error::Api(status));
@@ -66,12 +67,12 @@ pub(super) async fn announce(
     }
     match last {
         Some(error) => Err(error),
-        None => Ok(None), // the apiserver is slow, and the controller sees the ConfigMaps
+        None => Ok(None), // the API server is slow, and the controller watches the ConfigMaps
     }
 }
 
 fn pending(bundle: &Bundle, now: Timestamp) -> Value {
-    let former = bundle.status.as_ref().map(|status| &*status.conditions);
+    let previous = bundle.status.as_ref().map(|status| &*status.conditions);
     let condition = Condition {
         type_: UNPACKED.to_owned(),
         status: "False".to_owned(),
@@ -80,7 +81,7 @@ fn pending(bundle: &Bundle, now: Timestamp) -> Value {
         observed_generation: bundle.metadata.generation,
         last_transition_time: Time(now),
     };
-    let condition = with_time_of(former.unwrap_or_default(), condition);
+    let condition = with_time_of(previous.unwrap_or_default(), condition);
     json!({
         "metadata": {"resourceVersion": bundle.metadata.resource_version},
         "status": {"phase": Phase::Pending, "conditions": [condition]},

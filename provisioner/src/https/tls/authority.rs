@@ -1,4 +1,4 @@
-//! Authorities, and who signs when: plain functions of the time.
+//! CA and rotation of CAs, as functions of the time. Pure; no I/O.
 
 use std::time::Duration;
 
@@ -20,63 +20,63 @@ use rustls::{
 use unpacker::Digest;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// How long an authority lasts.
-pub(super) const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// So long before an authority ends, there is a successor.
-pub(super) const SUCCESSOR: SignedDuration = SignedDuration::from_hours(60 * 24);
-/// So long before an authority ends, its successor signs.
-pub(super) const SUCCESSION: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How long a certificate of the service lasts, and so long before its end there is another.
-pub(super) const SERVED: SignedDuration = SignedDuration::from_hours(20 * 24);
-pub(super) const RENEWED: SignedDuration = SignedDuration::from_hours(10 * 24);
-/// Clocks differ.
+/// Lifetime of a CA certificate.
+pub(super) const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// Time before the expiry of a CA at which its successor is created.
+pub(super) const SUCCESSOR_BEFORE: SignedDuration = SignedDuration::from_hours(60 * 24);
+/// Time before the expiry of a CA at which its successor starts signing.
+pub(super) const OVERLAP: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Lifetime of a serving certificate, and time before its expiry at which it is renewed.
+pub(super) const CERTIFICATE_LIFETIME: SignedDuration = SignedDuration::from_hours(20 * 24);
+pub(super) const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(10 * 24);
+/// Tolerated difference between clocks.
 const SKEW: SignedDuration = SignedDuration::from_mins(10);
 
-/// Why there is no certificate.
+/// Reason why no certificate can be issued.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// Making one failed.
-    #[error("failed to make a certificate")]
+    /// Creating a key or certificate failed.
+    #[error("failed to create a certificate")]
     Make(#[from] rcgen::Error),
-    /// What was made does not hold.
-    #[error("the authority's certificate and key do not belong together, or are damaged")]
+    /// The certificate and the key of the CA are corrupt or do not match.
+    #[error("the CA certificate and key do not match, or are corrupt")]
     Damaged,
 }
 
-/// A certificate that signs others, and its key.
+/// A CA: its certificate and key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Authority {
-    /// PEM.
+pub(super) struct CertificateAuthority {
+    /// CA certificate in PEM.
     pub(super) certificate: String,
-    /// PEM.
+    /// Private key in PEM.
     pub(super) key: String,
     pub(super) ends: Timestamp,
 }
 
-/// Who signs, who will, and who did.
+/// The current CA, its successor and its predecessor.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Authorities {
-    pub(super) current: Authority,
-    pub(super) next: Option<Authority>,
-    /// Only its certificate: it signs no more.
-    pub(super) previous: Option<Previous>,
+pub(super) struct CaRotation {
+    pub(super) current: CertificateAuthority,
+    pub(super) next: Option<CertificateAuthority>,
+    /// Only the certificate of the predecessor: it no longer signs.
+    pub(super) previous: Option<RetiredCa>,
 }
 
-/// An authority that signs no more.
+/// A CA that no longer signs.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Previous {
-    /// PEM.
+pub(super) struct RetiredCa {
+    /// CA certificate in PEM.
     pub(super) certificate: String,
     pub(super) ends: Timestamp,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(super) fn new(now: Timestamp) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let pem = key.serialize_pem();
         let mut params = subject(&key);
-        let ends = now.saturating_add(LIFE).unwrap_or(Timestamp::MAX);
-        holds(&mut params, now, ends);
+        let ends = now.saturating_add(CA_LIFETIME).unwrap_or(Timestamp::MAX);
+        set_validity(&mut params, now, ends);
         let issuer = CertifiedIssuer::self_signed(params, key)?;
         Ok(Self {
             certificate: issuer.pem(),
@@ -85,7 +85,7 @@ impl Authority {
         })
     }
 
-    /// A certificate for these names, and when it ends.
+    /// Issues a serving certificate for these names. Returns it with its expiry.
     pub(super) fn issue(
         &self,
         names: &[String],
@@ -94,10 +94,11 @@ impl Authority {
         let key = KeyPair::from_pem(&self.key).map_err(|_| Error::Damaged)?;
         let issuer = Issuer::new(subject(&key), key);
         let mut params = CertificateParams::new(names)?;
-        let ends = self
-            .ends
-            .min(now.saturating_add(SERVED).unwrap_or(Timestamp::MAX));
-        holds(&mut params, now, ends);
+        let ends = self.ends.min(
+            now.saturating_add(CERTIFICATE_LIFETIME)
+                .unwrap_or(Timestamp::MAX),
+        );
+        set_validity(&mut params, now, ends);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -112,7 +113,7 @@ impl Authority {
         Ok((certified.map_err(|_| Error::Damaged)?, ends))
     }
 
-    /// Looks at a certificate as a client does. The Secret may have been changed by hand.
+    /// Verifies a certificate like a client: the Secret may have been edited by hand.
     fn verify(
         &self,
         certificate: &CertificateDer<'_>,
@@ -137,67 +138,69 @@ impl Authority {
     }
 }
 
-impl Authorities {
+impl CaRotation {
     pub(super) fn new(now: Timestamp) -> Result<Self, Error> {
         Ok(Self {
-            current: Authority::new(now)?,
+            current: CertificateAuthority::new(now)?,
             next: None,
             previous: None,
         })
     }
 
-    /// What they have to become by now, if that is something else.
-    pub(super) fn turn(&self, now: Timestamp) -> Result<Option<Self>, Error> {
-        let mut turned = self.clone();
-        let left = |ends: Timestamp| ends.duration_since(now);
-        if turned
+    /// Returns the state after all due rotations, or `None` if none is due.
+    pub(super) fn rotate(&self, now: Timestamp) -> Result<Option<Self>, Error> {
+        let mut rotated = self.clone();
+        let remaining = |ends: Timestamp| ends.duration_since(now);
+        if rotated
             .previous
             .as_ref()
             .is_some_and(|previous| previous.ends <= now)
         {
-            turned.previous = None;
+            rotated.previous = None;
         }
-        // A successor that ends itself is of no use: nobody was here for a long time.
-        if turned
+        // A successor that itself expires soon is useless. This happens if no replica ran for a long time.
+        if rotated
             .next
             .as_ref()
-            .is_some_and(|next| left(next.ends) <= SUCCESSION)
+            .is_some_and(|next| remaining(next.ends) <= OVERLAP)
         {
-            turned.next = None;
+            rotated.next = None;
         }
-        if turned.next.is_none() && left(turned.current.ends) <= SUCCESSOR {
-            turned.next = Some(Authority::new(now)?);
+        if rotated.next.is_none() && remaining(rotated.current.ends) <= SUCCESSOR_BEFORE {
+            rotated.next = Some(CertificateAuthority::new(now)?);
         }
-        // It is to be known before it signs, unless there is no time left.
-        let succeeds = |next: &Authority| {
-            let known = LIFE.saturating_sub(left(next.ends)) >= DAY;
-            left(turned.current.ends) <= SignedDuration::ZERO
-                || (left(turned.current.ends) <= SUCCESSION && known)
+        // A successor must be published for a day before it signs, unless the current CA has expired.
+        let succeeds = |next: &CertificateAuthority| {
+            let is_published = CA_LIFETIME.saturating_sub(remaining(next.ends)) >= DAY;
+            remaining(rotated.current.ends) <= SignedDuration::ZERO
+                || (remaining(rotated.current.ends) <= OVERLAP && is_published)
         };
-        if let Some(next) = turned.next.take_if(|next| succeeds(next)) {
-            let Authority {
+        if let Some(next) = rotated.next.take_if(|next| succeeds(next)) {
+            let CertificateAuthority {
                 certificate, ends, ..
-            } = std::mem::replace(&mut turned.current, next);
-            turned.previous =
-                Some(Previous { certificate, ends }).filter(|previous| previous.ends > now);
+            } = std::mem::replace(&mut rotated.current, next);
+            rotated.previous =
+                Some(RetiredCa { certificate, ends }).filter(|previous| previous.ends > now);
         }
-        Ok((turned != *self).then_some(turned))
+        Ok((rotated != *self).then_some(rotated))
     }
 
-    /// What clients have to believe: all of them, PEM.
+    /// Returns the CA bundle for clients: all certificates in PEM.
     pub(super) fn bundle(&self) -> String {
         let next = self.next.as_ref().map(|next| next.certificate.as_str());
         let previous = self
             .previous
             .as_ref()
             .map(|previous| previous.certificate.as_str());
-        let all = [Some(self.current.certificate.as_str()), next, previous];
-        let all = all.into_iter().flatten().map(str::trim_end);
-        all.flat_map(|certificate| [certificate, "\n"]).collect()
+        let certificates = [Some(self.current.certificate.as_str()), next, previous];
+        let certificates = certificates.into_iter().flatten().map(str::trim_end);
+        certificates
+            .flat_map(|certificate| [certificate, "\n"])
+            .collect()
     }
 }
 
-/// Everything that names an authority follows from its key, so that the key is enough to sign in its name.
+/// Returns the parameters of a CA certificate. Its name is derived from the key, so that the key suffices to sign.
 fn subject(key: &KeyPair) -> CertificateParams {
     let hash = Digest::of(&key.subject_public_key_info()).hex();
     let name = format!("rukpak {}", hash.get(..16).unwrap_or_default());
@@ -209,8 +212,8 @@ fn subject(key: &KeyPair) -> CertificateParams {
     params
 }
 
-/// When a certificate holds.
-fn holds(params: &mut CertificateParams, now: Timestamp, ends: Timestamp) {
+/// Sets the validity of a certificate.
+fn set_validity(params: &mut CertificateParams, now: Timestamp, ends: Timestamp) {
     let date = |time: Timestamp| {
         let seconds = u64::try_from(time.as_second()).unwrap_or_default();
         date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)

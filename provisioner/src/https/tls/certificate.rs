@@ -1,4 +1,4 @@
-//! What the listener shows.
+//! Serving certificate of the listener.
 
 use std::{
     fmt,
@@ -14,23 +14,23 @@ use rustls::{
 };
 use tokio::sync::watch;
 
-/// The certificate that connections begin with from now on, once there is one.
-pub(crate) struct Certificate {
-    shown: RwLock<Option<Arc<CertifiedKey>>>,
+/// Certificate of new connections, once the service has one.
+pub(crate) struct ServingCertificate {
+    served: RwLock<Option<Arc<CertifiedKey>>>,
     ready: watch::Sender<bool>,
 }
 
-impl Default for Certificate {
+impl Default for ServingCertificate {
     fn default() -> Self {
         Self {
-            shown: RwLock::default(),
+            served: RwLock::default(),
             ready: watch::Sender::new(false),
         }
     }
 }
 
-impl Certificate {
-    /// TLS as this service speaks it.
+impl ServingCertificate {
+    /// Returns the TLS configuration of the service.
     pub(crate) fn server(self: &Arc<Self>) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -41,43 +41,46 @@ impl Certificate {
         Ok(config)
     }
 
-    /// Becomes true with the first certificate.
+    /// Returns a watch that becomes true with the first certificate.
     pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    pub(super) fn show(&self, certificate: CertifiedKey) {
-        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(Arc::new(certificate));
+    pub(super) fn serve(&self, certificate: CertifiedKey) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        *served = Some(Arc::new(certificate));
         self.ready.send_replace(true);
     }
 }
 
-impl ResolvesServerCert for Certificate {
+impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-        shown.clone()
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.clone()
     }
 }
 
-impl fmt::Debug for Certificate {
+impl fmt::Debug for ServingCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").finish_non_exhaustive()
     }
 }
 
-/// Reads a chain and a key as they are in Secrets.
+/// Parses a certificate chain and a key in the format of Secrets.
 pub(super) fn read(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("tls.crt is no PEM: {error}"))?;
+        .map_err(|error| format!("tls.crt is not valid PEM: {error}"))?;
     if chain.is_empty() {
         return Err("tls.crt has no certificate".to_owned());
     }
-    // What is wrong with a key is not repeated: the text might quote it.
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "tls.key is no PEM with a key")?;
+    // The parser error is omitted, because it might quote the key.
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+        "tls.key contains no private key in \
+                                                              PEM"
+    })?;
     CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => "tls.key is not the key of tls.crt".to_owned(),
-        _ => "tls.crt or tls.key is of a kind that is not supported".to_owned(),
+        rustls::Error::InconsistentKeys(_) => "tls.key does not match tls.crt".to_owned(),
+        _ => "tls.crt or tls.key has an unsupported type".to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Keeps the certificate, the Secret and the ConfigMap what they have to be.
+//! Certificate manager: keeps the serving certificate, the Secret of the CA and the ConfigMap of the CA bundle up to date.
 
 use std::{collections::BTreeMap, error::Error as _, sync::Arc, time::Duration};
 
@@ -19,220 +19,235 @@ use tracing::{debug, error, info, warn};
 use unpacker::Digest;
 
 use super::{
-    authority::{self, Authorities, RENEWED},
-    certificate::{self, Certificate},
+    authority::{self, CaRotation, RENEW_BEFORE},
+    certificate::{self, ServingCertificate},
     secret,
 };
 use apply::{backoff::Pauses, ssa::MANAGER};
 
-/// How often all is looked at, whatever happens.
-const PAUSE: Duration = Duration::from_secs(3600);
-/// The pause after a first failure, and the longest one.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// How long the API server may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval of reconciles without a watch event.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
+/// Back-off after the first failure, and its maximum.
+const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Timeout of one request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why the certificate cannot be kept.
+/// Reason why the certificate cannot be managed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error(
-        "Secret {name} is not the provisioner's; delete it, or name it with {flag} to serve with it"
-    )]
+    #[error("Secret {name} is not managed by the provisioner; delete it, or use it with {flag}")]
     Foreign { name: String, flag: &'static str },
-    #[error("there is no Secret {name}; make it, or leave {flag} out")]
+    #[error("Secret {name} not found; create it, or remove {flag}")]
     Missing { name: String, flag: &'static str },
-    #[error("Secret {name} cannot be served with: {problem}")]
+    #[error("invalid serving certificate in Secret {name}: {problem}")]
     Unusable { name: String, problem: String },
-    #[error("failed to make an authority")]
+    #[error("failed to create a CA")]
     Authority(#[from] authority::Error),
     #[error("failed to {doing}")]
     Api {
         doing: &'static str,
         source: Box<kube::Error>,
     },
-    #[error("the apiserver did not answer in time, asked to {0}")]
+    #[error("failed to {0}: the API server did not respond in time")]
     Silent(&'static str),
-    #[error("another replica was faster")]
+    #[error("another replica changed the Secret at the same time")]
     Race,
 }
 
-/// What is shown at the moment.
+/// Certificate that is served.
 #[derive(Clone, PartialEq, Eq)]
-struct Shown {
-    /// Who signed it: certificate and key. Or the Secret's version.
-    by: String,
+struct ServedCertificate {
+    /// Hash of the CA certificate and key that issued it, or the resourceVersion of the Secret.
+    issuer: String,
     renewed: Option<Timestamp>,
 }
 
-/// What is kept for a service.
+/// Configuration of the certificate of a service.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
-    /// The service, for the log: `content service`.
+pub(crate) struct CertificateConfig {
+    /// Name of the service in the log: `content service`.
     pub(crate) service: &'static str,
-    /// Where its Secrets and ConfigMaps are.
+    /// Namespace of its Secrets and ConfigMaps.
     pub(crate) namespace: String,
-    /// The Secret with its own authority, and the ConfigMap with what clients have to believe.
-    pub(crate) authority: &'static str,
-    /// Somebody else's Secret, that it is to be served with.
-    pub(crate) given: Option<String>,
-    /// The flag that names it.
+    /// Name of the Secret with its own CA, and of the ConfigMap with the CA bundle for clients.
+    pub(crate) ca_name: &'static str,
+    /// Secret with a serving certificate that another tool manages.
+    pub(crate) external_secret: Option<String>,
+    /// Flag that sets this Secret.
     pub(crate) flag: &'static str,
-    /// All names that the service is asked by.
+    /// Host names and addresses of the service.
     pub(crate) names: Vec<String>,
-    /// The clock.
+    /// Clock; tests replace it.
     pub(crate) now: fn() -> Timestamp,
 }
 
-/// Looks after the certificate of one service.
-pub(crate) struct Keeper {
+/// Manager of the certificate of one service.
+pub(crate) struct CertificateManager {
     secrets: Api<Secret>,
     config_maps: Api<ConfigMap>,
-    kept: Kept,
-    certificate: Arc<Certificate>,
-    believed: watch::Sender<Option<String>>,
-    shown: Option<Shown>,
+    config: CertificateConfig,
+    certificate: Arc<ServingCertificate>,
+    ca_bundle: watch::Sender<Option<String>>,
+    served: Option<ServedCertificate>,
 }
 
-impl Keeper {
-    pub(crate) fn new(client: &Client, kept: Kept) -> Self {
+impl CertificateManager {
+    pub(crate) fn new(client: &Client, config: CertificateConfig) -> Self {
         Self {
-            secrets: Api::namespaced(client.clone(), &kept.namespace),
-            config_maps: Api::namespaced(client.clone(), &kept.namespace),
-            kept,
+            secrets: Api::namespaced(client.clone(), &config.namespace),
+            config_maps: Api::namespaced(client.clone(), &config.namespace),
+            config,
             certificate: Arc::default(),
-            believed: watch::Sender::new(None),
-            shown: None,
+            ca_bundle: watch::Sender::new(None),
+            served: None,
         }
     }
 
-    /// What it is called in the log.
+    /// Returns the name of the service in the log.
     pub(crate) fn service(&self) -> &'static str {
-        self.kept.service
+        self.config.service
     }
 
-    /// What is served with.
-    pub(crate) fn certificate(&self) -> &Arc<Certificate> {
+    /// Returns the certificate that the service uses.
+    pub(crate) fn certificate(&self) -> &Arc<ServingCertificate> {
         &self.certificate
     }
 
-    /// What clients have to believe, as soon as that is known.
-    pub(crate) fn believed(&self) -> watch::Receiver<Option<String>> {
-        self.believed.subscribe()
+    /// Returns a watch of the CA bundle for clients, which is `None` until it is known.
+    pub(crate) fn ca_bundle(&self) -> watch::Receiver<Option<String>> {
+        self.ca_bundle.subscribe()
     }
 
-    /// The own authority's Secret, in full.
+    /// Returns the namespace and name of the Secret of the own CA.
     fn full(&self) -> String {
-        format!("{}/{}", self.kept.namespace, self.kept.authority)
+        format!("{}/{}", self.config.namespace, self.config.ca_name)
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let name = self.kept.given.as_deref().unwrap_or(self.kept.authority);
+        let name = self
+            .config
+            .external_secret
+            .as_deref()
+            .unwrap_or(self.config.ca_name);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let events = watcher(self.secrets.clone(), config).backoff(Pauses::default());
         let mut events = std::pin::pin!(events);
         let mut failures = 0;
         loop {
-            let pause = match self.look().await {
+            let delay = match self.reconcile().await {
                 Ok(()) => {
                     failures = 0;
-                    PAUSE
+                    RESYNC_INTERVAL
                 }
                 Err(Error::Race) => Duration::from_millis(fastrand::u64(10..100)),
                 Err(problem) => {
                     failures += 1;
                     let cause = problem.source().map(ToString::to_string);
-                    let service = self.kept.service;
-                    if self.shown.is_some() {
-                        warn!(service, error = %problem, cause, "a certificate cannot be looked after");
+                    let service = self.config.service;
+                    if self.served.is_some() {
+                        warn!(
+                            service,
+                            error = %problem,
+                            cause,
+                            "failed to maintain a serving certificate; retrying"
+                        );
                     } else {
-                        error!(service, error = %problem, cause, "there is no certificate");
+                        error!(service, error = %problem, cause, "no serving certificate available; retrying");
                     }
                     backoff(failures)
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = time::sleep(pause) => {}
+                () = time::sleep(delay) => {}
                 () = changed(events.as_mut()) => {}
             }
         }
     }
 
-    /// Looks at all of it, and does what is to be done.
-    async fn look(&mut self) -> Result<(), Error> {
-        let now = (self.kept.now)();
-        let believed = match self.kept.given.clone() {
-            None => Some(self.own(now).await?),
-            Some(name) => self.given(&name).await?,
+    /// Reconciles the certificate, the Secret and the ConfigMap.
+    async fn reconcile(&mut self) -> Result<(), Error> {
+        let now = (self.config.now)();
+        let ca_bundle = match self.config.external_secret.clone() {
+            None => Some(self.serve_own(now).await?),
+            Some(name) => self.serve_external(&name).await?,
         };
-        match believed {
-            Some(believed) => self.publish(believed).await,
+        match ca_bundle {
+            Some(ca_bundle) => self.publish_ca_bundle(ca_bundle).await,
             None => Ok(()),
         }
     }
 
-    /// Serves in the name of the own authority. Gives back what clients have to believe.
-    async fn own(&mut self, now: Timestamp) -> Result<String, Error> {
-        let found = self.secrets.get_opt(self.kept.authority);
-        let found = ask("read the authority", found).await?;
-        let Some(found) = found else {
+    /// Serves a certificate of the own CA. Returns the CA bundle for clients.
+    async fn serve_own(&mut self, now: Timestamp) -> Result<String, Error> {
+        let secret = self.secrets.get_opt(self.config.ca_name);
+        let secret = send("read the CA Secret", secret).await?;
+        let Some(secret) = secret else {
             return self.replace(None, now).await;
         };
-        if !secret::is_ours(&found) {
+        if !secret::is_managed(&secret) {
             return Err(Error::Foreign {
                 name: self.full(),
-                flag: self.kept.flag,
+                flag: self.config.flag,
             });
         }
-        let Some(before) = secret::read(&found) else {
-            warn!("the authority's Secret is damaged, and made anew");
-            return self.replace(Some(&found), now).await;
+        let Some(stored) = secret::read(&secret) else {
+            warn!("the CA Secret is corrupt; recreating it");
+            return self.replace(Some(&secret), now).await;
         };
-        let authorities = match before.turn(now)? {
-            None => before,
-            Some(turned) => {
-                info!(service = self.kept.service, "the authority turns");
-                self.write(Some(&found), &turned).await?;
-                turned
+        let authorities = match stored.rotate(now)? {
+            None => stored,
+            Some(rotated) => {
+                info!(service = self.config.service, "rotating the CA");
+                self.write(Some(&secret), &rotated).await?;
+                rotated
             }
         };
-        match self.show(&authorities, now) {
+        match self.serve(&authorities, now) {
             Ok(()) => Ok(authorities.bundle()),
             Err(error @ authority::Error::Make(_)) => Err(error.into()),
             Err(authority::Error::Damaged) => {
-                warn!("the authority's certificate and key do not fit, and are made anew");
-                self.replace(Some(&found), now).await
+                warn!("the CA certificate and key do not match; recreating them");
+                self.replace(Some(&secret), now).await
             }
         }
     }
 
-    async fn replace(&mut self, found: Option<&Secret>, now: Timestamp) -> Result<String, Error> {
-        let authorities = Authorities::new(now)?;
-        self.write(found, &authorities).await?;
-        info!(service = self.kept.service, "there is a new authority");
-        self.show(&authorities, now)?;
+    async fn replace(
+        &mut self,
+        observed: Option<&Secret>,
+        now: Timestamp,
+    ) -> Result<String, Error> {
+        let authorities = CaRotation::new(now)?;
+        self.write(observed, &authorities).await?;
+        info!(service = self.config.service, "created a new CA");
+        self.serve(&authorities, now)?;
         Ok(authorities.bundle())
     }
 
-    /// Creates the Secret, or replaces just the one that was found, so that replicas agree.
-    async fn write(&self, found: Option<&Secret>, authorities: &Authorities) -> Result<(), Error> {
+    /// Creates the Secret, or replaces exactly the observed one, so that replicas agree.
+    async fn write(
+        &self,
+        observed: Option<&Secret>,
+        authorities: &CaRotation,
+    ) -> Result<(), Error> {
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let version = found.and_then(Secret::resource_version);
+        let version = observed.and_then(Secret::resource_version);
         let secret = secret::write(
             authorities,
-            self.kept.authority,
-            &self.kept.namespace,
+            self.config.ca_name,
+            &self.config.namespace,
             version,
         );
-        let written = if found.is_some() {
-            let replacing = self.secrets.replace(self.kept.authority, &params, &secret);
-            ask("replace the authority", replacing).await
+        let written = if observed.is_some() {
+            let replacing = self.secrets.replace(self.config.ca_name, &params, &secret);
+            send("replace the CA Secret", replacing).await
         } else {
-            ask(
-                "create the authority",
+            send(
+                "create the CA Secret",
                 self.secrets.create(&params, &secret),
             )
             .await
@@ -246,80 +261,81 @@ impl Keeper {
         }
     }
 
-    /// Shows a certificate of the current authority, if the one that is shown is not good enough.
-    fn show(&mut self, authorities: &Authorities, now: Timestamp) -> Result<(), authority::Error> {
+    /// Serves a new certificate of the current CA, unless the current certificate is valid for long enough.
+    fn serve(&mut self, authorities: &CaRotation, now: Timestamp) -> Result<(), authority::Error> {
         let current = &authorities.current;
-        let by = Digest::of(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
-        let fine = self.shown.as_ref().is_some_and(|shown| {
-            shown.by == by && shown.renewed.is_some_and(|renewed| now < renewed)
+        let issuer = Digest::of(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
+        let is_valid = self.served.as_ref().is_some_and(|served| {
+            served.issuer == issuer && served.renewed.is_some_and(|renewed| now < renewed)
         });
-        if fine {
+        if is_valid {
             return Ok(());
         }
-        let (certificate, ends) = current.issue(&self.kept.names, now)?;
-        self.certificate.show(certificate);
-        info!(service = self.kept.service, %ends, "there is a new certificate");
-        self.shown = Some(Shown {
-            by,
-            renewed: ends.checked_sub(RENEWED).ok(),
+        let (certificate, ends) = current.issue(&self.config.names, now)?;
+        self.certificate.serve(certificate);
+        info!(service = self.config.service, %ends, "there is a new certificate");
+        self.served = Some(ServedCertificate {
+            issuer,
+            renewed: ends.checked_sub(RENEW_BEFORE).ok(),
         });
         Ok(())
     }
 
-    /// Serves with a Secret that somebody else keeps. Gives back what clients have to believe, if it says so.
-    async fn given(&mut self, name: &str) -> Result<Option<String>, Error> {
-        let full = format!("{}/{name}", self.kept.namespace);
-        let found = ask("read the certificate's Secret", self.secrets.get_opt(name)).await?;
-        let found = found.ok_or_else(|| Error::Missing {
-            name: full.clone(),
-            flag: self.kept.flag,
+    /// Serves the certificate of a Secret that another tool manages. Returns the CA bundle for clients, if the Secret has
+    /// one.
+    async fn serve_external(&mut self, name: &str) -> Result<Option<String>, Error> {
+        let full_name = format!("{}/{name}", self.config.namespace);
+        let secret = send("read the certificate Secret", self.secrets.get_opt(name)).await?;
+        let secret = secret.ok_or_else(|| Error::Missing {
+            name: full_name.clone(),
+            flag: self.config.flag,
         })?;
-        let shown = Shown {
-            by: found.resource_version().unwrap_or_default(),
+        let served = ServedCertificate {
+            issuer: secret.resource_version().unwrap_or_default(),
             renewed: None,
         };
-        if self.shown.as_ref() != Some(&shown) {
+        if self.served.as_ref() != Some(&served) {
             let unusable = |problem: String| Error::Unusable {
-                name: full.clone(),
+                name: full_name.clone(),
                 problem,
             };
             let field = |key: &str| {
-                let text = secret::text(&found, key);
-                text.ok_or_else(|| unusable(format!("it has no {key}")))
+                let text = secret::text(&secret, key);
+                text.ok_or_else(|| unusable(format!("key {key} is missing")))
             };
             let (chain, key) = (field("tls.crt")?, field("tls.key")?);
             let certificate =
                 certificate::read(chain.as_bytes(), key.as_bytes()).map_err(unusable)?;
-            self.certificate.show(certificate);
+            self.certificate.serve(certificate);
             info!(
-                service = self.kept.service,
-                secret = full,
+                service = self.config.service,
+                secret = full_name,
                 "there is a new certificate"
             );
-            self.shown = Some(shown);
+            self.served = Some(served);
         }
-        Ok(secret::text(&found, "ca.crt").filter(|text| !text.is_empty()))
+        Ok(secret::text(&secret, "ca.crt").filter(|text| !text.is_empty()))
     }
 
-    /// Tells clients what to believe.
-    async fn publish(&self, believed: String) -> Result<(), Error> {
-        let found = self.config_maps.get_opt(self.kept.authority);
-        let found = ask("read the ConfigMap of the authority", found).await?;
-        self.believed.send_if_modified(|known| {
-            let is_news = known.as_ref() != Some(&believed);
-            if is_news {
-                *known = Some(believed.clone());
+    /// Publishes the CA bundle in the ConfigMap.
+    async fn publish_ca_bundle(&self, ca_bundle: String) -> Result<(), Error> {
+        let current = self.config_maps.get_opt(self.config.ca_name);
+        let current = send("read the CA ConfigMap", current).await?;
+        self.ca_bundle.send_if_modified(|published| {
+            let is_changed = published.as_ref() != Some(&ca_bundle);
+            if is_changed {
+                *published = Some(ca_bundle.clone());
             }
-            is_news
+            is_changed
         });
-        let data = BTreeMap::from([("ca.crt".to_owned(), believed)]);
-        if found.is_some_and(|found| found.data.as_ref() == Some(&data)) {
+        let data = BTreeMap::from([("ca.crt".to_owned(), ca_bundle)]);
+        if current.is_some_and(|current| current.data.as_ref() == Some(&data)) {
             return Ok(());
         }
         let map = ConfigMap {
             metadata: ObjectMeta {
-                name: Some(self.kept.authority.to_owned()),
-                namespace: Some(self.kept.namespace.clone()),
+                name: Some(self.config.ca_name.to_owned()),
+                namespace: Some(self.config.namespace.clone()),
                 ..ObjectMeta::default()
             },
             data: Some(data),
@@ -327,41 +343,41 @@ impl Keeper {
         };
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(&map);
-        let applied = self.config_maps.patch(self.kept.authority, &params, &patch);
-        ask("publish the authority", applied).await?;
+        let applied = self.config_maps.patch(self.config.ca_name, &params, &patch);
+        send("publish the CA bundle", applied).await?;
         Ok(())
     }
 }
 
-/// Ends with the next change; what cannot be watched is looked at now and then.
+/// Waits for the next change of the Secret. Without a working watch, the reconcile interval applies.
 async fn changed(
     mut events: std::pin::Pin<&mut impl Stream<Item = Result<Event<Secret>, watcher::Error>>>,
 ) {
     loop {
         match events.next().await {
-            // A list that has begun may show it anew, one that has ended that it is gone: nobody tells of what went before.
+            // A list may show a change from before the watch: `InitApply` a new Secret, `InitDone` a deleted one.
             Some(Ok(
                 Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone,
             )) => return,
             Some(Ok(Event::Init)) => {}
-            Some(Err(error)) => debug!(%error, "watching the certificate's Secret failed"),
+            Some(Err(error)) => debug!(%error, "failed to watch the certificate Secret"),
             None => return std::future::pending().await,
         }
     }
 }
 
 fn backoff(failures: u32) -> Duration {
-    let (first, longest) = RETRY;
-    let doubled = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)));
-    doubled.min(longest).mul_f64(0.5 + fastrand::f64() / 2.0)
+    let (initial, max) = RETRY_BACKOFF;
+    let doubled = initial.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)));
+    doubled.min(max).mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-async fn ask<T>(
+async fn send<T>(
     doing: &'static str,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    match time::timeout(PATIENCE, request).await {
-        Ok(Ok(answer)) => Ok(answer),
+    match time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(response)) => Ok(response),
         Ok(Err(source)) => Err(Error::Api {
             doing,
             source: Box::new(source),
@@ -386,7 +402,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_without_the_secret_is_a_change() {
-        // It went after it was looked at and before it was watched: there is no event of that.
+        // Deleted between the read and the start of the watch, so no event reports it.
         let begun = stream::iter([Ok(Event::Init)]).chain(stream::pending());
         let begun = std::pin::pin!(begun);
         let patience = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! How authorities are written into a Secret, and read back.
+//! Encoding of CAs as a Secret.
 
 use std::collections::BTreeMap;
 
@@ -6,45 +6,45 @@ use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{ResourceExt, api::ObjectMeta};
 
-use super::authority::{Authorities, Authority, Previous};
+use super::authority::{CaRotation, CertificateAuthority, RetiredCa};
 
-/// When they end; the first one also says that the Secret is ours.
+/// Annotations with the expiry of each CA. The first one also marks the Secret as managed by the provisioner.
 const ENDS: &str = "core.rukpak.io/ends";
 const NEXT_ENDS: &str = "core.rukpak.io/successor-ends";
 const PREVIOUS_ENDS: &str = "core.rukpak.io/predecessor-ends";
 
-/// Reports whether a Secret was made by us, whatever has become of it.
-pub(super) fn is_ours(secret: &Secret) -> bool {
+/// Reports whether the provisioner manages a Secret, even if its data is corrupt.
+pub(super) fn is_managed(secret: &Secret) -> bool {
     secret.annotations().contains_key(ENDS)
 }
 
-/// What a Secret holds; nothing if it is damaged.
-pub(super) fn read(secret: &Secret) -> Option<Authorities> {
+/// Returns the CAs of a Secret, or `None` if it is corrupt.
+pub(super) fn read(secret: &Secret) -> Option<CaRotation> {
     let ends = |key| secret.annotations().get(key)?.parse::<Timestamp>().ok();
-    let authority = |certificate, key, at| {
-        Some(Authority {
+    let ca = |certificate, key, expiry_key| {
+        Some(CertificateAuthority {
             certificate: text(secret, certificate)?,
             key: text(secret, key)?,
-            ends: ends(at)?,
+            ends: ends(expiry_key)?,
         })
     };
-    Some(Authorities {
-        current: authority("tls.crt", "tls.key", ENDS)?,
-        next: authority("next.crt", "next.key", NEXT_ENDS),
+    Some(CaRotation {
+        current: ca("tls.crt", "tls.key", ENDS)?,
+        next: ca("next.crt", "next.key", NEXT_ENDS),
         previous: text(secret, "previous.crt")
             .zip(ends(PREVIOUS_ENDS))
-            .map(|(certificate, ends)| Previous { certificate, ends }),
+            .map(|(certificate, ends)| RetiredCa { certificate, ends }),
     })
 }
 
-/// The Secret, to be created, or to replace the one with that resourceVersion and no later one.
+/// Returns the Secret for a create, or for a replace of the Secret with that resourceVersion only.
 pub(super) fn write(
-    authorities: &Authorities,
+    authorities: &CaRotation,
     name: &str,
     namespace: &str,
     version: Option<String>,
 ) -> Secret {
-    let Authorities {
+    let CaRotation {
         current,
         next,
         previous,
@@ -84,7 +84,7 @@ pub(super) fn write(
     }
 }
 
-/// One key of a Secret.
+/// Returns the value of a key of a Secret, if it is UTF-8.
 pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     let bytes = secret.data.as_ref()?.get(key)?;
     String::from_utf8(bytes.0.clone()).ok()

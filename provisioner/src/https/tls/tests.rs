@@ -2,7 +2,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 
 use super::{
-    authority::{Authorities, Authority, Error, LIFE, Previous, SERVED},
+    authority::{
+        CA_LIFETIME, CERTIFICATE_LIFETIME, CaRotation, CertificateAuthority, Error, RetiredCa,
+    },
     certificate, secret,
 };
 
@@ -19,8 +21,8 @@ fn names() -> Vec<String> {
 }
 
 /// Who there is, as letters: predecessor, current, successor.
-fn turn(authorities: &Authorities, at: Timestamp) -> (Authorities, &'static str) {
-    let turned = authorities.turn(at).unwrap();
+fn turn(authorities: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
+    let turned = authorities.rotate(at).unwrap();
     let what = match &turned {
         None => "same",
         Some(turned) if turned.current != authorities.current => "succession",
@@ -33,7 +35,7 @@ fn turn(authorities: &Authorities, at: Timestamp) -> (Authorities, &'static str)
 #[test]
 fn an_authority_is_succeeded_by_one_that_was_known_before() {
     let start = now();
-    let mut authorities = Authorities::new(start).unwrap();
+    let mut authorities = CaRotation::new(start).unwrap();
     let first = authorities.current.clone();
     for (day, what, certificates) in [
         (0, "same", 1),
@@ -50,7 +52,7 @@ fn an_authority_is_succeeded_by_one_that_was_known_before() {
         assert_eq!(found, what, "day {day}");
         let count = turned.bundle().matches("BEGIN").count();
         assert_eq!(count, certificates, "day {day}");
-        let again = turned.turn(start + days(day)).unwrap();
+        let again = turned.rotate(start + days(day)).unwrap();
         assert!(again.is_none(), "day {day}, again");
         authorities = turned;
     }
@@ -60,7 +62,7 @@ fn an_authority_is_succeeded_by_one_that_was_known_before() {
 #[test]
 fn a_successor_that_nobody_can_know_yet_waits_unless_there_is_no_time() {
     let start = now();
-    let authorities = Authorities::new(start).unwrap();
+    let authorities = CaRotation::new(start).unwrap();
     let (late, what) = turn(&authorities, start + days(350));
     assert_eq!(what, "successor");
     let soon = start + days(350) + SignedDuration::from_hours(1);
@@ -77,10 +79,10 @@ fn a_successor_that_nobody_can_know_yet_waits_unless_there_is_no_time() {
 
 #[test]
 fn certificates_hold_for_their_names_and_not_beyond_their_authority() {
-    let authority = Authority::new(now()).unwrap();
+    let authority = CertificateAuthority::new(now()).unwrap();
     let (_, ends) = authority.issue(&names(), now()).unwrap();
-    assert_eq!(ends, now() + SERVED);
-    let late = now() + LIFE - SignedDuration::from_hours(1);
+    assert_eq!(ends, now() + CERTIFICATE_LIFETIME);
+    let late = now() + CA_LIFETIME - SignedDuration::from_hours(1);
     let (_, ends) = authority.issue(&names(), late).unwrap();
     assert_eq!(ends, authority.ends);
     // A name that no client could check is refused before it is shown to one.
@@ -91,16 +93,19 @@ fn certificates_hold_for_their_names_and_not_beyond_their_authority() {
 #[test]
 fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
     let start = now();
-    let old = Authorities::new(start - days(300)).unwrap();
-    let previous = Previous {
+    let old = CaRotation::new(start - days(300)).unwrap();
+    let previous = RetiredCa {
         certificate: old.current.certificate.clone(),
         ends: old.current.ends,
     };
-    let (next, previous) = (Some(Authority::new(start).unwrap()), Some(previous));
-    let full = with!(Authorities::new(start).unwrap() => next: next, previous: previous);
+    let (next, previous) = (
+        Some(CertificateAuthority::new(start).unwrap()),
+        Some(previous),
+    );
+    let full = with!(CaRotation::new(start).unwrap() => next: next, previous: previous);
     for authorities in [&old, &full] {
         let secret = secret::write(authorities, "a", "b", None);
-        assert!(secret::is_ours(&secret));
+        assert!(secret::is_managed(&secret));
         assert!(secret::read(&secret).as_ref() == Some(authorities));
     }
     for key in ["tls.crt", "tls.key"] {
@@ -120,15 +125,15 @@ fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
 
 #[test]
 fn somebody_elses_certificate_is_read_or_refused_without_telling_the_key() {
-    let authority = Authority::new(now()).unwrap();
-    let other = Authority::new(now()).unwrap();
+    let authority = CertificateAuthority::new(now()).unwrap();
+    let other = CertificateAuthority::new(now()).unwrap();
     let (chain, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
     assert!(certificate::read(chain, key).is_ok());
     for (chain, key, problem) in ::tests::rows![
-        chain, other.key.as_bytes() => "tls.key is not the key of tls.crt";
+        chain, other.key.as_bytes() => "tls.key does not match tls.crt";
         b"".as_slice(), key => "tls.crt has no certificate";
-        chain, b"".as_slice() => "tls.key is no PEM with a key";
-        chain, chain => "tls.key is no PEM with a key";
+        chain, b"".as_slice() => "tls.key contains no private key in PEM";
+        chain, chain => "tls.key contains no private key in PEM";
     ] {
         let error = certificate::read(chain, key).unwrap_err();
         assert_eq!(error, problem);

@@ -38,7 +38,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
     ];
     // The record of revision 3 was lost.
     let lost = &[(Active, None), (RevisionState::Archived, None)];
-    for ((name, pin, failed, hash, wanted, revisions), expected) in ::tests::rows![
+    for ((name, pin, failed, hash, desired, revisions), expected) in ::tests::rows![
         ("first", None, None, "hash-1", Some(&ready), none) => "bundle new";
         ("unpacking", None, None, "hash-1", Some(&pending), none) => "bundle old";
         ("upgrade", None, None, "hash-2", Some(&ready), one) => "bundle new";
@@ -66,7 +66,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         let status = with!(BundleInstanceStatus::default() =>
             failed_template_hash: failed.map(str::to_owned), revisions: revisions.collect());
         assert_rows! {
-            decided(&Choices { spec: &spec, status: &status, hash, wanted, installed: Some(&old) }.goal()) => expected, "{name}";
+            decided(&Choices { spec: &spec, status: &status, hash, desired, installed: Some(&old) }.goal()) => expected, "{name}";
         }
     }
 }
@@ -88,7 +88,7 @@ fn half_applied_revision_is_rolled_out_again() {
             spec: &spec,
             status: &status,
             hash: "hash-3",
-            wanted: None,
+            desired: None,
             installed: None,
         };
         let target = choices.target(&Goal::Keep, false, None);

@@ -1,4 +1,4 @@
-//! The ConfigMaps in which older provisioners listed what a status has no room for.
+//! ConfigMaps in which older provisioners listed the objects that exceed the status.
 
 use std::fmt::Debug;
 
@@ -26,8 +26,8 @@ use super::{Entry, Inventory, parse};
 
 const KEY: &str = "inventory.json";
 
-/// Deletes the ConfigMaps that a status needed, and that the status which was written after it does not need. The garbage
-/// collector deletes the rest with the instance.
+/// Deletes the ConfigMaps that the status `before` needs and the later status `after` does not. The garbage collector
+/// deletes the others with the instance.
 pub(in crate::instance) async fn trim(
     at: &Store<'_>,
     before: Option<&Listed>,
@@ -43,12 +43,12 @@ pub(in crate::instance) async fn trim(
     }
 }
 
-/// Reads a whole inventory. If the instance is being deleted, the garbage collector may delete the ConfigMaps before, and also
-/// everything else that refers to the instance as its owner; the labels of definitions and Namespaces find those.
+/// Reads a whole inventory. If the instance is being deleted, the garbage collector may have deleted the ConfigMaps and all
+/// objects with an owner reference to the instance. The labels of CRDs and Namespaces find the remaining objects.
 ///
 /// # Errors
-/// Returns an error if a ConfigMap cannot be read. A missing one is an error, too, unless the instance is being deleted:
-/// objects would be forgotten.
+/// Returns an error if a ConfigMap cannot be read. A missing ConfigMap is an error as well unless the instance is being
+/// deleted, since its objects would be lost.
 pub(in crate::instance) async fn read(
     at: &Store<'_>,
     listed: &Listed,
@@ -70,8 +70,8 @@ pub(in crate::instance) async fn read(
     Ok(inventory)
 }
 
-/// Adds the objects that have no reference to their owner, and so are not removed with it: CustomResourceDefinitions and
-/// Namespaces. Their labels name the owner.
+/// Adds the objects without an owner reference, which are not deleted with the instance: CRDs and Namespaces. Their labels
+/// name the owner.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
@@ -83,7 +83,7 @@ pub(in crate::instance) async fn find_unreferenced(
     find::<Namespace>(at, inventory).await
 }
 
-/// Adds the objects of a cluster-scoped kind that carry the owner's labels.
+/// Adds the objects of a cluster-scoped kind that have the owner's labels.
 async fn find<K>(at: &Store<'_>, inventory: &mut Inventory) -> Result<(), kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,

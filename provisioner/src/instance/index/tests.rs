@@ -25,7 +25,7 @@ fn sample(objects: usize) -> Inventory {
 fn listed_objects_read_back() {
     for objects in [0, 1, 7, 100] {
         let inventory = sample(objects);
-        let status = list(&inventory, MOST_LISTED);
+        let status = list(&inventory, MAX_IN_STATUS);
         assert!(status.is_whole());
         assert_rows!(parse(&status.kinds).collect::<Inventory>() => inventory, "{objects}");
     }
@@ -33,16 +33,16 @@ fn listed_objects_read_back() {
 
 #[test]
 fn status_lists_what_no_record_tells_first() {
-    let names = (0..MOST_LISTED + 10).map(|number| format!("n{number:04}"));
+    let names = (0..MAX_IN_STATUS + 10).map(|number| format!("n{number:04}"));
     let identities = names.map(|name| identity("", "ConfigMap", "etcd", &name));
     let mut inventory: Inventory = identities.map(|it| (it, Entry::default())).collect();
     inventory.last_entry().unwrap().get_mut().recreating = true;
-    let status = list(&inventory, MOST_LISTED);
+    let status = list(&inventory, MAX_IN_STATUS);
     assert_eq!(status.count, 510);
     assert_eq!(status.more, None);
     assert!(!status.is_whole());
     let read: Inventory = parse(&status.kinds).collect();
-    assert_eq!(read.len(), MOST_LISTED);
+    assert_eq!(read.len(), MAX_IN_STATUS);
     assert_eq!(read.last_key_value(), inventory.last_key_value());
     let next = identity("", "ConfigMap", "etcd", "n0499");
     assert_rows!(inventory.contains_key(&next) && !read.contains_key(&next) => true);
@@ -62,7 +62,7 @@ fn an_inventory_is_easy_to_read() {
         (identity("", "Namespace", "", "etcd"), entry(None)),
     ]);
     assert_rows! {
-        serde_json::to_value(list(&inventory, MOST_LISTED)).unwrap() => serde_json::json!({"count": 3, "kinds": [
+        serde_json::to_value(list(&inventory, MAX_IN_STATUS)).unwrap() => serde_json::json!({"count": 3, "kinds": [
             {"apiVersion": "v1", "kind": "Namespace", "objects": ["etcd"]},
             {"apiVersion": "apps/v1", "kind": "Deployment", "objects": [
                 "etcd/operator 0f1e2d3c4b5a", "etcd/server 0f1e2d3c4b5a+recreate",
@@ -76,11 +76,11 @@ fn unknown_objects_are_counted_as_before() {
     let inventory = sample(7);
     let before = |count| with!(BundleInstanceStatus::default() => inventory: Some(Listed { count, ..Listed::default() }));
     for (unread, count, expected) in [(None, 9, 7), (Some(1), 9, 9), (Some(1), 5, 7)] {
-        let listed = of(&inventory, 0, unread, &before(count));
+        let listed = build(&inventory, 0, unread, &before(count));
         assert_eq!(listed.count, expected, "{unread:?} {count}");
         assert_eq!(listed.is_whole(), expected == 7);
     }
-    let listed = of(&inventory, 2, None, &before(7));
+    let listed = build(&inventory, 2, None, &before(7));
     assert_eq!(listed.count, 9);
     assert!(!listed.is_whole());
 }

@@ -1,4 +1,4 @@
-//! One attempt to roll a Bundle or a revision out.
+//! One attempt to roll out a Bundle or a revision.
 
 use std::collections::BTreeSet;
 
@@ -18,41 +18,41 @@ use manifests::{
 use super::{
     Source, Target,
     converted::{Rendered, render},
-    inventory::note_intent,
+    inventory::record_intent,
     leaving::prune_first,
-    prepare::{Prepared, prepare},
+    prepare::{PreparedRollout, prepare},
     recreate,
     step::{Progress, Rollout, Stepped, resume, step},
     unchanged,
     words::remedy,
 };
 use crate::instance::{
-    memory::{Memory, Shared},
-    outcome::{Done, Failure, Remedy, Retry},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Done, Failure, Remedy, RetryClass},
     revisions::{self, RecordError, owner},
     rollback::Unhealthy,
     rollouts::Turn,
 };
 
-/// Everything from rendered objects to a cluster that holds them. `has_api` says that objects need not wait for an API any
-/// more.
+/// Executes all steps from rendering to the next set of applied objects. `has_api` reports that an API of deferred objects
+/// is served now.
 pub(super) async fn attempt(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     key: &str,
     has_api: bool,
 ) -> Result<Stepped, Failure> {
     let ctx = &shared.ctx;
-    let progress = memory.progress.take();
+    let progress = state.progress.take();
     if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
-        return Box::pin(resume(instance, shared, memory, before, target, *progress)).await;
+        return Box::pin(resume(instance, shared, state, before, target, *progress)).await;
     }
     let rendered = rendered(instance, shared, before, target, key).await?;
     if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {
-        // Another release of the provisioner, or of Kubernetes, and the same objects.
+        // Another release of the provisioner or of Kubernetes renders the same objects.
         return Ok(Stepped::Done(Box::new(Done {
             digest: key.to_owned(),
             rolled_back: None,
@@ -62,20 +62,20 @@ pub(super) async fn attempt(
     if is_by_platform(before, target, &rendered) {
         let turn = shared.rollouts.begin_platform(&instance.name_any());
         if turn != Turn::Granted {
-            memory.platform = Some(key.to_owned());
+            state.platform = Some(key.to_owned());
             return Ok(Stepped::Waits(turn));
         }
     }
-    memory.platform = None;
-    let Prepared {
+    state.platform = None;
+    let PreparedRollout {
         owner,
         client,
         mut rendered,
         plan,
         mut warnings,
         left_out,
-        claim,
-    } = Box::pin(prepare(instance, shared, memory, before, target, rendered)).await?;
+        lock,
+    } = Box::pin(prepare(instance, shared, state, before, target, rendered)).await?;
     rendered.details.key = Some(key.to_owned());
     let apply = Apply {
         client: &client,
@@ -84,39 +84,39 @@ pub(super) async fn attempt(
         permits: &shared.ctx.permits,
     };
     let view = ctx.watches.view(&instance.name_any());
-    let (current, changed) = partition(&plan, memory.inventory.as_ref(), &view);
+    let (current, changed) = partition(&plan, state.inventory.as_ref(), &view);
     warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
-    let inventory = memory.inventory.get_or_insert_default();
+    let inventory = state.inventory.get_or_insert_default();
     let is_installed = before.installed_bundle_name.is_some();
     let decision =
         recreate::decide(instance, inventory, &apply, &owner, &changed, is_installed).await;
-    memory.refused = recreate::awaited(&decision.refused);
+    state.refused = recreate::awaited(&decision.refused);
     let remedy = remedy(&decision.refused);
     let permissions = decision
         .permissions()
-        .map_err(|(message, retry)| failing(target)(message, retry).with(remedy))?;
+        .map_err(|(message, retry)| failure_for(target)(message, retry).with(remedy))?;
     let mut revisions = before.revisions.clone();
     let is_same = is_recorded(before, &rendered);
     if is_same && matches!(target.source, Source::Revision(_)) {
         let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
                        to its older form; change spec.template, or spec.rollbackTo";
-        return Err(failing(target)(message.to_owned(), Retry::Slowly).with(Remedy::Own));
+        return Err(failure_for(target)(message.to_owned(), RetryClass::Backoff).with(Remedy::Own));
     }
     if !is_same {
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
         let excused = unhealthy_now(&ctx.watches.view(&owner.name), current.chain(leaving));
-        memory.excused = Some((revision.number, excused));
+        state.excused = Some((revision.number, excused));
         revisions::add(&mut revisions, revision);
     }
-    let inventory = memory.inventory.get_or_insert_default();
+    let inventory = state.inventory.get_or_insert_default();
     recreate::mark(inventory, &changed, &permissions);
-    // The status names the new revision before anything is applied or deleted.
+    // The status names the new revision before objects are applied or deleted.
     let is_changed =
         !changed.is_empty() || !prune_first(&plan, shared, &owner, before).await.is_empty();
     if is_changed {
-        note_intent(instance, shared, memory, before, target, &plan, &revisions).await?;
+        record_intent(instance, shared, state, before, target, &plan, &revisions).await?;
     }
     let progress = Progress {
         key: key.to_owned(),
@@ -126,7 +126,7 @@ pub(super) async fn attempt(
         applied: BTreeSet::new(),
         permissions,
         warnings,
-        claim,
+        lock,
     };
     let rollout = Rollout {
         owner,
@@ -137,10 +137,10 @@ pub(super) async fn attempt(
         changed,
         progress,
     };
-    step(instance, shared, memory, before, target, rollout).await
+    step(instance, shared, state, before, target, rollout).await
 }
 
-/// Reports whether a new revision is due because the provisioner or Kubernetes has another version.
+/// Reports whether a new revision is required because the provisioner or Kubernetes has another version.
 fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
     let newest = before.newest();
     matches!(target.source, Source::Bundle(_))
@@ -148,7 +148,7 @@ fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: 
         && revisions::cause(before, rendered) == Cause::Platform
 }
 
-/// Adds what the Bundle of the rendered objects is.
+/// Adds the details of the Bundle of the rendered objects.
 pub(in crate::instance) fn described(
     before: &BundleInstanceStatus,
     rendered: &Rendered,
@@ -179,11 +179,11 @@ pub(in crate::instance) fn described(
     }
 }
 
-/// Renders the objects of the target, or reads them. A rollout that was interrupted continues with the objects that its
-/// revision records, if the inputs are the same: the content may be lost.
+/// Renders the objects of the target, or reads them from a record. An interrupted rollout continues with the objects that
+/// its revision records if the inputs are unchanged, since the content may be lost.
 pub(super) async fn rendered(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     key: &str,
@@ -203,11 +203,11 @@ pub(super) async fn rendered(
     let record = revisions::read(shared, &owner(instance), revision).await;
     let record = record.map_err(|error| {
         let retry = if error.is_transient() {
-            Retry::Soon
+            RetryClass::Soon
         } else {
-            Retry::Slowly
+            RetryClass::Backoff
         };
-        failing(target)(error.to_string(), retry)
+        failure_for(target)(error.to_string(), retry)
     })?;
     let mut rendered = Rendered::of_record(record, instance);
     if matches!(target.source, Source::Newest(_)) {
@@ -217,7 +217,7 @@ pub(super) async fn rendered(
     Ok(rendered)
 }
 
-/// Returns the revision whose objects are applied only in part.
+/// Returns the revision that is only partly applied.
 pub(in crate::instance) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
     before
         .rolling_out()
@@ -226,7 +226,7 @@ pub(in crate::instance) fn interrupted(before: &BundleInstanceStatus) -> Option<
 
 /// Records a new revision.
 async fn record(
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
@@ -236,17 +236,17 @@ async fn record(
     let recorded = revisions::record(shared, owner, before, rendered, why).await;
     recorded.map_err(|error| {
         let (retry, remedy) = match &error {
-            RecordError::Store(error) if error.is_transient() => (Retry::Soon, Remedy::World),
-            RecordError::Store(_) => (Retry::Slowly, Remedy::World),
-            RecordError::Encode(_) => (Retry::Slowly, Remedy::Own),
+            RecordError::Store(error) if error.is_transient() => (RetryClass::Soon, Remedy::World),
+            RecordError::Store(_) => (RetryClass::Backoff, Remedy::World),
+            RecordError::Encode(_) => (RetryClass::Backoff, Remedy::Own),
         };
         let message =
-            format!("the revision cannot be recorded, and nothing of it is applied: {error}");
-        failing(target)(message, retry).with(remedy)
+            format!("failed to record the revision, so none of its objects is applied: {error}");
+        failure_for(target)(message, retry).with(remedy)
     })
 }
 
-/// Returns why a revision is created, and which revision a rollback leads to.
+/// Returns the cause of a revision, and the number of the revision that a rollback restores.
 pub(in crate::instance) fn cause(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
@@ -263,13 +263,13 @@ pub(in crate::instance) fn cause(
     }
 }
 
-/// Reports whether the newest live revision records these very objects.
+/// Reports whether the newest live revision records the same objects.
 pub(in crate::instance) fn is_recorded(before: &BundleInstanceStatus, rendered: &Rendered) -> bool {
     let newest = before.newest();
     newest.is_some_and(|newest| newest.digest == rendered.digest)
 }
 
-/// Splits the objects into those that exist in this very form and those that have to be applied.
+/// Splits the objects into those whose live form is unchanged and those that have to be applied.
 pub(in crate::instance) fn partition(
     plan: &Plan,
     inventory: Option<&Inventory>,
@@ -279,23 +279,23 @@ pub(in crate::instance) fn partition(
     steps.partition(|step| {
         let identity = step.object.identity();
         let fields = inventory.and_then(|inventory| inventory.get(&identity)?.fields);
-        view.objects.get(&identity).is_some_and(|seen| {
-            seen.hash == Some(step.hash)
-                && !seen.deleting
+        view.objects.get(&identity).is_some_and(|observed| {
+            observed.hash == Some(step.hash)
+                && !observed.deleting
                 && fields.is_some()
-                && seen.fields == fields
+                && observed.fields == fields
         })
     })
 }
 
-/// Returns which of these objects are unhealthy already: a rollout that does not change an object is not to blame for it.
+/// Returns the objects that are unhealthy already. A rollout that does not change an object did not cause its failure.
 pub(in crate::instance) fn unhealthy_now(
     view: &View,
     identities: impl Iterator<Item = Identity>,
 ) -> Unhealthy {
     let mut unhealthy = Unhealthy::default();
     for identity in identities {
-        match view.objects.get(&identity).map(|seen| &seen.health) {
+        match view.objects.get(&identity).map(|observed| &observed.health) {
             Some(Health::Current) => {}
             Some(Health::Failed(_)) => {
                 unhealthy.failed.insert(identity);
@@ -308,7 +308,7 @@ pub(in crate::instance) fn unhealthy_now(
     unhealthy
 }
 
-/// Returns the Bundle that was installed before.
+/// Returns the name of the Bundle that was installed before.
 pub(in crate::instance) fn previous(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
@@ -325,7 +325,7 @@ pub(in crate::instance) fn previous(
     }
 }
 
-pub(super) fn failing(target: &Target<'_>) -> impl Fn(String, Retry) -> Failure + use<> {
+pub(super) fn failure_for(target: &Target<'_>) -> impl Fn(String, RetryClass) -> Failure + use<> {
     let bundle = target.bundle_name();
     move |message, retry| Failure {
         bundle: bundle.clone(),
@@ -336,6 +336,6 @@ pub(super) fn failing(target: &Target<'_>) -> impl Fn(String, Retry) -> Failure 
     }
 }
 
-pub(super) fn soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
-    failing(target)(format!("{what}: {error}"), Retry::Soon)
+pub(super) fn retry_soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
+    failure_for(target)(format!("{what}: {error}"), RetryClass::Soon)
 }

@@ -1,4 +1,4 @@
-//! From a Bundle's stored content to objects for this cluster.
+//! Renders the stored content of a Bundle into objects for this cluster.
 
 use apply::revision::{self, Revision};
 use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
@@ -18,33 +18,33 @@ use unpacker::job::chain;
 
 use super::{
     super::{
-        memory::Shared,
-        outcome::{Failure, Remedy, Retry},
+        memory::InstanceContext,
+        outcome::{Failure, Remedy, RetryClass},
     },
     removed_apis,
 };
 use crate::{account, bundle};
 
-/// Where objects of plain bundles go that do not say it themselves: where kubectl would put them.
+/// Default namespace of namespaced objects of plain bundles, as for kubectl.
 const PLAIN_NAMESPACE: &str = "default";
 
-/// The content of a revision that has no number yet.
+/// Content of a revision that has no number yet.
 pub(in crate::instance) struct Rendered {
-    /// The objects, as the bundle or the record has them.
+    /// Objects of the bundle or of the record.
     pub(in crate::instance) objects: Vec<Object>,
-    /// The digest that identifies the revision.
+    /// Digest that identifies the revision.
     pub(in crate::instance) digest: String,
-    /// The constraints of the bundle.
+    /// Constraints of the bundle.
     pub(in crate::instance) facts: Facts,
-    /// The install namespace.
+    /// Install namespace of the bundle's namespaced objects.
     pub(in crate::instance) namespace: String,
-    /// The account that the objects are applied as.
+    /// Service account that the objects are applied with; `None` for the provisioner's own.
     pub(in crate::instance) account: Option<ServiceAccountRef>,
-    /// The details that are recorded beside the objects.
+    /// Details that are recorded with the objects.
     pub(in crate::instance) details: RevisionDetails,
-    /// The uses of APIs that a later minor version of Kubernetes removes; `None` for the objects of a record.
+    /// Uses of APIs that a later minor version of Kubernetes removes; `None` for the objects of a record.
     pub(in crate::instance) removed_apis: Option<Vec<RemovedApi>>,
-    /// Whether the spec is that of the last status, so that another digest comes from the provisioner or the cluster.
+    /// Whether the spec is that of the last status, so that another digest is caused by the provisioner or the cluster.
     pub(in crate::instance) is_same_generation: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn digest(
 }
 
 impl Rendered {
-    /// Takes the objects of a record, with the account of the present spec.
+    /// Creates the content from a record, with the service account of the current spec.
     pub(in crate::instance) fn of_record(
         record: Revision<RevisionDetails>,
         instance: &BundleInstance,
@@ -92,13 +92,13 @@ impl Rendered {
     }
 }
 
-/// Renders the objects of a Bundle, as the spec of the instance configures them.
+/// Renders the objects of a Bundle, configured by the spec of the instance.
 ///
 /// # Errors
-/// Returns a failure if the content cannot be read, or cannot be converted as the spec demands.
+/// Returns a failure if the content cannot be read, or cannot be converted with the spec.
 pub(in crate::instance) async fn render(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     bundle: &Bundle,
 ) -> Result<Rendered, Failure> {
     let spec = &instance.spec;
@@ -112,13 +112,13 @@ pub(in crate::instance) async fn render(
     };
     let kube_version = ctx.versions.kubernetes().await.map_err(|error| {
         fail(
-            format!("the apiserver does not tell its version: {error}"),
-            Retry::Soon,
+            format!("failed to determine the Kubernetes version: {error}"),
+            RetryClass::Soon,
             Remedy::World,
         )
     })?;
-    let deployment_config =
-        deployment_config(instance).map_err(|message| fail(message, Retry::Slowly, Remedy::Own))?;
+    let deployment_config = deployment_config(instance)
+        .map_err(|message| fail(message, RetryClass::Backoff, Remedy::Own))?;
     let class = Class::parse(&bundle.spec.provisioner_class_name);
     let options = Options {
         class: Some(match class {
@@ -138,13 +138,13 @@ pub(in crate::instance) async fn render(
         (conversion, removed_apis)
     };
     let converted = bundle::convert(ctx, bundle, work).await.map_err(|error| {
-        // A panic in there is ours to mend, and ends neither the process nor the old installation.
+        // A panic in the conversion is a bug of the provisioner. It ends neither the process nor the previous installation.
         fail(
             format!(
-                "the conversion of Bundle {} broke off: {error}; please report it",
+                "internal error while converting Bundle {}: {error}; report it with the provisioner log",
                 bundle.name_any()
             ),
-            Retry::Slowly,
+            RetryClass::Backoff,
             Remedy::Own,
         )
     })?;
@@ -155,7 +155,7 @@ pub(in crate::instance) async fn render(
     let Some(objects) = conversion.objects else {
         return Err(fail(
             bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),
-            Retry::Slowly,
+            RetryClass::Backoff,
             Remedy::Own,
         ));
     };
@@ -199,12 +199,12 @@ pub(in crate::instance) async fn render(
     })
 }
 
-/// Returns the message about content that cannot be loaded, and when the next attempt starts.
-fn not_loaded(error: &bundle::LoadError) -> (String, Retry) {
+/// Returns the message about content that cannot be loaded, and the class of the delay until the next attempt.
+fn not_loaded(error: &bundle::LoadError) -> (String, RetryClass) {
     let retry = if error.is_terminal() {
-        Retry::Slowly
+        RetryClass::Backoff
     } else {
-        Retry::Soon
+        RetryClass::Soon
     };
     let remedy = match error {
         bundle::LoadError::Fetch { .. } => "; restore the source, or change spec.template",
@@ -213,7 +213,7 @@ fn not_loaded(error: &bundle::LoadError) -> (String, Retry) {
     (format!("{}{remedy}", chain(error)), retry)
 }
 
-/// Returns the configuration of Deployments in the spec.
+/// Returns `spec.config` as the configuration of Deployments.
 fn deployment_config(instance: &BundleInstance) -> Result<Option<DeploymentConfig>, String> {
     let config = instance.spec.config.as_ref();
     config

@@ -1,4 +1,4 @@
-//! The inventory during a rollout: what is about to be applied, what is applied, and what has left.
+//! Changes of the inventory during a rollout: objects before they are applied, after that, and after they are pruned.
 
 use apply::{
     inventory::{Entry, Inventory},
@@ -11,46 +11,46 @@ use manifests::{
     object::group_version,
 };
 
-use super::{Target, attempt::failing};
+use super::{Target, attempt::failure_for};
 use crate::instance::{
-    memory::{Memory, Shared},
-    outcome::{Failure, Retry},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Failure, RetryClass},
     status,
     write::{declaration, write_status},
 };
 
-/// Writes down what is about to be applied, beside what is there: whatever happens next, nothing is forgotten.
-pub(super) async fn note_intent(
+/// Records the objects of a plan in the inventory before they are applied, so that no object is lost after a crash.
+pub(super) async fn record_intent(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     plan: &Plan,
     revisions: &[RevisionStatus],
 ) -> Result<(), Failure> {
-    let inventory = memory.inventory.get_or_insert_default();
+    let inventory = state.inventory.get_or_insert_default();
     intend(inventory, plan);
-    let listed = memory.listed(before);
+    let listed = state.listed(before);
     let mut status = status::applying(
         before,
-        &declaration(instance, memory),
+        &declaration(instance, state),
         &target.bundle_name(),
         plan.steps.len(),
         listed,
         (shared.ctx.now)(),
     );
     status.revisions = revisions.to_vec();
-    write_status(instance, shared, memory, &status)
+    write_status(instance, shared, state, &status)
         .await
         .map(drop)
         .map_err(|error| {
             let message = format!("failed to write the status: {error}");
-            failing(target)(message, Retry::Soon)
+            failure_for(target)(message, RetryClass::Soon)
         })
 }
 
-/// Adds what is about to be applied to an inventory.
+/// Adds the objects of a plan to an inventory.
 pub(in crate::instance) fn intend(inventory: &mut Inventory, plan: &Plan) {
     for step in &plan.steps {
         let identity = step.object.identity();
@@ -59,20 +59,20 @@ pub(in crate::instance) fn intend(inventory: &mut Inventory, plan: &Plan) {
     }
 }
 
-/// Remembers what is in place, and tells the watches, which hear of it later.
-pub(in crate::instance) fn take_over(
+/// Records the applied objects in the inventory, and passes them to the watches, which deliver them later.
+pub(in crate::instance) fn record_applied(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     steps: &[Step],
     report: &Report,
 ) {
-    memory.is_watched = false;
+    state.is_watched = false;
     shared
         .ctx
         .watches
         .applied(&instance.name_any(), &report.applied);
-    let inventory = memory.inventory.get_or_insert_default();
+    let inventory = state.inventory.get_or_insert_default();
     for step in steps {
         let identity = step.object.identity();
         if let Some(applied) = report.applied.get(&identity) {
@@ -83,14 +83,15 @@ pub(in crate::instance) fn take_over(
     }
 }
 
-/// Forgets what has left, and gives what remains: also what has not been begun, or could not be deleted.
-pub(in crate::instance) fn settle_inventory(memory: &mut Memory, pruned: &Pruned) {
-    memory.is_watched = false;
-    forget(memory.inventory.get_or_insert_default(), pruned);
+/// Removes deleted and released objects from the inventory. Objects that were not deleted yet or could not be deleted
+/// remain.
+pub(in crate::instance) fn remove_pruned(state: &mut InstanceState, pruned: &Pruned) {
+    state.is_watched = false;
+    remove_deleted(state.inventory.get_or_insert_default(), pruned);
 }
 
-/// Removes the objects that are deleted or released from an inventory.
-pub(in crate::instance) fn forget(inventory: &mut Inventory, pruned: &Pruned) {
+/// Removes deleted and released objects from an inventory.
+pub(in crate::instance) fn remove_deleted(inventory: &mut Inventory, pruned: &Pruned) {
     for identity in pruned.deleted.iter().chain(pruned.released.keys()) {
         inventory.remove(identity);
     }

@@ -1,4 +1,4 @@
-//! What is applied, in one text: content, everything that shapes the objects made of it, and whose rights they need.
+//! Key of the applied state: the content, all inputs of the rendering, and the service account. Pure; no I/O.
 
 use manifests::{
     api::{Class, bundle::Bundle, instance::BundleInstanceSpec},
@@ -7,9 +7,9 @@ use manifests::{
 use serde_json::json;
 use unpacker::Digest;
 
-/// Returns a text that changes whenever the objects may: `version` is that of the cluster, and `has_conditions` says whether
-/// operators get an OperatorCondition.
-pub(in crate::instance) fn of(
+/// Returns the key, which changes whenever the rendered objects may change. `version` is the version of the cluster.
+/// `has_conditions` reports whether operators get an OperatorCondition.
+pub(in crate::instance) fn digest_of(
     spec: &BundleInstanceSpec,
     bundle: &Bundle,
     version: KubeVersion,
@@ -20,13 +20,13 @@ pub(in crate::instance) fn of(
         "class": bundle.spec.provisioner_class_name,
         "namespace": spec.install_namespace,
         "config": spec.config,
-        // Another account has other rights, which are looked at once.
+        // Another service account has other permissions, which are checked at once.
         "account": spec.service_account,
         "kubernetes": [version.major, version.minor],
-        // Another release of ours may convert better.
+        // Another release of the provisioner may render other objects.
         "converter": env!("CARGO_PKG_VERSION"),
     });
-    // Not said where there are none, so that what was applied before they were known stays as it is.
+    // Omitted if false, so that keys of an earlier release, which did not have this input, do not change.
     let class = Class::parse(&bundle.spec.provisioner_class_name);
     if has_conditions
         && class == Some(Class::Registry)

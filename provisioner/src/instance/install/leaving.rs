@@ -1,4 +1,4 @@
-//! Objects that leave a bundle: which of them a rollout deletes early, and what the status says about them.
+//! Objects that leave a bundle: early deletion during a rollout, and their lines in the status.
 
 use apply::{
     plan::{Leaving, Owner, Plan},
@@ -10,19 +10,19 @@ use manifests::{
 };
 
 use super::converted::Rendered;
-use crate::instance::{memory::Shared, revisions};
+use crate::instance::{memory::InstanceContext, revisions};
 
-/// The longest line of a list in the status, in characters.
-const LONGEST_LINE: usize = 1000;
-/// How many lines the status has of objects that stay.
-const MOST_RELEASED: usize = 100;
-/// The number of lines in the status about objects that are removed.
+/// Maximum length of a line in the status, in characters.
+const MAX_LINE_LEN: usize = 1000;
+/// Maximum number of lines in the status about released objects.
+const MAX_RELEASED: usize = 100;
+/// Maximum number of lines in the status about prune candidates.
 pub(in crate::instance) const MAX_LISTED: usize = 500;
 
-/// Returns what is pruned before the new version is healthy.
+/// Returns the objects to prune before the new version is healthy.
 pub(super) async fn prune_first(
     plan: &Plan,
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     before: &BundleInstanceStatus,
 ) -> Vec<Leaving> {
@@ -32,7 +32,7 @@ pub(super) async fn prune_first(
         Some(active) => revisions::read(shared, owner, active).await.ok(),
         None => None,
     };
-    // Without the record, webhook configurations leave with the rest.
+    // Without the record, webhook configurations are pruned with the other objects.
     early(
         plan,
         record
@@ -51,8 +51,8 @@ fn is_webhook(identity: &Identity) -> bool {
         && identity.kind.ends_with("WebhookConfiguration")
 }
 
-/// Returns the prune candidates that would break the new version if they stayed until it is healthy: APIServices, and
-/// webhook configurations whose server leaves. `active` are the objects of the active revision.
+/// Returns the prune candidates that would break the new version if they were kept until it is healthy: APIServices, and
+/// webhook configurations whose Service is a prune candidate. `active` has the objects of the active revision.
 pub(in crate::instance) fn early(plan: &Plan, active: &[Object]) -> Vec<Leaving> {
     let group = |leaving: &&Leaving| leaving.identity.group.as_str() == "apiregistration.k8s.io";
     let mut early: Vec<Leaving> = plan.leaving.iter().filter(group).cloned().collect();
@@ -91,38 +91,38 @@ pub(in crate::instance) fn lines_of<'a>(
 ) -> Vec<String> {
     identities
         .take(MAX_LISTED)
-        .map(|identity| shortened(&identity.to_string(), LONGEST_LINE))
+        .map(|identity| shortened(&identity.to_string(), MAX_LINE_LEN))
         .collect()
 }
 
-/// Returns the lines of objects that were pruned and are still in the cluster, and of those that could not be pruned.
-pub(in crate::instance) fn removing(pruned: &Pruned) -> Vec<String> {
+/// Returns the lines of pruned objects that are still terminating, and of those that could not be pruned.
+pub(in crate::instance) fn terminating_objects(pruned: &Pruned) -> Vec<String> {
     let going = pruned.going.iter().map(|identity| pruned.line(identity));
     let failed = pruned.failed.iter().map(|failure| failure.message.clone());
     going
         .chain(failed)
-        .map(|line| shortened(&line, LONGEST_LINE))
+        .map(|line| shortened(&line, MAX_LINE_LEN))
         .take(MAX_LISTED)
         .collect()
 }
 
-/// Returns the lines of objects that have left the bundle and stay in the cluster, and why.
+/// Returns the lines of objects that have left the bundle and were released, with the reasons.
 pub(super) fn released(
     before: &BundleInstanceStatus,
     rendered: &Rendered,
     pruned: &Pruned,
 ) -> Vec<String> {
-    // The attempts before have released objects, too.
+    // Earlier attempts may have released objects as well.
     let is_again = before.installed_bundle_name.as_ref() == Some(&rendered.details.bundle.name);
     let earlier = before.released.iter().filter(|_| is_again).cloned();
     release_lines(pruned)
         .chain(earlier)
-        .take(MOST_RELEASED)
+        .take(MAX_RELEASED)
         .collect()
 }
 
-/// Returns the lines of objects that stay in the cluster, and why.
+/// Returns the lines of released objects, with the reasons.
 pub(in crate::instance) fn release_lines(pruned: &Pruned) -> impl Iterator<Item = String> {
     let released = pruned.released.iter();
-    released.map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
+    released.map(|(identity, why)| shortened(&format!("{identity}: {why}"), MAX_LINE_LEN))
 }

@@ -1,4 +1,4 @@
-//! Recording what an older provisioner has installed.
+//! Records the objects that an older provisioner has installed.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use super::{
     prepare::plan,
 };
 use crate::instance::{
-    memory::{Memory, Shared},
-    outcome::{Failure, Remedy, Retry},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Failure, Remedy, RetryClass},
     reconcile::current_status,
     revisions::{self, owner},
     write::write_status,
@@ -27,19 +27,19 @@ use crate::instance::{
 
 /// A failed attempt to record the installed objects.
 pub(in crate::instance) struct Migration {
-    /// The failure, if the conditions report it.
+    /// The failure if a condition has to report it.
     pub(in crate::instance) failure: Option<Failure>,
-    /// The time until the next attempt.
-    pub(in crate::instance) again: Duration,
+    /// Time until the next attempt.
+    pub(in crate::instance) requeue_after: Duration,
 }
 
-/// Records the objects that an older provisioner has installed, as revision 1. Nothing is applied: the objects are rendered
-/// from the installed Bundle by the same inputs. As long as that is not possible (the content is missing, or the spec has
-/// changed), nothing is recorded, and the next rollout records its own revision.
+/// Records the objects that an older provisioner has installed as revision 1, without applying them: the installed Bundle
+/// is rendered with the same inputs. While that is not possible because the content is missing or the spec has changed,
+/// nothing is recorded, and the next rollout records its own revision.
 pub(in crate::instance) async fn migrate(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &mut BundleInstanceStatus,
     installed: &Bundle,
 ) -> Option<Migration> {
@@ -48,11 +48,11 @@ pub(in crate::instance) async fn migrate(
         rollback: None,
     };
     let now = (shared.ctx.now)();
-    let tried = format!("migrate {:?}", instance.metadata.generation);
-    if let Some(again) = memory.migrations.must_wait(&tried, now) {
+    let attempt_key = format!("migrate {:?}", instance.metadata.generation);
+    if let Some(requeue_after) = state.migrations.remaining_delay(&attempt_key, now) {
         return Some(Migration {
             failure: None,
-            again,
+            requeue_after,
         });
     }
     match key(instance, shared, &target).await {
@@ -62,12 +62,12 @@ pub(in crate::instance) async fn migrate(
     let rendered = render(instance, shared, installed).await;
     let owner = owner(instance);
     let mut leftovers = Vec::new();
-    let inventory = memory.inventory.clone();
+    let inventory = state.inventory.clone();
     let mut is_reported = false;
     let recorded = match rendered {
         Ok(rendered) => {
             let why = (Cause::Migration, None);
-            match leaving(shared, memory, &rendered, &owner).await {
+            match leaving(shared, state, &rendered, &owner).await {
                 Ok(lines) => {
                     leftovers = lines;
                     let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
@@ -84,15 +84,15 @@ pub(in crate::instance) async fn migrate(
         Ok(mut revision) => {
             revision.state = RevisionState::Active;
             status.revisions.push(revision);
-            let mut written = current_status(instance, memory);
+            let mut written = current_status(instance, state);
             written.revisions.clone_from(&status.revisions);
-            if memory.inventory != inventory && memory.inventory.is_some() {
-                status.inventory = Some(memory.listed(status));
+            if state.inventory != inventory && state.inventory.is_some() {
+                status.inventory = Some(state.listed(status));
                 written.inventory.clone_from(&status.inventory);
             }
             status.removing.extend(leftovers);
             written.removing.clone_from(&status.removing);
-            if let Err(error) = write_status(instance, shared, memory, &written).await {
+            if let Err(error) = write_status(instance, shared, state, &written).await {
                 warn!(%error, "failed to record the installed objects; retrying");
                 status.revisions.pop();
             }
@@ -100,37 +100,43 @@ pub(in crate::instance) async fn migrate(
         }
         Err(error) => {
             warn!(error, "failed to record the installed objects; retrying");
-            let again = memory.migrations.again(tried, Retry::Soon, now);
+            let requeue_after = state
+                .migrations
+                .record_failure(attempt_key, RetryClass::Soon, now);
             let failure = is_reported.then(|| Failure {
                 bundle: installed.name_any(),
                 message: format!(
-                    "failed to record the installed objects; retrying, and repairing no object before that: {error}"
+                    "failed to record the installed objects, and no object is repaired until this succeeds: {error}"
                 ),
                 touched: false,
-                retry: Retry::Soon,
+                retry: RetryClass::Soon,
                 remedy: Remedy::World,
             });
-            Some(Migration { failure, again })
+            Some(Migration {
+                failure,
+                requeue_after,
+            })
         }
     }
 }
 
-/// Returns the lines of objects that the older provisioner has not pruned yet. Objects that the inventory lacks are added.
+/// Returns the lines of objects that the older provisioner has not pruned yet. Objects that the inventory lacks are added
+/// to it.
 async fn leaving(
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     rendered: &Rendered,
     owner: &Owner,
 ) -> Result<Vec<String>, kube::Error> {
-    let had = memory.inventory.clone().unwrap_or_default();
+    let had = state.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
     let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await?;
     let client = shared.ctx.accounts.client(rendered.account.as_ref())?;
     revisions::leave_out_shared(&shared.ctx, &client, owner, &mut plan).await?;
-    if let Some(inventory) = memory.inventory.as_mut() {
+    if let Some(inventory) = state.inventory.as_mut() {
         revisions::index(inventory, &plan, true);
-        memory.is_watched = false;
-        memory.unread = None;
+        state.is_watched = false;
+        state.unread = None;
     }
     let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
     Ok(lines_of(leaving))

@@ -1,4 +1,4 @@
-//! The plan of an attempt, and the checks that come before any change.
+//! The plan of an attempt, and the preflight checks before any change.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -22,7 +22,7 @@ use manifests::{
 
 use super::{
     Source, Target,
-    attempt::{failing, soon},
+    attempt::{failure_for, retry_soon},
     converted::{Rendered, digest},
     words::{api, listed, remedy_of_problems},
 };
@@ -30,9 +30,9 @@ use crate::{
     account,
     catalogs::Catalogs,
     instance::{
-        claims::{self, Claim},
-        memory::{Memory, Shared},
-        outcome::{Failure, Remedy, Retry},
+        claims::{self, ApplyLock},
+        memory::{InstanceContext, InstanceState},
+        outcome::{Failure, Remedy, RetryClass},
         policy,
         revisions::{self, owner},
         waiting::{self, Event, Release},
@@ -41,60 +41,60 @@ use crate::{
     versions::{self, Candidate},
 };
 
-/// What is known to be possible.
-pub(super) struct Prepared {
+/// A plan that passed all checks.
+pub(super) struct PreparedRollout {
     pub(super) owner: Owner,
-    /// With the rights that everything is applied with.
+    /// Client with the permissions that all objects are applied with.
     pub(super) client: Client,
     pub(super) rendered: Rendered,
     pub(super) plan: Plan,
     pub(super) warnings: Vec<String>,
-    /// The objects that are used as they are, or belong to others: they are not applied.
+    /// Objects that are not applied: other owners have them, and they are used unchanged.
     pub(super) left_out: BTreeSet<Identity>,
-    pub(super) claim: Claim,
+    pub(super) lock: ApplyLock,
 }
 
-/// Makes the plan, claims its objects, and finds all problems. Nothing is changed. In a rollback to an older revision,
-/// definitions whose older form is no longer safe keep their newer form.
+/// Creates the plan, locks its objects, and runs the preflight checks. Nothing is changed. In a rollback to an older
+/// revision, CRDs whose older form is no longer safe keep their newer form.
 pub(super) async fn prepare(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     mut rendered: Rendered,
-) -> Result<Prepared, Failure> {
+) -> Result<PreparedRollout, Failure> {
     let ctx = &shared.ctx;
-    let fail = failing(target);
+    let fail = failure_for(target);
     let owner = owner(instance);
     let client = ctx
         .accounts
         .client(rendered.account.as_ref())
-        .map_err(|error| soon(target, "no client can be made", &error))?;
-    let had = memory.inventory.clone().unwrap_or_default();
+        .map_err(|error| retry_soon(target, "failed to create a client", &error))?;
+    let had = state.inventory.clone().unwrap_or_default();
     let mut has_kept_definitions = false;
     loop {
         let objects = rendered.objects.clone();
         let (objects, existing) =
             without_existing_namespace(objects, &client, &owner, &rendered.namespace).await;
         let has_namespace = objects.len() == rendered.objects.len();
-        // What begins to be served while this is found out wakes the instance as well.
-        memory.await_apis([waiting::Api::Any]);
+        // An API that is served from now on has to wake the instance as well.
+        state.await_apis([waiting::Api::Any]);
         let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
             .await
-            .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
+            .map_err(|error| retry_soon(target, "failed to list the served APIs", &error))?;
         let absent = plan.missing.iter().chain(&plan.waiting);
-        memory.await_apis(absent.map(api));
-        // From the beginning, so that whatever becomes free from now on is noticed.
-        memory.await_objects([Event::Release(Release::Any)]);
+        state.await_apis(absent.map(api));
+        // From the beginning, so that a release during the checks is noticed.
+        state.await_objects([Event::Release(Release::Any)]);
         let planned = plan.steps.iter().map(|step| step.object.identity());
-        let claim = shared
-            .claims
-            .claim(&owner.name, planned)
+        let lock = shared
+            .apply_locks
+            .try_lock(&owner.name, planned)
             .map_err(|others| {
                 let of = |name: &String| Event::Release(Release::Of(name.clone()));
-                memory.await_objects(others.values().map(of));
-                fail(claims::refusal(&others), Retry::Soon)
+                state.await_objects(others.values().map(of));
+                fail(claims::conflict_message(&others), RetryClass::Soon)
             })?;
         let had = observed(&had, &ctx.watches.view(&owner.name));
         let findings = check(
@@ -102,12 +102,12 @@ pub(super) async fn prepare(
         );
         let findings = findings
             .await
-            .map_err(|error| soon(target, "the preflight checks could not be made", &error))?;
+            .map_err(|error| retry_soon(target, "failed to run the preflight checks", &error))?;
         let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
         if is_wrong_cluster {
             ctx.catalogs.want_refused(&rendered.facts.package);
         }
-        memory.await_objects(awaited(&findings));
+        state.await_objects(awaited(&findings));
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
@@ -115,11 +115,11 @@ pub(super) async fn prepare(
             && let Ok(newest) = revisions::read(shared, &owner, newest).await
         {
             has_kept_definitions = true;
-            keep_definitions(&mut rendered, &findings.unsafe_definitions, &newest.objects)
-                .map_err(|problem| fail(problem, Retry::Slowly).with(Remedy::Own))?;
+            retain_newer_crds(&mut rendered, &findings.unsafe_definitions, &newest.objects)
+                .map_err(|problem| fail(problem, RetryClass::Backoff).with(Remedy::Own))?;
             continue;
         }
-        // Namespaces of others are used as they are.
+        // Namespaces and default ServiceAccounts of other owners are used unchanged.
         plan.steps
             .retain(|step| !findings.shared.contains(&step.object.identity()));
         if !findings.problems.is_empty() {
@@ -132,14 +132,14 @@ pub(super) async fn prepare(
         if !has_namespace {
             left_out.insert(namespace(&rendered.namespace));
         }
-        return Ok(Prepared {
+        return Ok(PreparedRollout {
             warnings: warnings.collect(),
             left_out,
             owner,
             client,
             rendered,
             plan,
-            claim,
+            lock,
         });
     }
 }
@@ -154,8 +154,8 @@ fn namespace(name: &str) -> Identity {
     }
 }
 
-/// Returns an inventory in which objects that do not exist count as never applied: if another client creates one of them
-/// again, the object is not overwritten.
+/// Returns an inventory in which missing objects count as never applied, so that an object that another client has created
+/// again is not overwritten.
 pub(in crate::instance) fn observed(inventory: &Inventory, view: &View) -> Inventory {
     let mut inventory = inventory.clone();
     for identity in &view.absent {
@@ -173,7 +173,7 @@ pub(in crate::instance) fn observed(inventory: &Inventory, view: &View) -> Inven
 )]
 async fn check(
     instance: &BundleInstance,
-    shared: &Shared,
+    shared: &InstanceContext,
     owner: &Owner,
     client: &Client,
     rendered: &Rendered,
@@ -188,9 +188,12 @@ async fn check(
         Some(digest).filter(|digest| !digest.is_empty()),
         details.source.as_ref(),
     );
-    let facts = as_catalogs_say(rendered.facts.clone(), instance, digests, &ctx.catalogs);
+    let facts = apply_catalog_constraints(rendered.facts.clone(), instance, digests, &ctx.catalogs);
     let view = ctx.watches.view(&owner.name);
-    let visible = view.objects.iter().filter(|(_, seen)| !seen.deleting);
+    let visible = view
+        .objects
+        .iter()
+        .filter(|(_, observed)| !observed.deleting);
     let visible: BTreeSet<Identity> = visible.map(|(identity, _)| identity.clone()).collect();
     let input = preflight::Input {
         existing: &visible,
@@ -245,9 +248,9 @@ pub(in crate::instance) fn is_return(
     }
 }
 
-/// Puts the newer form of definitions into older objects. A definition that converts through a Service which the older
-/// objects lack cannot stay: its custom resources could not be read.
-pub(in crate::instance) fn keep_definitions(
+/// Replaces the CRDs of older objects by their newer form. A CRD whose conversion webhook uses a Service that the older
+/// objects lack is rejected: its custom resources could not be read.
+pub(in crate::instance) fn retain_newer_crds(
     rendered: &mut Rendered,
     names: &BTreeSet<String>,
     newer: &[Object],
@@ -270,9 +273,9 @@ pub(in crate::instance) fn keep_definitions(
         };
         if let Some(server) = server.filter(|name| !has_server(name)) {
             return Err(format!(
-                "CustomResourceDefinition {} cannot return to its older form, and its newer form converts custom resources \
-                 through Service {server}, which the older revision does not bring; roll back to a revision that brings it, \
-                 or forward",
+                "CustomResourceDefinition {} cannot return to its older form, and its newer form converts custom \
+                 resources with Service {server}, which the older revision does not contain; roll back to a revision \
+                 that contains the Service, or roll forward",
                 newer.name()
             ));
         }
@@ -291,9 +294,9 @@ pub(in crate::instance) fn keep_definitions(
     Ok(())
 }
 
-/// Adds the constraints that a catalog declares for just this content. Its max OpenShift version counts before that of the
-/// bundle; its `minKubeVersion` counts where the bundle declares none: plain manifests have no place for one.
-fn as_catalogs_say(
+/// Adds the constraints that a catalog declares for exactly this content. Its max OpenShift version precedes that of the
+/// bundle. Its `minKubeVersion` applies only if the bundle declares none, since plain manifests cannot declare one.
+fn apply_catalog_constraints(
     mut facts: Facts,
     instance: &BundleInstance,
     digests: Digests<'_>,
@@ -307,16 +310,16 @@ fn as_catalogs_say(
     {
         (facts.package, facts.name) = (chosen.package, chosen.bundle);
     }
-    let said = catalogs.maximum(&facts.package, &facts.name, digest);
+    let declared_maximum = catalogs.maximum(&facts.package, &facts.name, digest);
     let of_bundle = facts.max_open_shift_version.take();
-    facts.max_open_shift_version = versions::that_counts(of_bundle, said.as_deref());
+    facts.max_open_shift_version = versions::that_counts(of_bundle, declared_maximum.as_deref());
     if facts.min_kube_version.is_none() {
         facts.min_kube_version = catalogs.min_kube(&facts.package, &facts.name, digest);
     }
     facts
 }
 
-/// Returns the events that may clear problems.
+/// Returns the events that may clear the problems.
 fn awaited(findings: &Findings) -> Vec<Event> {
     let release = |holder: &Option<String>| match holder {
         Some(name) => Release::Of(name.clone()),
@@ -337,20 +340,20 @@ fn has(problems: &[Problem], check: Check) -> bool {
     problems.iter().any(|problem| problem.check == check)
 }
 
-/// The time to try again after problems.
-pub(in crate::instance) fn retry_after(problems: &[Problem]) -> Retry {
-    // Namespaces come and go without us, too.
+/// Returns the class of the delay until the next attempt after problems.
+pub(in crate::instance) fn retry_after(problems: &[Problem]) -> RetryClass {
+    // Other clients create and delete namespaces as well.
     let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
     if problems.iter().all(passes) {
-        Retry::Soon
+        RetryClass::Soon
     } else if has(problems, Check::Rights) {
-        Retry::Granted
+        RetryClass::AfterGrant
     } else {
-        Retry::Slowly
+        RetryClass::Backoff
     }
 }
 
-/// Makes the plan, asking which of the kinds are served.
+/// Creates the plan with the kinds that the API server serves.
 pub(in crate::instance) async fn plan(
     ctx: &crate::context::Context,
     objects: Vec<Object>,
@@ -358,8 +361,8 @@ pub(in crate::instance) async fn plan(
     owner: &Owner,
     namespace: &str,
 ) -> Result<Plan, kube::Error> {
-    let wanted: HashSet<GroupVersionKind> = objects.iter().map(plan::kind_of).collect();
-    let kinds = ctx.kinds.find(wanted).await?;
+    let needed: HashSet<GroupVersionKind> = objects.iter().map(plan::kind_of).collect();
+    let kinds = ctx.kinds.find(needed).await?;
     Ok(plan::new(
         objects,
         &kinds,
@@ -370,31 +373,31 @@ pub(in crate::instance) async fn plan(
     ))
 }
 
-/// Leaves out the object of the install namespace when that exists and is not ours: it is used as it is. Gives what was
-/// found, too.
+/// Omits the Namespace object of the install namespace if it exists and does not belong to this owner: it is used
+/// unchanged. The second value is the existing Namespace.
 async fn without_existing_namespace(
     mut objects: Vec<Object>,
     client: &Client,
     owner: &Owner,
     namespace: &str,
 ) -> (Vec<Object>, Option<(String, ObjectMeta)>) {
-    let is_it = |object: &Object| {
+    let is_install_namespace = |object: &Object| {
         object.kind() == "Namespace" && object.group().is_empty() && object.name() == namespace
     };
-    if !objects.iter().any(is_it) {
+    if !objects.iter().any(is_install_namespace) {
         return (objects, None);
     }
     let found = Api::<Namespace>::all(client.clone())
         .get_metadata(namespace)
         .await;
-    let use_as_it_is = match &found {
+    let is_foreign = match &found {
         Ok(found) => found.labels().get(labels::OWNER_NAME) != Some(&owner.name),
-        // Who may not look may not create either: it has to be there.
+        // A service account without permission to read the namespace has none to create it, so the namespace must exist.
         Err(kube::Error::Api(status)) => status.code == 403,
         Err(_) => false,
     };
-    if use_as_it_is {
-        objects.retain(|object| !is_it(object));
+    if is_foreign {
+        objects.retain(|object| !is_install_namespace(object));
     }
     let existing = found.map(|found| (namespace.to_owned(), found.metadata));
     (objects, existing.ok())

@@ -1,12 +1,13 @@
-//! Which objects a rollout deletes and creates again, because their new form changes immutable fields.
+//! Recreation of objects: a rollout deletes and creates objects again if their new form changes immutable fields.
 //!
 //! The annotation `core.rukpak.io/recreate` of the new form decides, or else `spec.upgrade.recreate`. An annotation with
-//! another value counts as `Never`: it may have been meant to protect the object. Finished Jobs are recreated in any case,
-//! and what makes a deletion unsafe precedes every permission ([`apply::ssa::Obstacle`]).
+//! another value counts as `Never`, since it may have been meant to protect the object. Finished Jobs are recreated in any
+//! case. An obstacle that makes a deletion unsafe overrides every permission ([`apply::ssa::Obstacle`]).
 //!
-//! The decision comes before the revision is recorded: if one object may not be recreated, nothing is applied. The objects
-//! that may be are marked in the inventory, which is written before the rollout starts. A marked object that is missing was
-//! deleted for the newest revision, by the provisioner or by an admin, and repairs bring it in the form of that revision.
+//! The decision precedes the record of the revision: if one object may not be recreated, nothing is applied. Objects that
+//! may be recreated are marked in the inventory, which is written before the rollout starts. A marked object that is
+//! missing was deleted for the newest revision, by the provisioner or by an admin, and a repair creates it in the form of
+//! that revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,41 +27,41 @@ use manifests::{
 };
 use tracing::info;
 
-use super::words::{refusals, retry};
+use super::words::{describe_rejections, retry_class};
 use crate::instance::{
-    memory::{Memory, Shared},
-    outcome::Retry,
+    memory::{InstanceContext, InstanceState},
+    outcome::RetryClass,
 };
 
-/// The number of warnings about annotations.
+/// Maximum number of warnings about annotations.
 const MAX_WARNINGS: usize = 20;
 
-/// The policy for an object.
+/// Policy for one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Policy {
-    /// That of the spec.
+    /// Policy of the spec.
     Spec(Recreate),
-    /// That of the annotation.
+    /// Policy of the annotation.
     Annotation(Recreate),
-    /// The annotation has this value, which is none of the two.
+    /// The annotation has this value, which is neither `Never` nor `WhenImmutable`.
     Invalid(String),
 }
 
-/// The decision about the objects of a rollout.
+/// Decision about the objects of a rollout.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
-    /// The objects that the rollout recreates.
+    /// Objects that the rollout recreates.
     pub(super) permissions: BTreeMap<Identity, Permission>,
-    /// The objects that block the rollout.
+    /// Failures of the objects that block the rollout.
     pub(super) refused: Vec<ssa::Failure>,
     /// Whether one of them is a Job that will be recreated once it is finished.
     pub(super) has_unfinished_job: bool,
 }
 
-/// Decides by what the API server answers to the new forms of objects.
+/// Decides with a dry run of the new forms of objects.
 ///
-/// While nothing is installed, the rollout itself reports what the API server does not accept, and only objects that an earlier
-/// attempt has applied are looked at.
+/// While nothing is installed, the rollout itself reports the objects that the API server does not accept, and the dry run
+/// covers only objects that an earlier attempt has applied.
 pub(super) async fn decide(
     instance: &BundleInstance,
     inventory: &Inventory,
@@ -73,17 +74,17 @@ pub(super) async fn decide(
         let entry = inventory.get(&step.object.identity());
         entry.is_some_and(|entry| entry.fields.is_some() || entry.recreating)
     };
-    let judged: Vec<&Step> = changed
+    let candidates: Vec<&Step> = changed
         .iter()
         .filter(|step| is_installed || was_applied(step))
         .collect();
-    let mut preview = apply.dry_run(&judged, owner).await;
+    let mut preview = apply.dry_run(&candidates, owner).await;
     if !is_installed {
         preview
             .failed
             .retain(|failure| failure.cause == ssa::Cause::Deleting);
     }
-    decision(&instance.spec, inventory, &judged, preview)
+    decision(&instance.spec, inventory, &candidates, preview)
 }
 
 fn decision(
@@ -126,16 +127,18 @@ impl Decision {
     /// Returns the objects that the rollout recreates.
     ///
     /// # Errors
-    /// Returns the message and the time of the next attempt if an object blocks the rollout.
-    pub(super) fn permissions(self) -> Result<BTreeMap<Identity, Permission>, (String, Retry)> {
+    /// Returns the message and the class of the delay until the next attempt if an object blocks the rollout.
+    pub(super) fn permissions(
+        self,
+    ) -> Result<BTreeMap<Identity, Permission>, (String, RetryClass)> {
         if self.refused.is_empty() {
             return Ok(self.permissions);
         }
-        let retry = match retry(&self.refused) {
-            Retry::Slowly if self.has_unfinished_job => Retry::Soon,
+        let retry = match retry_class(&self.refused) {
+            RetryClass::Backoff if self.has_unfinished_job => RetryClass::Soon,
             retry => retry,
         };
-        Err((refusals(&self.refused), retry))
+        Err((describe_rejections(&self.refused), retry))
     }
 }
 
@@ -187,7 +190,8 @@ impl Policy {
                 labels::RECREATE
             ),
             Self::Invalid(value) => format!(
-                "{wait}delete the object, or correct its annotation {}: {value:?} in the bundle to Never or WhenImmutable",
+                "{wait}delete the object, or change its annotation {} in the bundle from {value:?} to Never or \
+                 WhenImmutable",
                 labels::RECREATE
             ),
         }
@@ -201,7 +205,7 @@ pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[Step]) -> Vec<String>
             return None;
         };
         Some(format!(
-            "{}: annotation {} has the invalid value {value:?}, which counts as Never; use Never or WhenImmutable",
+            "{}: annotation {} has the invalid value {value:?}, which is treated as Never; use Never or WhenImmutable",
             step.object.identity(),
             labels::RECREATE
         ))
@@ -209,8 +213,8 @@ pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[Step]) -> Vec<String>
     invalid.take(MAX_WARNINGS).collect()
 }
 
-/// Returns the objects whose deletion starts the next attempt at once: those that cannot be changed as the revision demands,
-/// as when an immutable field differs, and those that are being deleted.
+/// Returns the objects whose deletion starts the next attempt at once: those that cannot be changed to the form of the
+/// revision, for example because an immutable field differs, and those that are terminating.
 pub(in crate::instance) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
     let awaited = failures
         .iter()
@@ -218,7 +222,8 @@ pub(in crate::instance) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identi
     awaited.map(|failure| failure.identity.clone()).collect()
 }
 
-/// Marks the objects that a rollout recreates. What an earlier rollout has deleted stays marked until it is applied.
+/// Marks the objects that a rollout recreates. An object that an earlier rollout has deleted remains marked until it is
+/// applied.
 pub(super) fn mark(
     inventory: &mut Inventory,
     changed: &[Step],
@@ -233,23 +238,21 @@ pub(super) fn mark(
     }
 }
 
-/// Publishes which objects were recreated, before the marks are removed.
+/// Publishes an event for each recreated object, before the marks are removed.
 pub(super) async fn publish(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     report: &Report,
 ) {
     let is_marked = |identity: &&Identity| {
-        let inventory = memory.inventory.as_ref();
+        let inventory = state.inventory.as_ref();
         let entry = inventory.and_then(|inventory| inventory.get(*identity));
         entry.is_some_and(|entry| entry.recreating)
     };
     for identity in report.applied.keys().filter(is_marked) {
         info!(object = %identity, "recreated");
-        let note = format!(
-            "{identity} was deleted and created again, because its new form changes immutable fields"
-        );
+        let note = format!("recreated {identity}: its new form changes immutable fields");
         let instance = instance.object_ref(&());
         let events = &shared.ctx.events;
         events

@@ -1,11 +1,11 @@
-//! The uses of APIs that a later minor version of Kubernetes removes, as a live revision lists them.
+//! Uses of APIs that a later minor version of Kubernetes removes, listed per live revision.
 //!
 //! ```text
-//!  rendered Bundle ───────────────────────────────────┐
-//!  record of a live revision that lists no uses yet ──┴──► status.revisions[].removedApis
+//! rendered Bundle ───────────────────────────────────┐
+//! record of a live revision that lists no uses yet ──┴──► status.revisions[].removedApis
 //! ```
 //!
-//! Revisions without a list are those of an older provisioner and those that take their objects from an earlier revision.
+//! Revisions of an older provisioner, and those with the objects of an earlier revision, have no list.
 
 use std::time::{Duration, Instant};
 
@@ -20,22 +20,22 @@ use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use super::super::{
-    memory::{Memory, Shared},
+    memory::{InstanceContext, InstanceState},
     revisions::{self, owner},
 };
 
-/// The time between two attempts to read a record.
+/// Time between two attempts to read a record.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Lists the uses of each live revision that does not list them, from its record. A revision whose record cannot be read stays
-/// as it is, and is read again after [`RETRY_INTERVAL`].
+/// Lists the uses of each live revision without a list, from its record. A record that cannot be read is read again after
+/// [`RETRY_INTERVAL`].
 pub(in crate::instance) async fn complete(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &mut BundleInstanceStatus,
 ) {
-    if memory
+    if state
         .unlisted
         .is_some_and(|at| at.elapsed() < RETRY_INTERVAL)
     {
@@ -54,7 +54,7 @@ pub(in crate::instance) async fn complete(
             }
             Err(error) => {
                 let (instance, number) = (instance.name_any(), revision.number);
-                memory.unlisted = Some(Instant::now());
+                state.unlisted = Some(Instant::now());
                 debug!(instance, number, %error, "failed to list the uses of removed APIs; retrying");
             }
         }

@@ -1,6 +1,6 @@
-//! Applying a recorded revision, in steps of at most [`MAX_STEP`] objects: other instances get the worker in between, and
-//! drift is repaired first. Rendering, the preflight checks and dry runs precede the first step only; after a restart
-//! they precede the next one.
+//! Applies a recorded revision in steps of at most [`MAX_STEP`] objects. Between steps, other instances can use the worker,
+//! and drifted objects are repaired first. Rendering, preflight checks and dry runs precede only the first step, and after
+//! a restart the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,59 +21,59 @@ use manifests::{
 
 use super::{
     Source, Target,
-    attempt::{described, failing, partition, previous, rendered, soon},
+    attempt::{described, failure_for, partition, previous, rendered, retry_soon},
     converted::Rendered,
-    inventory::{settle_inventory, take_over},
+    inventory::{record_applied, remove_pruned},
     leaving::{lines_of, prune_first, released},
     prepare::plan,
     recreate, unchanged,
-    words::{refusals, remedy, retry, waiting},
+    words::{describe_rejections, remedy, retry_class, waiting},
 };
 use crate::instance::{
-    claims::Claim,
+    claims::ApplyLock,
     maintain,
-    memory::{Memory, Shared},
-    outcome::{Applying, Done, Failure, Retry},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Applying, Done, Failure, RetryClass},
     revisions::{self, owner},
     rollouts::Turn,
 };
 
-/// The maximum number of objects of a step.
+/// Maximum number of objects of a step.
 const MAX_STEP: usize = 200;
 
-/// The outcome of a step.
+/// Outcome of a step.
 pub(super) enum Stepped {
     /// All objects are applied.
     Done(Box<Done>),
     /// Another step follows.
     Next(Applying),
-    /// The platform caused the rollout, and others with that cause are under way, or have made instances unhealthy.
+    /// The platform caused the rollout, and others with that cause are running or have made instances unhealthy.
     Waits(Turn),
 }
 
-/// The state of a rollout between two of its steps.
+/// State of a rollout between two of its steps.
 #[derive(Debug)]
 pub(in crate::instance) struct Progress {
-    /// The key of the target.
+    /// Key of the target.
     pub(super) key: String,
-    /// The number of the revision.
+    /// Number of the revision.
     pub(super) number: i64,
-    /// The objects of the revision that the checks have left out: Namespaces of others, which are used as they are.
+    /// Objects of the revision that are not applied: other owners have them, and they are used unchanged.
     pub(super) left_out: BTreeSet<Identity>,
-    /// The number of objects to apply.
+    /// Number of objects to apply.
     pub(super) count: usize,
-    /// The objects that earlier steps have applied.
+    /// Objects that earlier steps have applied.
     pub(super) applied: BTreeSet<Identity>,
-    /// The objects that may be deleted to be created again.
+    /// Objects that may be recreated.
     pub(super) permissions: BTreeMap<Identity, Permission>,
-    /// The warnings of the checks.
+    /// Warnings of the preflight checks.
     pub(super) warnings: Vec<String>,
-    /// Keeps other instances from applying the same objects.
-    pub(super) claim: Claim,
+    /// Lock that keeps other instances from applying the same objects.
+    pub(super) lock: ApplyLock,
 }
 
 impl Progress {
-    /// Reports whether this is about the revision that is rolled out for a target.
+    /// Reports whether this is the state of the revision that is rolling out for a target.
     pub(super) fn is_of(&self, key: &str, status: &BundleInstanceStatus) -> bool {
         let newest = status.rolling_out();
         self.key == key
@@ -85,31 +85,31 @@ impl Progress {
 /// A rollout whose revision is recorded.
 pub(super) struct Rollout {
     pub(super) owner: Owner,
-    /// With the rights that everything is applied with.
+    /// Client with the permissions that all objects are applied with.
     pub(super) client: Client,
     pub(super) rendered: Rendered,
     pub(super) plan: Plan,
     /// All revisions, this one last.
     pub(super) revisions: Vec<RevisionStatus>,
-    /// The objects to apply.
+    /// Objects to apply.
     pub(super) changed: Vec<Step>,
     pub(super) progress: Progress,
 }
 
-/// Goes on with a rollout, from the record of its revision.
+/// Continues a rollout from the record of its revision.
 pub(super) async fn resume(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     progress: Progress,
 ) -> Result<Stepped, Failure> {
     let ctx = &shared.ctx;
-    let fail = failing(target);
+    let fail = failure_for(target);
     let Some(newest) = before.rolling_out() else {
-        let message = "the revision is not rolled out any more; the objects are checked again";
-        return Err(fail(message.to_owned(), Retry::Soon));
+        let message = "the revision is no longer being rolled out; the objects are checked again";
+        return Err(fail(message.to_owned(), RetryClass::Soon));
     };
     let recorded = Target {
         source: Source::Newest(newest),
@@ -120,23 +120,23 @@ pub(super) async fn resume(
     let client = ctx
         .accounts
         .client(rendered.account.as_ref())
-        .map_err(|error| soon(target, "no client can be made", &error))?;
-    let had = memory.inventory.clone().unwrap_or_default();
+        .map_err(|error| retry_soon(target, "failed to create a client", &error))?;
+    let had = state.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
     let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
         .await
-        .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
+        .map_err(|error| retry_soon(target, "failed to list the served APIs", &error))?;
     if let Some(missing) = plan.missing.first() {
         let message = format!(
-            "kind {} of API {} is not served any more; the objects are checked again",
+            "kind {} of API {} is no longer served; the objects are checked again",
             missing.kind, missing.api_version
         );
-        return Err(fail(message, Retry::Soon));
+        return Err(fail(message, RetryClass::Soon));
     }
     plan.steps
         .retain(|step| !progress.left_out.contains(&step.object.identity()));
     let view = ctx.watches.view(&instance.name_any());
-    let (_, mut changed) = partition(&plan, memory.inventory.as_ref(), &view);
+    let (_, mut changed) = partition(&plan, state.inventory.as_ref(), &view);
     changed.retain(|step| !progress.applied.contains(&step.object.identity()));
     let rollout = Rollout {
         owner,
@@ -147,14 +147,14 @@ pub(super) async fn resume(
         changed,
         progress,
     };
-    step(instance, shared, memory, before, target, rollout).await
+    step(instance, shared, state, before, target, rollout).await
 }
 
-/// Applies the next objects of a rollout. With the last of them the revision is installed.
+/// Applies the next objects of a rollout. The last step completes it.
 pub(super) async fn step(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     mut rollout: Rollout,
@@ -162,7 +162,7 @@ pub(super) async fn step(
     let ctx = &shared.ctx;
     let (next, rest) = ssa::split(std::mem::take(&mut rollout.changed), MAX_STEP);
     if !rollout.progress.applied.is_empty() {
-        check(shared, memory, target, &rollout, &next).await?;
+        check(shared, state, target, &rollout, &next).await?;
     }
     let Rollout {
         owner,
@@ -180,21 +180,24 @@ pub(super) async fn step(
     let is_earlier = |step: &&Step| {
         step.wave == Wave::Definitions && progress.applied.contains(&step.object.identity())
     };
-    let definitions: Vec<&Step> = plan.steps.iter().filter(is_earlier).collect();
-    // Before they are there, so that nothing that was just applied looks absent.
-    memory.is_watched = false;
-    maintain::watch(instance, shared, memory, before).await;
+    let crds: Vec<&Step> = plan.steps.iter().filter(is_earlier).collect();
+    // Watches start before the objects exist, so that an applied object never appears to be missing.
+    state.is_watched = false;
+    maintain::watch(instance, shared, state, before).await;
     let recreation = Recreation::new(owner, progress.permissions.clone());
-    let report = apply.roll_out(&next, &definitions, &recreation).await;
-    recreate::publish(instance, shared, memory, &report).await;
-    take_over(instance, shared, memory, &next, &report);
+    let report = apply.roll_out(&next, &crds, &recreation).await;
+    recreate::publish(instance, shared, state, &report).await;
+    record_applied(instance, shared, state, &next, &report);
     ctx.metrics.applied(report.applied.len() as u64);
-    memory.refused = recreate::awaited(&report.failed);
+    state.refused = recreate::awaited(&report.failed);
     if !report.failed.is_empty() {
         return Err(Failure {
             touched: !report.applied.is_empty(),
             remedy: remedy(&report.failed),
-            ..failing(target)(refusals(&report.failed), retry(&report.failed))
+            ..failure_for(target)(
+                describe_rejections(&report.failed),
+                retry_class(&report.failed),
+            )
         });
     }
     progress.applied.extend(report.applied.into_keys());
@@ -203,23 +206,23 @@ pub(super) async fn step(
             bundle: target.bundle_name(),
             applied: progress.applied.len(),
             count: progress.count,
-            inventory: memory.listed(before),
+            inventory: state.listed(before),
         };
-        memory.progress = Some(Box::new(rollout.progress));
+        state.progress = Some(Box::new(rollout.progress));
         return Ok(Stepped::Next(applying));
     }
-    finish(instance, shared, memory, before, target, rollout).await
+    finish(instance, shared, state, before, target, rollout).await
 }
 
-/// Looks whether other clients have created objects since the checks before the first step.
+/// Checks whether other clients have created objects since the checks before the first step.
 async fn check(
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     target: &Target<'_>,
     rollout: &Rollout,
     next: &[Step],
 ) -> Result<(), Failure> {
-    let inventory = memory.inventory.as_ref();
+    let inventory = state.inventory.as_ref();
     let view = shared.ctx.watches.view(&rollout.owner.name);
     let is_new = |step: &&Step| {
         let identity = step.object.identity();
@@ -230,7 +233,7 @@ async fn check(
     let concurrency = shared.ctx.settings.concurrency;
     let appeared = ownership::appeared(&rollout.client, &new, &rollout.owner, concurrency)
         .await
-        .map_err(|error| soon(target, "the objects cannot be looked up", &error))?;
+        .map_err(|error| retry_soon(target, "failed to look up the objects", &error))?;
     let Some((identity, holder)) = appeared.first_key_value() else {
         return Ok(());
     };
@@ -239,15 +242,15 @@ async fn check(
     );
     Err(Failure {
         touched: true,
-        ..failing(target)(message, Retry::Soon)
+        ..failure_for(target)(message, RetryClass::Soon)
     })
 }
 
-/// Completes a rollout: what would break the new version is pruned, and the revision is described.
+/// Completes a rollout: prunes the objects that would break the new version, and returns the installed state.
 async fn finish(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rollout: Rollout,
@@ -263,26 +266,26 @@ async fn finish(
             Progress {
                 key,
                 warnings,
-                claim,
+                lock,
                 ..
             },
         ..
     } = rollout;
-    drop(claim); // held until here
+    drop(lock); // held until all objects are applied
     let apply = Apply {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.permits,
     };
-    memory.unread = None;
+    state.unread = None;
     let early = prune_first(&plan, shared, &owner, before).await;
     let policy = maintain::policy_of_upgrades(instance);
     let pruned = apply.prune(&early, &owner, policy).await;
     if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
-    settle_inventory(memory, &pruned);
+    remove_pruned(state, &pruned);
     let left = plan.leaving.iter().filter(|leaving| {
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)
@@ -291,7 +294,7 @@ async fn finish(
         previous: previous(before, target, &rendered),
         namespace: rendered.namespace.clone(),
         digest: key,
-        inventory: memory.listed(before),
+        inventory: state.listed(before),
         waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
         released: released(before, &rendered, &pruned),
         removing: lines_of(left.map(|leaving| &leaving.identity)),

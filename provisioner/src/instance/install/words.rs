@@ -1,7 +1,7 @@
-//! What conditions say of problems, and what that means for the next try.
+//! Messages about problems and failures, and the class of the delay until the next attempt. Pure; no I/O.
 
 use crate::instance::{
-    outcome::{Remedy, Retry},
+    outcome::{Remedy, RetryClass},
     waiting::Api,
 };
 use apply::{
@@ -11,7 +11,7 @@ use apply::{
 };
 use manifests::object::group_version;
 
-/// Problems as one text: each on a line of its own when there are several.
+/// Returns the messages of problems, one line each.
 pub(super) fn listed(problems: &[Problem]) -> String {
     let lines: Vec<&str> = problems
         .iter()
@@ -20,21 +20,21 @@ pub(super) fn listed(problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-pub(in crate::instance) fn refusals(failures: &[Failure]) -> String {
-    const MOST: usize = 30;
+pub(in crate::instance) fn describe_rejections(failures: &[Failure]) -> String {
+    const MAX_NAMED: usize = 30;
     let mut lines: Vec<String> = failures
         .iter()
-        .take(MOST)
+        .take(MAX_NAMED)
         .map(|failure| failure.message.clone())
         .collect();
-    if failures.len() > MOST {
-        lines.push(format!("and {} more objects", failures.len() - MOST));
+    if failures.len() > MAX_NAMED {
+        lines.push(format!("and {} more objects", failures.len() - MAX_NAMED));
     }
     lines.join("\n")
 }
 
-/// Reports whether a failure may pass by itself.
-fn passes(failure: &Failure) -> bool {
+/// Reports whether a failure is transient.
+fn is_transient(failure: &Failure) -> bool {
     matches!(
         failure.cause,
         Cause::Transient
@@ -45,8 +45,7 @@ fn passes(failure: &Failure) -> bool {
     )
 }
 
-/// Returns the remedy of an attempt that failed. As long as one of the failures may pass by itself, the next attempt shows
-/// what remains.
+/// Returns the remedy of a failed attempt. If one of the failures is transient, the next attempt shows the remaining ones.
 pub(super) fn remedy(failures: &[Failure]) -> Remedy {
     let is_own = |failure: &Failure| match failure.cause {
         Cause::Invalid => true,
@@ -58,14 +57,14 @@ pub(super) fn remedy(failures: &[Failure]) -> Remedy {
         | Cause::Deleting
         | Cause::Transient => false,
     };
-    if failures.iter().any(is_own) && !failures.iter().any(passes) {
+    if failures.iter().any(is_own) && !failures.iter().any(is_transient) {
         Remedy::Own
     } else {
         Remedy::World
     }
 }
 
-/// Returns the remedy of what the preflight checks found.
+/// Returns the remedy of the problems that the preflight checks found.
 pub(super) fn remedy_of_problems(problems: &[Problem]) -> Remedy {
     let is_own = |problem: &Problem| match problem.check {
         Check::DefinitionUpgrade | Check::ClusterVersion | Check::Invalid => true,
@@ -78,15 +77,15 @@ pub(super) fn remedy_of_problems(problems: &[Problem]) -> Remedy {
     }
 }
 
-/// One failure that may pass by itself is reason enough to try soon.
-pub(in crate::instance) fn retry(failures: &[Failure]) -> Retry {
+/// Returns the class of the delay until the next attempt; one transient failure is enough for a short delay.
+pub(in crate::instance) fn retry_class(failures: &[Failure]) -> RetryClass {
     let has = |cause| failures.iter().any(|failure| failure.cause == cause);
-    if failures.iter().any(passes) {
-        Retry::Soon
+    if failures.iter().any(is_transient) {
+        RetryClass::Soon
     } else if has(Cause::Forbidden) {
-        Retry::Granted
+        RetryClass::AfterGrant
     } else {
-        Retry::Slowly
+        RetryClass::Backoff
     }
 }
 
@@ -96,7 +95,7 @@ pub(in crate::instance) fn api(absent: &Absent) -> Api {
     Api::Kind(group.to_owned(), version.to_owned(), absent.kind.clone())
 }
 
-/// `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`, for each object that waits.
+/// Returns a line for each deferred object, such as `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
 pub(in crate::instance) fn waiting(absent: &Absent) -> impl Iterator<Item = String> {
     absent.needed_by.iter().map(|identity| {
         let name = if identity.namespace.is_empty() {

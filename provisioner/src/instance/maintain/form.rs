@@ -1,4 +1,4 @@
-//! The right recorded form of an object while a revision is rolled out. Pure; no I/O.
+//! Selects the recorded form of an object to apply while a revision is rolled out. Pure; no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +9,46 @@ use apply::{
 };
 use manifests::object::Identity;
 
-/// The objects of a revision, ready to be applied.
+/// Objects of a revision, ready to be applied.
 pub(in crate::instance) type Steps = BTreeMap<Identity, Step>;
 
-/// The objects of the live revisions.
+/// Objects of the live revisions.
 pub(in crate::instance) struct Forms {
-    /// Those of the newest revision.
+    /// Objects of the newest revision.
     pub(in crate::instance) newest: Steps,
-    /// Those of the active revision, while a newer one is rolled out.
+    /// Objects of the active revision, while a newer one is rolled out.
     pub(in crate::instance) older: Option<Steps>,
-    /// The waves of the rollout that have begun.
+    /// Waves of the rollout that have started.
     started: BTreeSet<Wave>,
     is_applied: bool,
 }
 
-/// The right form of an object.
+/// Desired form of an object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::instance) enum Form<'a> {
-    /// That of the newest revision.
+    /// Form of the newest revision.
     Newest(&'a Step),
-    /// That of the active revision, until the wave of the object begins or the object is pruned.
+    /// Form of the active revision, until the wave of the object starts or the object is pruned.
     Older(&'a Step),
-    /// None yet: the rollout creates the object.
+    /// The object has no form yet: the rollout creates it.
     Later,
-    /// None: no live revision has the object.
-    Gone,
+    /// The object has no form: it is not part of a live revision.
+    Removed,
 }
 
 impl Forms {
-    /// `is_applied` says that all objects of the newest revision were applied.
+    /// Creates the forms. `is_applied` reports that all objects of the newest revision were applied.
     pub(in crate::instance) fn new(
         newest: Steps,
         older: Option<Steps>,
         is_applied: bool,
         view: &View,
     ) -> Self {
-        let hash = |identity: &Identity| view.objects.get(identity).and_then(|seen| seen.hash);
+        let hash = |identity: &Identity| {
+            view.objects
+                .get(identity)
+                .and_then(|observed| observed.hash)
+        };
         let is_new = |(identity, step): &(&Identity, &Step)| {
             let before = older.as_ref().and_then(|older| older.get(*identity));
             is_applied
@@ -64,8 +68,8 @@ impl Forms {
         }
     }
 
-    /// Returns the right form of an object. `hash` is that of the live object; `is_deleted` says that the object is missing
-    /// and that the rollout recreates it.
+    /// Returns the desired form of an object. `hash` is that of the live object. `is_deleted` reports that the object is
+    /// missing and that the rollout recreates it.
     pub(in crate::instance) fn form(
         &self,
         identity: &Identity,
@@ -74,14 +78,14 @@ impl Forms {
     ) -> Form<'_> {
         let newest = self.newest.get(identity);
         let Some(older) = &self.older else {
-            return newest.map_or(Form::Gone, Form::Newest);
+            return newest.map_or(Form::Removed, Form::Newest);
         };
         match (newest, older.get(identity)) {
-            (None, None) => Form::Gone,
+            (None, None) => Form::Removed,
             (None, Some(older)) => Form::Older(older),
             (Some(newest), None) if self.started.contains(&newest.wave) => Form::Newest(newest),
             (Some(_), None) => Form::Later,
-            // Another client brought the older form back.
+            // Another client restored the older form, or the object was deleted to be recreated.
             (Some(newest), Some(_)) if self.is_applied || is_deleted => Form::Newest(newest),
             (Some(newest), Some(older)) => {
                 let is_older = hash == Some(older.hash) && older.hash != newest.hash;
@@ -133,7 +137,7 @@ mod tests {
             });
             with!(View, objects: objects.collect())
         };
-        // The live objects with their forms; whether all is applied; the object, its live form, whether it was deleted to be
+        // Live objects with their forms; whether all is applied; the object, its live form, whether it was deleted to be
         // recreated, the expected form.
         let none: &[(&str, &str)] = &[];
         let begun: &[(&str, &str)] = &[("changed", "2"), ("other", "1")];
@@ -170,12 +174,12 @@ mod tests {
                 Form::Newest(step) => format!("newest {}", data(step)),
                 Form::Older(step) => format!("older {}", data(step)),
                 Form::Later => "later".to_owned(),
-                Form::Gone => "gone".to_owned(),
+                Form::Removed => "gone".to_owned(),
             };
             assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }
         let forms = Forms::new(newest(), None, true, &View::default());
         let left = step("left", "", Configuration).0;
-        assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Gone);
+        assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Removed);
     }
 }

@@ -1,4 +1,4 @@
-//! Pruning what has left the bundle, once the revision without it is active.
+//! Prunes the objects that have left the bundle, once the revision without them is active.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,28 +16,28 @@ use tracing::warn;
 
 use super::{policy_of_upgrades, unusable};
 use crate::instance::{
-    install::{self, MAX_LISTED, lines_of, release_lines, removing, settle_inventory},
-    memory::{Memory, Shared},
-    outcome::{Failure, Retry},
+    install::{self, MAX_LISTED, lines_of, release_lines, remove_pruned, terminating_objects},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Failure, RetryClass},
     revisions::{self, owner},
 };
 
-/// The longest time between two attempts: the informers do not report when custom resources are gone.
+/// Maximum delay between two attempts, since the informers do not report the deletion of custom resources.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// The outcome.
+/// Outcome of a prune.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// The pruned objects, if an attempt was made.
+    /// Lines about the pruned objects; `None` if no attempt was made.
     pub(super) done: Option<Lines>,
-    /// The time to try again.
-    pub(super) again: Option<Duration>,
-    /// The number of the active revision, if its record cannot be used, and the failure to report.
+    /// Time until the next attempt.
+    pub(super) requeue_after: Option<Duration>,
+    /// Number of the active revision if its record cannot be used; `failure` has the message.
     pub(super) lost: Option<i64>,
     pub(super) failure: Option<Failure>,
 }
 
-/// What the status says of pruned objects.
+/// Lines of the status about pruned objects.
 pub(super) struct Lines {
     /// Objects that are still in the cluster.
     pub(super) removing: Vec<String>,
@@ -45,21 +45,21 @@ pub(super) struct Lines {
     pub(super) released: Vec<String>,
 }
 
-/// Prunes what the active revision does not have, if the status lists something.
+/// Prunes the objects that the active revision does not have, if the status lists any.
 pub(super) async fn run(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) -> Outcome {
     let Some(active) = due(status) else {
         return Outcome::default();
     };
     let now = (shared.ctx.now)();
-    let tried = attempted(memory, active);
-    if let Some(left) = memory.prunes.must_wait(&tried, now) {
+    let attempt_key = attempted(state, active);
+    if let Some(left) = state.prunes.remaining_delay(&attempt_key, now) {
         return Outcome {
-            again: Some(left),
+            requeue_after: Some(left),
             ..Outcome::default()
         };
     }
@@ -74,7 +74,7 @@ pub(super) async fn run(
         record => record.map_err(|error| error.to_string()),
     };
     let pruned = match record {
-        Ok(record) => prune(instance, shared, memory, active, record).await,
+        Ok(record) => prune(instance, shared, state, active, record).await,
         Err(error) => Err(error),
     };
     let (pruned, plan) = match pruned {
@@ -82,7 +82,11 @@ pub(super) async fn run(
         Err(error) => {
             warn!(instance = %instance.name_any(), error, "failed to prune; retrying");
             return Outcome {
-                again: Some(memory.prunes.again(tried, Retry::Soon, now)),
+                requeue_after: Some(state.prunes.record_failure(
+                    attempt_key,
+                    RetryClass::Soon,
+                    now,
+                )),
                 ..Outcome::default()
             };
         }
@@ -90,28 +94,28 @@ pub(super) async fn run(
     if !pruned.deleted.is_empty() || !pruned.released.is_empty() {
         shared.released(&instance.name_any());
     }
-    settle_inventory(memory, &pruned);
+    remove_pruned(state, &pruned);
     let lines = remaining(&pruned, &plan);
-    let again = if lines.is_empty() {
-        memory.prunes.succeeded();
+    let requeue_after = if lines.is_empty() {
+        state.prunes.succeeded();
         None
     } else {
-        memory
+        state
             .prunes
-            .again(attempted(memory, active), Retry::Soon, now);
-        Some(memory.prunes.wait_at_most(MAX_DELAY, now))
+            .record_failure(attempted(state, active), RetryClass::Soon, now);
+        Some(state.prunes.cap_delay(MAX_DELAY, now))
     };
     Outcome {
         done: Some(Lines {
             removing: lines,
             released: release_lines(&pruned).collect(),
         }),
-        again,
+        requeue_after,
         ..Outcome::default()
     }
 }
 
-/// Returns the active revision, if objects of former revisions are to be pruned now.
+/// Returns the active revision if objects of former revisions are to be pruned now.
 pub(in crate::instance) fn due(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
     let newest = status.newest();
     let active = newest.filter(|newest| newest.state == RevisionState::Active)?;
@@ -119,15 +123,16 @@ pub(in crate::instance) fn due(status: &BundleInstanceStatus) -> Option<&Revisio
     is_due.then_some(active)
 }
 
-/// Returns what distinguishes an attempt from the next: an object that is gone, or a revision, starts another one at once.
-fn attempted(memory: &Memory, active: &RevisionStatus) -> String {
-    let count = memory.inventory.as_ref().map_or(0, BTreeMap::len);
-    format!("prune {} {count} {}", active.number, memory.turn())
+/// Returns the key of an attempt. It changes with the revision and with each deleted object, so that another attempt starts
+/// at once.
+fn attempted(state: &InstanceState, active: &RevisionStatus) -> String {
+    let count = state.inventory.as_ref().map_or(0, BTreeMap::len);
+    format!("prune {} {count} {}", active.number, state.retry_epoch())
 }
 
-/// Returns the lines of what is still in the cluster after an attempt.
+/// Returns the lines of objects that are still in the cluster after an attempt.
 pub(in crate::instance) fn remaining(pruned: &Pruned, plan: &Plan) -> Vec<String> {
-    let mut lines = removing(pruned);
+    let mut lines = terminating_objects(pruned);
     let has_ended = |identity: &_| {
         pruned.deleted.contains(identity)
             || pruned.released.contains_key(identity)
@@ -137,30 +142,30 @@ pub(in crate::instance) fn remaining(pruned: &Pruned, plan: &Plan) -> Vec<String
                 .iter()
                 .any(|failure| failure.identity == *identity)
     };
-    let unbegun = plan.leaving.iter().map(|leaving| &leaving.identity);
-    let unbegun = unbegun.filter(|identity| !has_ended(identity));
-    lines.extend(lines_of(unbegun));
+    let pending = plan.leaving.iter().map(|leaving| &leaving.identity);
+    let pending = pending.filter(|identity| !has_ended(identity));
+    lines.extend(lines_of(pending));
     lines.truncate(MAX_LISTED);
     lines
 }
 
-/// Deletes, and returns what was to be deleted, too.
+/// Deletes the prune candidates, and returns the report with the plan that has them.
 async fn prune(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     active: &RevisionStatus,
     record: Revision<RevisionDetails>,
 ) -> Result<(Pruned, Plan), String> {
     let ctx = &shared.ctx;
     let owner = owner(instance);
-    let had = memory.inventory.clone().unwrap_or_default();
+    let had = state.inventory.clone().unwrap_or_default();
     let namespace = &record.header.namespace;
     let plan = install::plan(ctx, record.objects, &had, &owner, namespace).await;
-    let plan = plan.map_err(|error| format!("the served APIs cannot be listed: {error}"))?;
+    let plan = plan.map_err(|error| format!("failed to list the served APIs: {error}"))?;
     let client = ctx.accounts.client(active.service_account.as_ref());
     let apply = Apply {
-        client: &client.map_err(|error| format!("no client can be made: {error}"))?,
+        client: &client.map_err(|error| format!("failed to create a client: {error}"))?,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.permits,

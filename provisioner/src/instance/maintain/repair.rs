@@ -1,4 +1,4 @@
-//! Repairs: objects are applied again as the live revisions record them.
+//! Repairs: drifted objects are applied again in the form that the live revisions record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,52 +27,59 @@ use super::{
 };
 use crate::instance::{
     claims, install,
-    memory::{Memory, Shared},
-    outcome::{Failure, Remedy, Retry},
+    memory::{InstanceContext, InstanceState},
+    outcome::{Failure, Remedy, RetryClass},
     revisions::{self, owner},
 };
 
-/// How many objects a line names that need the same API.
-const MOST_NAMED: usize = 10;
+/// Maximum number of named objects in a line about a missing API.
+const MAX_NAMED: usize = 10;
 
-/// What drifted, of which instance.
-pub(super) struct Drift<'a> {
+/// Drifted objects of one instance.
+pub(super) struct DriftedObjects<'a> {
     pub(super) instance: &'a BundleInstance,
     pub(super) status: &'a BundleInstanceStatus,
     pub(super) objects: &'a [Identity],
     pub(super) view: &'a View,
 }
 
-/// The outcome of a repair.
+/// Outcome of a repair.
 #[derive(Default)]
 pub(super) struct Repaired {
-    /// Which objects wait for an API from now on, if the inventory has changed.
+    /// Objects that are deferred from now on; `None` if the inventory has not changed.
     pub(super) changed: Option<Vec<String>>,
-    /// The objects that could not be repaired, and when to try again.
-    pub(super) failed: BTreeMap<Identity, Retry>,
-    /// Why.
+    /// Objects that could not be repaired, with the class of the delay until the next attempt.
+    pub(super) failed: BTreeMap<Identity, RetryClass>,
+    /// Failure with the messages about these objects.
     pub(super) failure: Option<Failure>,
-    /// The number of a revision whose record cannot be used.
+    /// Number of a revision whose record cannot be used.
     pub(super) lost: Option<i64>,
 }
 
 /// The live revisions, read and planned.
 struct Live {
     forms: Forms,
-    /// Of the newest revision.
+    /// Plan of the newest revision.
     plan: Plan,
     newest: Option<ServiceAccountRef>,
     older: Option<ServiceAccountRef>,
 }
 
-/// Applies objects again. One that fails holds up only what depends on it.
-pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memory) -> Repaired {
+/// Applies objects again. A failure delays only the objects that depend on the failed one.
+pub(super) async fn repair(
+    drift: &DriftedObjects<'_>,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+) -> Repaired {
     let owner = owner(drift.instance);
-    let before = memory.inventory.clone();
-    let live = match read(drift, shared, memory, &owner).await {
+    let before = state.inventory.clone();
+    let live = match read(drift, shared, state, &owner).await {
         Ok(Some(live)) => live,
         Ok(None) => {
-            let failed = drift.objects.iter().map(|it| (it.clone(), Retry::Slowly));
+            let failed = drift
+                .objects
+                .iter()
+                .map(|identity| (identity.clone(), RetryClass::Backoff));
             return Repaired {
                 failed: failed.collect(),
                 ..Repaired::default()
@@ -84,65 +91,65 @@ pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memo
     let mut lines = Vec::new();
     let (mut newest, mut older) = (Vec::new(), Vec::new());
     for identity in drift.objects {
-        let seen = drift.view.objects.get(identity);
+        let observed = drift.view.objects.get(identity);
         let entry = before.as_ref().and_then(|before| before.get(identity));
-        let is_deleted = seen.is_none() && entry.is_some_and(|entry| entry.recreating);
-        let hash = seen.and_then(|seen| seen.hash);
+        let is_deleted = observed.is_none() && entry.is_some_and(|entry| entry.recreating);
+        let hash = observed.and_then(|observed| observed.hash);
         match live.forms.form(identity, hash, is_deleted) {
             Form::Newest(step) => newest.push(step.clone()),
             Form::Older(step) => older.push(step.clone()),
             Form::Later => {}
-            Form::Gone => forget(drift, memory, &live.plan, identity),
+            Form::Removed => forget_deleted(drift, state, &live.plan, identity),
         }
     }
     for (steps, account) in [(newest, &live.newest), (older, &live.older)] {
         if !steps.is_empty() {
-            let outcome = apply(drift, shared, memory, &owner, steps, account.as_ref()).await;
+            let outcome = apply(drift, shared, state, &owner, steps, account.as_ref()).await;
             lines.extend(outcome.lines);
             repaired.failed.extend(outcome.failed);
         }
     }
 
-    // An optional API is gone: its objects wait again.
-    let waits = drift.needed_now(&live.plan.waiting);
+    // If an optional API is not served any longer, its objects are deferred again.
+    let waits = drift.still_required(&live.plan.waiting);
     let waiting: BTreeSet<&Identity> = waits.iter().flat_map(|absent| &absent.needed_by).collect();
-    if let Some(inventory) = memory.inventory.as_mut()
+    if let Some(inventory) = state.inventory.as_mut()
         && !waiting.is_empty()
     {
         inventory.retain(|identity, _| !waiting.contains(identity));
-        memory.is_watched = false;
+        state.is_watched = false;
     }
-    let missing = drift.needed_now(&live.plan.missing);
+    let missing = drift.still_required(&live.plan.missing);
     if !missing.is_empty() {
         let absent = live.plan.missing.iter().chain(&live.plan.waiting);
-        memory.await_apis(absent.map(install::api));
+        state.await_apis(absent.map(install::api));
         lines.push(not_served(&missing));
         let needing = missing.into_iter().flat_map(|absent| absent.needed_by);
         repaired
             .failed
-            .extend(needing.map(|identity| (identity, Retry::Soon)));
+            .extend(needing.map(|identity| (identity, RetryClass::Soon)));
     }
     if !lines.is_empty() {
         let soonest = repaired.failed.values().min().copied();
-        let retry = soonest.unwrap_or(Retry::Slowly);
+        let retry = soonest.unwrap_or(RetryClass::Backoff);
         repaired.failure = Some(drift.failure(lines.join("\n"), retry));
     }
-    if memory.inventory != before {
+    if state.inventory != before {
         repaired.changed = Some(waits.iter().flat_map(install::waiting).collect());
     }
     repaired
 }
 
-/// Reads the live revisions. A record that cannot be used is reported; so is one that cannot be read now.
+/// Reads the live revisions. A record that cannot be used, or cannot be read now, is reported in the error.
 async fn read(
-    drift: &Drift<'_>,
-    shared: &Shared,
-    memory: &Memory,
+    drift: &DriftedObjects<'_>,
+    shared: &InstanceContext,
+    state: &InstanceState,
     owner: &Owner,
 ) -> Result<Option<Live>, Box<Repaired>> {
     let mut live = drift.status.live();
     let Some(newest) = live.next() else {
-        // An older provisioner recorded no revision, and the installed Bundle is not there to record one.
+        // An older provisioner recorded no revision, and the installed Bundle is missing, so none can be recorded.
         return Ok(None);
     };
     let older = live.find(|revision| {
@@ -150,7 +157,7 @@ async fn read(
     });
     let mut plans = Vec::new();
     for revision in [Some(newest), older].into_iter().flatten() {
-        let plan = planned(shared, memory, owner, revision).await;
+        let plan = planned(shared, state, owner, revision).await;
         plans.push(plan.map_err(|unread| Box::new(unread.repaired(drift, revision)))?);
     }
     let steps = |plan: &Plan| -> Steps {
@@ -168,27 +175,27 @@ async fn read(
     }))
 }
 
-/// The reason why the objects of a revision are not known.
+/// Error of reading the objects of a revision.
 enum Unread {
     Record(store::Error),
     Discovery(kube::Error),
 }
 
 impl Unread {
-    fn repaired(self, drift: &Drift<'_>, revision: &RevisionStatus) -> Repaired {
-        let later = |message| drift.failure(message, Retry::Soon);
+    fn repaired(self, drift: &DriftedObjects<'_>, revision: &RevisionStatus) -> Repaired {
+        let later = |message| drift.failure(message, RetryClass::Soon);
         let (failure, is_lost) = match self {
             Self::Record(error) if error.is_transient() => (later(error.to_string()), false),
             Self::Record(error) => (unusable(drift.status, &error), true),
             Self::Discovery(error) => (
-                later(format!("the served APIs cannot be listed: {error}")),
+                later(format!("failed to list the served APIs: {error}")),
                 false,
             ),
         };
         let failed = drift
             .objects
             .iter()
-            .map(|identity| (identity.clone(), Retry::Soon));
+            .map(|identity| (identity.clone(), RetryClass::Soon));
         Repaired {
             failed: failed.collect(),
             failure: Some(failure),
@@ -199,41 +206,46 @@ impl Unread {
 }
 
 async fn planned(
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     owner: &Owner,
     revision: &RevisionStatus,
 ) -> Result<Plan, Unread> {
     let record = revisions::read(shared, owner, revision).await;
     let record = record.map_err(Unread::Record)?;
-    let had = memory.inventory.clone().unwrap_or_default();
+    let had = state.inventory.clone().unwrap_or_default();
     let namespace = &record.header.namespace;
     let plan = install::plan(&shared.ctx, record.objects, &had, owner, namespace).await;
     plan.map_err(Unread::Discovery)
 }
 
-/// Forgets an object that no live revision has, once it is gone.
-fn forget(drift: &Drift<'_>, memory: &mut Memory, plan: &Plan, identity: &Identity) {
+/// Removes an object from the inventory if no live revision has it and it is deleted.
+fn forget_deleted(
+    drift: &DriftedObjects<'_>,
+    state: &mut InstanceState,
+    plan: &Plan,
+    identity: &Identity,
+) {
     let absent = plan.waiting.iter().chain(&plan.missing);
     let mut absent = absent.flat_map(|absent| &absent.needed_by);
     if drift.view.absent.contains(identity)
         && !absent.any(|absent| absent.kind == identity.kind && absent.name == identity.name)
-        && let Some(inventory) = memory.inventory.as_mut()
+        && let Some(inventory) = state.inventory.as_mut()
     {
         inventory.remove(identity);
-        memory.is_watched = false;
+        state.is_watched = false;
     }
 }
 
-/// The outcome of the objects of one revision.
+/// Outcome of the repair of objects of one revision.
 #[derive(Default)]
 struct Outcome {
     lines: Vec<String>,
-    failed: BTreeMap<Identity, Retry>,
+    failed: BTreeMap<Identity, RetryClass>,
 }
 
 impl Outcome {
-    fn all(steps: &[Step], line: String, retry: Retry) -> Self {
+    fn all(steps: &[Step], line: String, retry: RetryClass) -> Self {
         let identities = steps.iter().map(|step| step.object.identity());
         Self {
             lines: vec![line],
@@ -242,11 +254,11 @@ impl Outcome {
     }
 }
 
-/// Applies objects, save what vanished and belongs to another owner by now.
+/// Applies objects except missing ones that another client has created again for another owner.
 async fn apply(
-    drift: &Drift<'_>,
-    shared: &Shared,
-    memory: &mut Memory,
+    drift: &DriftedObjects<'_>,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     owner: &Owner,
     steps: Vec<Step>,
     account: Option<&ServiceAccountRef>,
@@ -257,8 +269,8 @@ async fn apply(
         Err(error) => {
             return Outcome::all(
                 &steps,
-                format!("no client can be made: {error}"),
-                Retry::Soon,
+                format!("failed to create a client: {error}"),
+                RetryClass::Soon,
             );
         }
     };
@@ -266,24 +278,26 @@ async fn apply(
     let (mut present, absent): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(is_present);
     let mut outcome = Outcome::default();
     let planned = absent.iter().map(|step| step.object.identity());
-    let claim = shared.claims.claim(&owner.name, planned);
-    let taken = match &claim {
+    let lock = shared.apply_locks.try_lock(&owner.name, planned);
+    let taken = match &lock {
         Ok(_) => ownership::taken(&client, &absent, owner, ctx.settings.concurrency)
             .await
-            .map_err(|error| format!("what vanished cannot be looked up: {error}")),
-        Err(others) => Err(claims::refusal(others)),
+            .map_err(|error| format!("failed to look up the missing objects: {error}")),
+        Err(others) => Err(claims::conflict_message(others)),
     };
     match taken {
         Ok(taken) => {
             let is_free = |step: &Step| !taken.contains_key(&step.object.identity());
             present.extend(absent.into_iter().filter(is_free));
             if !taken.is_empty() {
-                outcome.lines.push(given_away(&taken, owner));
+                outcome.lines.push(released_to_others(&taken, owner));
             }
-            let taken = taken.into_keys().map(|identity| (identity, Retry::Slowly));
+            let taken = taken
+                .into_keys()
+                .map(|identity| (identity, RetryClass::Backoff));
             outcome.failed.extend(taken);
         }
-        Err(line) => outcome = Outcome::all(&absent, line, Retry::Soon),
+        Err(line) => outcome = Outcome::all(&absent, line, RetryClass::Soon),
     }
     let steps = present;
     let apply = Apply {
@@ -294,21 +308,23 @@ async fn apply(
     };
     let report = apply.repair(&steps).await;
     let is_confirmed = |identity: &Identity, applied: &Applied| {
-        let seen = drift.view.objects.get(identity);
-        is_unknown(memory, identity)
+        let observed = drift.view.objects.get(identity);
+        is_unknown(state, identity)
             && applied.taken.is_empty()
-            && seen.is_some_and(|seen| seen.fields == applied.fields)
+            && observed.is_some_and(|observed| observed.fields == applied.fields)
     };
     let applied = report.applied.iter();
     let confirmed: BTreeSet<Identity> = applied
         .filter(|(identity, applied)| is_confirmed(identity, applied))
         .map(|(identity, _)| identity.clone())
         .collect();
-    install::take_over(drift.instance, shared, memory, &steps, &report);
-    drop(claim); // held until here
-    publish_repairs(drift, shared, memory, &report, &confirmed).await;
+    install::record_applied(drift.instance, shared, state, &steps, &report);
+    drop(lock); // held until the objects are applied and recorded
+    publish_repairs(drift, shared, state, &report, &confirmed).await;
     if !report.failed.is_empty() {
-        outcome.lines.push(install::refusals(&report.failed));
+        outcome
+            .lines
+            .push(install::describe_rejections(&report.failed));
     }
     for step in &steps {
         let identity = step.object.identity();
@@ -318,11 +334,11 @@ async fn apply(
                 .filter(|failure| failure.identity == identity)
                 .cloned()
                 .collect();
-            // What depends on a failed object is tried again with it.
+            // An object that depends on a failed one is tried again with it.
             let retry = if own.is_empty() {
-                Retry::Soon
+                RetryClass::Soon
             } else {
-                install::retry(&own)
+                install::retry_class(&own)
             };
             outcome.failed.insert(identity, retry);
         }
@@ -330,13 +346,13 @@ async fn apply(
     outcome
 }
 
-/// Counts the repairs, records the field managers that made them necessary, and publishes Events.
+/// Counts the repairs, records the field managers that made them necessary, and publishes events.
 ///
-/// The objects in `confirmed` were as declared already, so that nothing is reported about these.
+/// The objects in `confirmed` had not drifted, so that nothing is reported about them.
 async fn publish_repairs(
-    drift: &Drift<'_>,
-    shared: &Shared,
-    memory: &mut Memory,
+    drift: &DriftedObjects<'_>,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     report: &Report,
     confirmed: &BTreeSet<Identity>,
 ) {
@@ -347,12 +363,12 @@ async fn publish_repairs(
     ctx.metrics.repaired(repaired.clone().count() as u64);
     for (identity, applied) in repaired {
         info!(object = %identity, taken = applied.taken.len(), "repaired");
-        let seen = drift.view.objects.get(identity);
-        let writer = seen.and_then(|seen| seen.writer.as_deref());
-        let opponents = opponents(identity, applied, writer);
-        let verdicts = memory.fights.repaired(opponents, now);
+        let observed = drift.view.objects.get(identity);
+        let writer = observed.and_then(|observed| observed.writer.as_deref());
+        let conflicting_managers = conflicting_managers(identity, applied, writer);
+        let verdicts = state.conflicts.repaired(conflicting_managers, now);
         let note = verdicts.first().map_or_else(
-            || format!("{identity} was not as declared, and was applied again"),
+            || format!("repaired {identity}: it differed from the applied configuration"),
             ToString::to_string,
         );
         let instance = drift.instance.object_ref(&());
@@ -364,10 +380,11 @@ async fn publish_repairs(
 
 fn not_served(missing: &[Absent]) -> String {
     let line = |absent: &Absent| {
-        let needed_by = absent.needed_by.iter().take(MOST_NAMED);
+        let needed_by = absent.needed_by.iter().take(MAX_NAMED);
         let needed_by: Vec<String> = needed_by.map(ToString::to_string).collect();
         format!(
-            "required resource not found: no matches for kind {:?} in version {:?}, needed by {}; install what serves it",
+            "required resource not found: no matches for kind {:?} in version {:?}, needed by {}; install its CRD or \
+             API server",
             absent.kind,
             absent.api_version,
             needed_by.join(", ")
@@ -376,30 +393,36 @@ fn not_served(missing: &[Absent]) -> String {
     missing.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn given_away(taken: &BTreeMap<Identity, Holder>, owner: &Owner) -> String {
+fn released_to_others(taken: &BTreeMap<Identity, Holder>, owner: &Owner) -> String {
     let line = |(identity, holder): (&Identity, &Holder)| match holder {
         Holder::Nobody => format!(
-            "{identity} was created again by another client, and belongs to no BundleInstance; delete the object, or annotate \
-             the object with {}={}",
+            "{identity} was recreated by another client and is not owned by a BundleInstance; delete the object, or \
+             annotate the object with {}={}",
             labels::ADOPT,
             owner.name
         ),
         _ => format!(
-            "{identity} belongs to {holder} now; remove it from one of the bundles, or delete the one that should not have it"
+            "{identity} is now owned by {holder}; remove it from one of the bundles, or delete the BundleInstance that \
+             must not own it"
         ),
     };
     taken.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Who had changed an object that was repaired: the fields say it themselves, or else whoever wrote it last.
-fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<Opponent> {
+/// Returns the field managers that changed a repaired object: those of the conflicting fields, or else the last writer of
+/// the object.
+fn conflicting_managers(
+    object: &Identity,
+    applied: &Applied,
+    writer: Option<&str>,
+) -> Vec<Opponent> {
     let opponent = |field: &str, manager: &str| Opponent {
         object: object.clone(),
         field: field.to_owned(),
         manager: manager.to_owned(),
     };
     if applied.taken.is_empty() && !applied.yielded.is_empty() {
-        return Vec::new(); // a scaler has its way
+        return Vec::new(); // the fields are left to a scaler
     }
     if applied.taken.is_empty() {
         return vec![opponent("", writer.unwrap_or_default())];
@@ -410,10 +433,10 @@ fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<
         .collect()
 }
 
-// === impl Drift ===
+// === impl DriftedObjects ===
 
-impl Drift<'_> {
-    fn failure(&self, message: String, retry: Retry) -> Failure {
+impl DriftedObjects<'_> {
+    fn failure(&self, message: String, retry: RetryClass) -> Failure {
         Failure {
             bundle: self
                 .status
@@ -423,13 +446,13 @@ impl Drift<'_> {
             message,
             touched: false,
             retry,
-            // The object was applied before, so that the obstacle is elsewhere.
+            // The object was applied before, so that the cause is not the BundleInstance.
             remedy: Remedy::World,
         }
     }
 
-    /// Those that something drifted needs.
-    fn needed_now(&self, absent: &[Absent]) -> Vec<Absent> {
+    /// Returns the missing kinds that drifted objects need.
+    fn still_required(&self, absent: &[Absent]) -> Vec<Absent> {
         let needing = |absent: &Absent| {
             let needed_by = absent.needed_by.iter();
             needed_by

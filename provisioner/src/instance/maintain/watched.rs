@@ -1,4 +1,4 @@
-//! What is seen of an instance's objects.
+//! Watches of the objects of an instance, and their observed health.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::{
     account,
     instance::{
-        memory::{Memory, Shared},
+        memory::{InstanceContext, InstanceState},
         outcome::Health,
         revisions,
         rollback::Unhealthy,
@@ -26,19 +26,19 @@ use crate::{
 };
 use apply::{discovery::Kind, health, informers::View, inventory::Inventory};
 
-/// How many unwell objects a condition names.
-const MOST_NAMED: usize = 20;
+/// Maximum number of unhealthy objects that a condition names.
+const MAX_NAMED: usize = 20;
 
-/// Tells the watches what belongs to the instance, once after each change of that or of what is served.
+/// Passes the objects of the instance to the watches, once after each change of the inventory or of the served APIs.
 pub(in crate::instance) async fn watch(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) {
     let served = *shared.ctx.kinds.changes().borrow();
-    let is_known = memory.is_watched && memory.served == served;
-    let Some(inventory) = memory.inventory.as_ref().filter(|_| !is_known) else {
+    let is_current = state.is_watched && state.served == served;
+    let Some(inventory) = state.inventory.as_ref().filter(|_| !is_current) else {
         return;
     };
     let gvk = |identity: &Identity, version: &str| {
@@ -65,7 +65,7 @@ pub(in crate::instance) async fn watch(
         .await;
     match found {
         Ok(found) => {
-            let wanted: BTreeMap<Identity, Arc<Kind>> = inventory
+            let objects: BTreeMap<Identity, Arc<Kind>> = inventory
                 .iter()
                 .filter_map(|(identity, entry)| {
                     let kind = found.get(&gvk(identity, &entry.version))?.as_ref()?;
@@ -76,31 +76,31 @@ pub(in crate::instance) async fn watch(
             shared
                 .ctx
                 .watches
-                .want(&instance.name_any(), account.as_ref(), &wanted);
-            memory.unserved = inventory
+                .want(&instance.name_any(), account.as_ref(), &objects);
+            state.unserved = inventory
                 .keys()
-                .filter(|identity| !wanted.contains_key(*identity))
+                .filter(|identity| !objects.contains_key(*identity))
                 .cloned()
                 .collect();
-            memory.is_watched = true;
-            memory.served = served;
+            state.is_watched = true;
+            state.served = served;
         }
-        Err(error) => warn!(%error, "the served APIs cannot be listed; watches start later"),
+        Err(error) => warn!(%error, "failed to list the served APIs; watches start later"),
     }
 }
 
-/// Returns the objects that are not healthy, as far as the informers have observed them.
+/// Returns the unhealthy objects that the informers have observed.
 pub(in crate::instance) fn unhealthy(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     removing: &[String],
 ) -> Unhealthy {
     let view = shared.ctx.watches.view(&instance.name_any());
-    unhealthy_of(memory.inventory.as_ref(), &view, removing)
+    unhealthy_of(state.inventory.as_ref(), &view, removing)
 }
 
-/// Returns the objects of an inventory that are not healthy. What is being removed does not count.
+/// Returns the unhealthy objects of an inventory. Prune candidates do not count.
 pub(in crate::instance) fn unhealthy_of(
     inventory: Option<&Inventory>,
     view: &View,
@@ -112,7 +112,7 @@ pub(in crate::instance) fn unhealthy_of(
         if removing.contains(identity.to_string().as_str()) {
             continue;
         }
-        let list = match view.objects.get(identity).map(|seen| &seen.health) {
+        let list = match view.objects.get(identity).map(|observed| &observed.health) {
             Some(health::Health::Failed(_)) => &mut unhealthy.failed,
             Some(health::Health::InProgress(_)) => &mut unhealthy.slow,
             None if entry.fields.is_some() => &mut unhealthy.slow,
@@ -123,21 +123,21 @@ pub(in crate::instance) fn unhealthy_of(
     unhealthy
 }
 
-/// How the objects are, as far as the watches have seen them.
+/// Returns the health of the objects that the watches have observed.
 pub(in crate::instance) fn health(
     instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+    shared: &InstanceContext,
+    state: &InstanceState,
     removing: &[String],
 ) -> Health {
     let view = shared.ctx.watches.view(&instance.name_any());
-    match memory.unread {
+    match state.unread {
         Some(number) => unknown(number),
-        None => health_of(memory.inventory.as_ref(), &view, removing),
+        None => health_of(state.inventory.as_ref(), &view, removing),
     }
 }
 
-/// Returns the health of an instance if neither the status nor a record lists some of its objects.
+/// Returns the health of an instance with objects that neither the status nor a record lists.
 pub(in crate::instance) fn unknown(number: i64) -> Health {
     Health::Unknown(format!(
         "the status does not list all objects, and the record of revision {number} cannot be used; the health of the objects \
@@ -145,7 +145,7 @@ pub(in crate::instance) fn unknown(number: i64) -> Health {
     ))
 }
 
-/// Returns the health of the objects of an inventory. What is being removed does not count.
+/// Returns the health of the objects of an inventory. Prune candidates do not count.
 pub(in crate::instance) fn health_of(
     inventory: Option<&Inventory>,
     view: &View,
@@ -155,32 +155,32 @@ pub(in crate::instance) fn health_of(
         return Health::Unknown(view.failing.join("\n"));
     }
     let Some(inventory) = inventory.filter(|_| view.synced) else {
-        return Health::NotLooked;
+        return Health::NotObserved;
     };
     let removing = identities(removing);
     let mut failed = Vec::new();
-    let mut going = Vec::new();
+    let mut progressing = Vec::new();
     for (identity, entry) in inventory {
-        let seen = view.objects.get(identity).map(|seen| &seen.health);
-        let (list, message) = match seen {
+        let health = view.objects.get(identity).map(|observed| &observed.health);
+        let (list, message) = match health {
             Some(health::Health::Failed(message)) => (&mut failed, message.as_str()),
-            Some(health::Health::InProgress(message)) => (&mut going, message.as_str()),
+            Some(health::Health::InProgress(message)) => (&mut progressing, message.as_str()),
             Some(health::Health::Current) => continue,
             None if entry.fields.is_none() => continue, // was never applied
-            None => (&mut going, "does not exist"),
+            None => (&mut progressing, "does not exist"),
         };
         if removing.contains(identity.to_string().as_str()) {
             continue;
         }
         list.push(listing::unwell(identity, &entry.version, message));
     }
-    if failed.is_empty() && going.is_empty() {
+    if failed.is_empty() && progressing.is_empty() {
         return Health::Healthy;
     }
     let is_failed = !failed.is_empty();
-    failed.append(&mut going);
-    let more = failed.len().saturating_sub(MOST_NAMED);
-    failed.truncate(MOST_NAMED);
+    failed.append(&mut progressing);
+    let more = failed.len().saturating_sub(MAX_NAMED);
+    failed.truncate(MAX_NAMED);
     if more > 0 {
         failed.push(format!("and {more} more objects"));
     }

@@ -44,7 +44,7 @@ impl Controller {
         let is_same = attempt::is_recorded(before, &rendered);
         if is_same && matches!(target.source, Source::Revision(_)) {
             let problem = "the rollback changes nothing";
-            return Ok(Err(failure(&name, problem, Retry::Slowly)));
+            return Ok(Err(failure(&name, problem, RetryClass::Backoff)));
         }
         if !is_same {
             let why = attempt::cause(before, target, &rendered);
@@ -111,7 +111,7 @@ impl Controller {
         };
         let record = server.read(revision);
         let record =
-            record.map_err(|error| failure(&target.bundle_name(), &error, Retry::Slowly))?;
+            record.map_err(|error| failure(&target.bundle_name(), &error, RetryClass::Backoff))?;
         let mut rendered = Rendered::of_record(record, &server.instance);
         if matches!(target.source, Source::Newest(_)) {
             rendered.account.clone_from(&revision.service_account);
@@ -141,8 +141,8 @@ impl Controller {
             {
                 has_kept_definitions = true;
                 let names = &findings.unsafe_definitions;
-                prepare::keep_definitions(&mut rendered, names, &newest.objects)
-                    .map_err(|problem| failure(&name, &problem, Retry::Slowly))?;
+                prepare::retain_newer_crds(&mut rendered, names, &newest.objects)
+                    .map_err(|problem| failure(&name, &problem, RetryClass::Backoff))?;
                 continue;
             }
             if findings.problems.is_empty() {
@@ -155,8 +155,8 @@ impl Controller {
         }
     }
 
-    /// Returns what blocks a rollout before its revision is recorded, as `recreate::decide` does: no object of the model may
-    /// be recreated.
+    /// Returns what blocks a rollout before its revision is recorded, as `recreate::decide` does: no object of the model
+    /// may be recreated.
     fn dry_run(&self, server: &Server, before: &Status, changed: &[Step]) -> Vec<ssa::Failure> {
         let is_installed = before.installed_bundle_name.is_some();
         let inventory = self.inventory();
@@ -233,6 +233,9 @@ impl Controller {
 }
 
 fn rejected(bundle: &str, failures: &[ssa::Failure]) -> Failure {
-    let (message, retry) = (install::refusals(failures), install::retry(failures));
+    let (message, retry) = (
+        install::describe_rejections(failures),
+        install::retry_class(failures),
+    );
     failure(bundle, &message, retry)
 }

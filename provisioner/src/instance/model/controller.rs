@@ -11,7 +11,7 @@ use crate::instance::{
     reconcile,
     revisions::Rebuilt,
     rollback::{self, Evidence, Unhealthy},
-    tries::Tries,
+    tries::RolloutBackoff,
     trust,
 };
 
@@ -31,11 +31,11 @@ pub(super) struct Controller {
     pub(super) excused: Option<(i64, Unhealthy)>,
     /// The remedy of the last failure.
     remedy: Option<Remedy>,
-    gave_up: Option<(String, String)>,
-    tries: Tries,
+    failed_template: Option<(String, String)>,
+    backoff: RolloutBackoff,
 }
 
-pub(super) fn failure(bundle: &str, message: &str, retry: Retry) -> Failure {
+pub(super) fn failure(bundle: &str, message: &str, retry: RetryClass) -> Failure {
     Failure {
         bundle: bundle.to_owned(),
         message: message.to_owned(),
@@ -45,13 +45,13 @@ pub(super) fn failure(bundle: &str, message: &str, retry: Retry) -> Failure {
     }
 }
 
-pub(super) fn settled(install: Install, health: Health) -> Settled {
-    Settled {
+pub(super) fn settled(install: Install, health: Health) -> RolloutResult {
+    RolloutResult {
         install,
         health,
-        fights: Vec::new(),
-        kept: None,
-        again: None,
+        conflicts: Vec::new(),
+        repaired: None,
+        requeue_after: None,
     }
 }
 
@@ -74,7 +74,7 @@ impl Controller {
         let before = server.status();
         let now = Self::now(server);
         let declaration = Declaration::new(&server.instance);
-        let mut status = status::of(&before, &declaration, &outcome, now);
+        let mut status = status::build(&before, &declaration, &outcome, now);
         if reconcile::left_alone(&server.instance).is_none() {
             let spec = &server.instance.spec;
             revisions::follow_clock(&mut status, now);
@@ -93,8 +93,8 @@ impl Controller {
         }
         // At rest, the status says it all.
         let kinds = status.inventory.map(|listed| listed.kinds);
-        let known: Inventory = index::parse(&kinds.unwrap_or_default()).collect();
-        self.inventory.take_if(|inventory| *inventory == known);
+        let listed: Inventory = index::parse(&kinds.unwrap_or_default()).collect();
+        self.inventory.take_if(|inventory| *inventory == listed);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl Controller {
         }
         let instance = server.instance.clone();
         let hash = template::hash(&instance);
-        let wanted = server.wanted(&hash);
+        let desired = server.desired(&hash);
         let name = status.installed_bundle_name.clone();
         let mut bundles = server.registry.bundles.iter().cloned();
         let found = bundles.find(|bundle| Some(bundle.name_any()) == name);
@@ -121,20 +121,20 @@ impl Controller {
             spec: &instance.spec,
             status: &status,
             hash: &hash,
-            wanted: Some(&wanted),
+            desired: Some(&desired),
             installed: installed.trusted(),
         };
         let settled = self.roll_out(server, &choices)?;
-        let outcome = with!(Outcome::of_bundle(reconcile::valid(&wanted)) =>
-            install: settled.install, is_declared: choices.is_declared(), health: settled.health, kept: settled.kept);
+        let outcome = with!(Outcome::of_bundle(reconcile::template_state(&desired)) =>
+            install: settled.install, is_declared: choices.is_declared(), health: settled.health, repaired: settled.repaired);
         let is_done = match &outcome.install {
-            Install::Done(done) => done.rolled_back.is_none() && done.bundle == wanted.name_any(),
-            Install::Unchanged => status.installed_bundle_name == Some(wanted.name_any()),
+            Install::Done(done) => done.rolled_back.is_none() && done.bundle == desired.name_any(),
+            Install::Unchanged => status.installed_bundle_name == Some(desired.name_any()),
             _ => false,
         };
         if is_done && outcome.health == Health::Healthy {
             let bundles = &mut server.registry.bundles;
-            bundles.retain(|bundle| bundle.name_any() == wanted.name_any());
+            bundles.retain(|bundle| bundle.name_any() == desired.name_any());
         }
         Ok(outcome)
     }
@@ -243,7 +243,7 @@ impl Controller {
         match source {
             Source::Bundle(bundle) => {
                 let version = KubeVersion::new(1, server.registry.minor);
-                key::of(&server.instance.spec, bundle, version, false)
+                key::digest_of(&server.instance.spec, bundle, version, false)
             }
             Source::Revision(revision) | Source::Newest(revision) => {
                 format!("revision {}", revision.digest)
@@ -252,10 +252,10 @@ impl Controller {
     }
 
     /// Does what `reconcile::roll_out` does.
-    fn roll_out(&mut self, server: &mut Server, choices: &Choices<'_>) -> Run<Settled> {
+    fn roll_out(&mut self, server: &mut Server, choices: &Choices<'_>) -> Run<RolloutResult> {
         let status = choices.status;
         let goal = choices.goal();
-        let given_up = self.gave_up.as_ref();
+        let given_up = self.failed_template.as_ref();
         let given_up = given_up.map(|(hash, why)| (hash.as_str(), why.as_str()));
         let Some(target) = choices.target(&goal, false, given_up) else {
             let settled = self.maintain(server, status)?;
@@ -284,7 +284,7 @@ impl Controller {
             found: &found,
             excused: &self.excused(server, &current, &view, &found),
         };
-        let reason = rollback::reason(&server.instance, &current, &evidence, now);
+        let reason = rollback::rollback_reason(&server.instance, &current, &evidence, now);
         let Some(reason) = reason else {
             return Ok(settled);
         };
@@ -294,7 +294,7 @@ impl Controller {
         let Some(active) = active else {
             return Ok(settled);
         };
-        self.gave_up = Some((choices.hash.to_owned(), reason.clone()));
+        self.failed_template = Some((choices.hash.to_owned(), reason.clone()));
         let (template_hash, why) = (Some(choices.hash.to_owned()), Some(reason));
         let to = active.number;
         let target = Target {
@@ -337,7 +337,7 @@ impl Controller {
         server: &mut Server,
         status: &Status,
         target: &Target<'_>,
-    ) -> Run<Settled> {
+    ) -> Run<RolloutResult> {
         let now = Self::now(server);
         let key = Self::key(server, &target.source);
         if install::is_up_to_date(status, &key) {
@@ -357,27 +357,27 @@ impl Controller {
         let name = target.bundle_name();
         let generation = server.instance.metadata.generation;
         let tried = format!("{key} {name} {generation:?} {freed:?}");
-        if self.tries.must_wait(&tried, now).is_some() {
+        if self.backoff.remaining_delay(&tried, now).is_some() {
             let settled = self.maintain(server, status)?;
             let remedy = self.remedy.unwrap_or(Remedy::World);
             return Ok(install::waiting_after(settled, remedy));
         }
         match self.attempt(server, status, target, &key)? {
             Ok(done) => {
-                self.tries.succeeded();
+                self.backoff.succeeded();
                 self.removing.clone_from(&done.removing);
                 Ok(settled(Install::Done(Box::new(done)), self.health(server)))
             }
             Err(mut failure) => {
                 failure.touched |=
                     status.installed_bundle_name.is_some() && status.applied_digest.is_none();
-                self.tries.again(tried, failure.retry, now);
+                self.backoff.record_failure(tried, failure.retry, now);
                 self.remedy = Some(failure.remedy);
                 let current = server.status();
-                let kept = self.maintain(server, &current)?;
-                let change = install::changes(kept.kept, &kept.install);
-                let failed = settled(Install::Failed(failure), kept.health);
-                Ok(with!(failed => kept: change))
+                let result = self.maintain(server, &current)?;
+                let change = install::changes(result.repaired, &result.install);
+                let failed = settled(Install::Failed(failure), result.health);
+                Ok(with!(failed => repaired: change))
             }
         }
     }

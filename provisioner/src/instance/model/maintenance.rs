@@ -28,7 +28,7 @@ struct Repaired {
 
 impl Controller {
     /// Does what `maintain::run` does.
-    pub(super) fn maintain(&mut self, server: &mut Server, status: &Status) -> Run<Settled> {
+    pub(super) fn maintain(&mut self, server: &mut Server, status: &Status) -> Run<RolloutResult> {
         self.removing.clone_from(&status.removing);
         let mut repaired = self.keep(server, status)?;
         let mut done = install::unchanged(&server.instance, status);
@@ -68,15 +68,16 @@ impl Controller {
         if is_changed {
             done.inventory = index::counted(listed(&self.inventory()), self.unread, status);
         }
-        let change = is_changed.then(|| with!(Kept::of(&done) => is_lost: is_lost));
+        let change =
+            is_changed.then(|| with!(RepairedInventory::from_done(&done) => is_lost: is_lost));
         let bundle = status.installed_bundle_name.clone().unwrap_or_default();
         let failed = (!repaired.failures.is_empty())
-            .then(|| failure(&bundle, &repaired.failures.join("\n"), Retry::Soon));
+            .then(|| failure(&bundle, &repaired.failures.join("\n"), RetryClass::Soon));
         let is_over = repaired.is_complete
             && status.applied_digest.is_some()
-            && maintain::says_otherwise(&server.instance, status);
-        let (install, kept) = maintain::concluded(status, done, failed, change, is_over);
-        Ok(with!(settled(install, self.health(server)) => kept: kept))
+            && maintain::is_status_stale(&server.instance, status);
+        let (install, changes) = maintain::concluded(status, done, failed, change, is_over);
+        Ok(with!(settled(install, self.health(server)) => repaired: changes))
     }
 
     /// Does what `maintain::restore_index` does.
@@ -128,7 +129,7 @@ impl Controller {
             match forms.form(identity, hash, is_deleted) {
                 Form::Newest(step) | Form::Older(step) => due.push(step.clone()),
                 Form::Later => {}
-                Form::Gone => {
+                Form::Removed => {
                     if view.absent.contains(identity) {
                         self.inventory.get_or_insert_default().remove(identity);
                     }
@@ -195,7 +196,7 @@ impl Controller {
                 break;
             }
         }
-        inventory::forget(self.inventory.get_or_insert_default(), &pruned);
+        inventory::remove_deleted(self.inventory.get_or_insert_default(), &pruned);
         Ok(pruned)
     }
 

@@ -55,7 +55,7 @@ impl Registry {
 
 impl Server {
     /// Returns the Bundle of the template, which is created if it does not exist.
-    pub(super) fn wanted(&mut self, hash: &str) -> Bundle {
+    pub(super) fn desired(&mut self, hash: &str) -> Bundle {
         let name = template::bundle_name(&self.instance, hash);
         let has_name = |bundle: &Bundle| bundle.name_any() == name;
         let registry = &mut self.registry;
@@ -76,7 +76,11 @@ impl Server {
         let number = content_of(bundle.metadata.labels.as_ref());
         let name = bundle.name_any();
         if !self.registry.stored.contains(&number) {
-            return Err(failure(&name, "the registry is unreachable", Retry::Soon));
+            return Err(failure(
+                &name,
+                "the registry is unreachable",
+                RetryClass::Soon,
+            ));
         }
         let spec = &self.instance.spec;
         let config = spec.config.as_ref().and_then(|config| {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{super::outcome::Valid, *};
+use super::{super::outcome::TemplateState, *};
 use crate::fixtures::spec;
 
 /// A revision that is being rolled out since 1970.
@@ -35,7 +35,7 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
         &[RollingOut], true, &unset, Health::Healthy, 1 => true;
         &[RollingOut], false, &unset, Health::Healthy, 1 => false;
         &[Active], true, &unset, Health::Healthy, 1 => false;
-        &[RollingOut], true, &unset, Health::NotLooked, 9999 => false;
+        &[RollingOut], true, &unset, Health::NotObserved, 9999 => false;
         &[RollingOut], true, &unset, unwell(), 599 => false;
         &[RollingOut], true, &unset, unwell(), 600 => true;
         &[RollingOut], true, &short, unwell(), 30 => true;
@@ -45,7 +45,7 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
     ] {
         let mut status = status(states);
         status.applied_digest = status.applied_digest.filter(|_| applied);
-        let outcome = with!(Outcome::of_bundle(Valid::Unchanged) => health: health.clone());
+        let outcome = with!(Outcome::of_bundle(TemplateState::Unchanged) => health: health.clone());
         assert_rows! {
             is_rolled_out(&spec(spec_of), &status, &outcome, Timestamp::from_second(seconds).unwrap())
                 => expected, "{states:?} {applied} {spec_of} {health:?} {seconds}";

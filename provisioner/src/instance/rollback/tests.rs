@@ -10,7 +10,7 @@ fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
     object!({"metadata": {"name": "a"}, "spec": {"rollback": rollback, "progressDeadlineSeconds": deadline}})
 }
 
-fn failure(touched: bool, retry: Retry) -> Install {
+fn failure(touched: bool, retry: RetryClass) -> Install {
     Install::Failed(Failure {
         bundle: "new".to_owned(),
         message: "broken".to_owned(),
@@ -41,11 +41,11 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         ("over", "OnFailure", &[Archived, Active], unchanged(), failed(), &[]) => None;
         ("first", "OnFailure", &[RollingOut], unchanged(), failed(), &[]) => None;
         ("no revision", "OnFailure", &[], unchanged(), failed(), &[]) => None;
-        ("refused", "OnFailure", during, refused(true, Retry::Slowly), slow(), &[]) => Some("broken");
-        ("denied", "OnFailure", during, refused(true, Retry::Granted), slow(), &[]) => Some("broken");
-        ("not begun", "OnFailure", during, refused(false, Retry::Slowly), slow(), &[]) => None;
-        ("API server away", "OnFailure", during, refused(true, Retry::Soon), slow(), &[]) => None;
-        ("a repair failed", "OnFailure", &[Active], refused(true, Retry::Slowly), slow(), &[]) => None;
+        ("refused", "OnFailure", during, refused(true, RetryClass::Backoff), slow(), &[]) => Some("broken");
+        ("denied", "OnFailure", during, refused(true, RetryClass::AfterGrant), slow(), &[]) => Some("broken");
+        ("not begun", "OnFailure", during, refused(false, RetryClass::Backoff), slow(), &[]) => None;
+        ("API server away", "OnFailure", during, refused(true, RetryClass::Soon), slow(), &[]) => None;
+        ("a repair failed", "OnFailure", &[Active], refused(true, RetryClass::Backoff), slow(), &[]) => None;
     ] {
         let unhealthy = |failed| with!(Unhealthy::default() => failed: failed);
         let evidence = Evidence {
@@ -56,7 +56,7 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         };
         let status = status(states);
         let now = Timestamp::from_second(9999).unwrap();
-        assert_rows!(reason(&instance(policy, None), &status, &evidence, now).as_deref() => expected, "{name}");
+        assert_rows!(rollback_reason(&instance(policy, None), &status, &evidence, now).as_deref() => expected, "{name}");
     }
 }
 
@@ -77,11 +77,11 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("late", Some(60), 60, unchanged(), slow(), none, none) => Some(&*slow_object);
         ("slow before", Some(60), 60, unchanged(), slow(), none, &["a"][..]) => None;
         ("failed before", Some(60), 60, unchanged(), slow(), &["a"][..], none) => None;
-        ("not observed", Some(60), 60, unchanged(), Health::NotLooked, none, none) => None;
+        ("not observed", Some(60), 60, unchanged(), Health::NotObserved, none, none) => None;
         ("not known", Some(60), 60, unchanged(), unknown(), none, none) => None;
-        ("API server away", Some(60), 59, failure(true, Retry::Soon), slow(), none, none) => None;
-        ("API server away for long", Some(60), 60, failure(true, Retry::Soon), slow(), none, none) => Some(&*failed_attempt);
-        ("nothing applied", Some(60), 60, failure(false, Retry::Soon), slow(), none, none) => None;
+        ("API server away", Some(60), 59, failure(true, RetryClass::Soon), slow(), none, none) => None;
+        ("API server away for long", Some(60), 60, failure(true, RetryClass::Soon), slow(), none, none) => Some(&*failed_attempt);
+        ("nothing applied", Some(60), 60, failure(false, RetryClass::Soon), slow(), none, none) => None;
     ] {
         let found = with!(Unhealthy::default() => slow: objects(&["a"]));
         let excused = Unhealthy {
@@ -96,7 +96,7 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         };
         let now = Timestamp::from_second(second).unwrap();
         let status = status(&[Active, RollingOut]);
-        let found = reason(&instance("OnFailure", deadline), &status, &evidence, now);
+        let found = rollback_reason(&instance("OnFailure", deadline), &status, &evidence, now);
         assert_eq!(found.as_deref(), expected, "{name}");
     }
 }
@@ -114,12 +114,12 @@ fn template_of_the_active_revision_is_never_given_up() {
         ("hash-1", Source::Bundle(&bundle()), false),
         ("hash-2", Source::Revision(newest), false),
     ] {
-        let wanted = bundle();
+        let desired = bundle();
         let choices = Choices {
             spec: &spec,
             status: &status,
             hash,
-            wanted: Some(&wanted),
+            desired: Some(&desired),
             installed: None,
         };
         let target = Target {

@@ -1,26 +1,26 @@
-//! Instances that wait for a turn: first come, first served.
+//! Queue of instances that wait for a slot, first in, first out. Pure; no I/O.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// A line. All operations take constant time, so that thousands of instances can wait.
+/// A queue with operations in constant time, so that thousands of instances can wait.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// In order; a name that is not in `names` has left.
+    /// Names in order; a name that is not in `names` has left the queue.
     order: VecDeque<String>,
     names: HashSet<String>,
-    /// The instances whose turn it is, and whether a reconcile has begun since.
+    /// Instances with a granted slot, and whether a reconcile has started since the grant.
     called: HashMap<String, bool>,
 }
 
 impl Line {
-    /// An instance waits, unless it does so already.
+    /// Adds an instance unless it is queued already.
     pub(super) fn join(&mut self, name: &str) {
         if self.names.insert(name.to_owned()) {
             self.order.push_back(name.to_owned());
         }
     }
 
-    /// An instance has begun, or is gone.
+    /// Removes an instance that has started or was deleted.
     pub(super) fn leave(&mut self, name: &str) {
         self.called.remove(name);
         self.names.remove(name);
@@ -29,7 +29,7 @@ impl Line {
         }
     }
 
-    /// Calls so many instances, and returns their names.
+    /// Grants slots to the first `count` instances, and returns their names.
     pub(super) fn call(&mut self, count: usize) -> Vec<String> {
         let mut called = Vec::new();
         while called.len() < count
@@ -43,29 +43,29 @@ impl Line {
         called
     }
 
-    /// Returns how many instances were called and have not begun yet.
+    /// Returns the number of granted slots that are not taken yet.
     pub(super) fn called(&self) -> usize {
         self.called.len()
     }
 
-    /// Returns how many other instances were called and have not begun yet.
+    /// Returns the number of granted slots of other instances that are not taken yet.
     pub(super) fn called_besides(&self, name: &str) -> usize {
         self.called.len() - usize::from(self.called.contains_key(name))
     }
 
-    /// Returns the instances that wait, in no order.
+    /// Returns the queued instances, in no particular order.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &String> {
         self.names.iter()
     }
 
-    /// A reconcile of an instance begins.
+    /// Records the start of a reconcile of an instance.
     pub(super) fn begin_reconcile(&mut self, name: &str) {
         if let Some(has_begun) = self.called.get_mut(name) {
             *has_begun = true;
         }
     }
 
-    /// A reconcile of an instance has ended: if it began after the call, the turn is over.
+    /// Records the end of a reconcile. A slot that was granted before its start and was not taken is released.
     pub(super) fn end_reconcile(&mut self, name: &str) {
         if self.called.get(name) == Some(&true) {
             self.called.remove(name);

@@ -1,8 +1,8 @@
-//! Rollouts that the platform caused: a new release of the provisioner, or a new version of Kubernetes, renders other objects
-//! for many instances at the same moment. Few of them are rolled out at once, and none begins while too many are unhealthy, so
-//! that a mistake reaches a few instances only.
+//! Rollouts that the platform caused. A new release of the provisioner or a new version of Kubernetes renders other objects
+//! for many instances at the same time. Few of them are rolled out concurrently, and none starts while too many are
+//! unhealthy, so that a defect affects only a few instances.
 //!
-//! What is under way is derived from the statuses of the instances, so that a restart changes nothing.
+//! The running rollouts are derived from the statuses of the instances, so that a restart changes nothing. Pure; no I/O.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,12 +13,12 @@ use manifests::api::{
 
 use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, line::Line};
 
-/// Whether a rollout that the platform caused may begin.
+/// Answer to the start of a rollout that the platform caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::instance) enum Turn {
-    /// It may.
+    /// The rollout may start.
     Granted,
-    /// Others are under way.
+    /// The maximum number of concurrent rollouts is reached.
     Queued,
     /// These BundleInstances became unhealthy by such rollouts.
     Stopped(Vec<String>),
@@ -27,9 +27,9 @@ pub(in crate::instance) enum Turn {
 /// All rollouts that the platform caused.
 #[derive(Debug, Default)]
 pub(super) struct Platform {
-    /// The newest revisions that the platform caused, if they are rolled out or unhealthy.
+    /// Newest revisions that the platform caused and that are rolling out or unhealthy, by instance.
     revisions: HashMap<String, Observed>,
-    /// The instances that have a turn and whose revision is not recorded yet.
+    /// Instances with a slot whose revision is not recorded yet.
     begun: HashSet<String>,
     line: Line,
     is_stopped: bool,
@@ -37,12 +37,12 @@ pub(super) struct Platform {
 
 #[derive(Debug, Clone, Copy)]
 struct Observed {
-    /// The resourceVersion of the instance.
+    /// resourceVersion of the instance.
     version: u64,
     stage: Stage,
 }
 
-/// How far a revision is that the platform caused.
+/// Progress of a revision that the platform caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stage {
     is_rolling_out: bool,
@@ -52,9 +52,9 @@ struct Stage {
 // === impl Stage ===
 
 impl Stage {
-    /// Reads the stage of the newest revision; `None` unless the platform caused the revision, and it is rolled out or
-    /// unhealthy. What was unhealthy before the revision was created is not its fault.
-    fn of(status: &BundleInstanceStatus) -> Option<Self> {
+    /// Returns the stage of the newest revision; `None` unless the platform caused the revision and it is rolling out or
+    /// unhealthy. An instance that was unhealthy before the revision was created does not count as unhealthy.
+    fn from_status(status: &BundleInstanceStatus) -> Option<Self> {
         let newest = status.newest()?;
         if newest.cause != Cause::Platform {
             return None;
@@ -70,7 +70,7 @@ impl Stage {
                 condition::INSTALLED,
                 &[reason::UPGRADE_FAILED, reason::RECONCILE_FAILED],
             );
-        // An object that is not ready yet is no failure before the revision is active, which it is at the deadline at last.
+        // An object that is not ready yet is not a failure until the revision is active, which it becomes at the deadline.
         let waits = is_rolling_out
             && has_reason(
                 condition::PROGRESSING,
@@ -94,7 +94,7 @@ impl Stage {
 
 impl Platform {
     pub(super) fn begin(&mut self, name: &str) -> Turn {
-        let turn = self.turn(name);
+        let turn = self.decide(name);
         if turn == Turn::Granted {
             self.line.leave(name);
             self.begun.insert(name.to_owned());
@@ -104,10 +104,11 @@ impl Platform {
         turn
     }
 
-    /// Decides whether another rollout of this instance may begin.
-    fn turn(&self, name: &str) -> Turn {
-        let is_rolling_out =
-            |observed: Option<&Observed>| observed.is_some_and(|it| it.stage.is_rolling_out);
+    /// Decides whether a rollout of this instance may start.
+    fn decide(&self, name: &str) -> Turn {
+        let is_rolling_out = |observed: Option<&Observed>| {
+            observed.is_some_and(|observed| observed.stage.is_rolling_out)
+        };
         if self.begun.contains(name) || is_rolling_out(self.revisions.get(name)) {
             return Turn::Granted;
         }
@@ -125,30 +126,32 @@ impl Platform {
     /// Returns the other instances that became unhealthy.
     fn unhealthy(&self, besides: &str) -> BTreeSet<&String> {
         let all = self.revisions.iter();
-        let unhealthy = all.filter(|(name, it)| it.stage.is_unhealthy && *name != besides);
+        let unhealthy =
+            all.filter(|(name, observed)| observed.stage.is_unhealthy && *name != besides);
         unhealthy.map(|(name, _)| name).collect()
     }
 
-    /// Returns how many rollouts are under way.
+    /// Returns the number of running rollouts.
     fn under_way(&self) -> usize {
         let all = self.revisions.iter();
-        let recorded =
-            all.filter(|(name, it)| it.stage.is_rolling_out && !self.begun.contains(*name));
+        let recorded = all.filter(|(name, observed)| {
+            observed.stage.is_rolling_out && !self.begun.contains(*name)
+        });
         recorded.count() + self.begun.len()
     }
 
-    /// Takes in a status, and returns the instances to wake.
+    /// Records a status, and returns the instances to wake.
     pub(super) fn observe(
         &mut self,
         name: &str,
         version: u64,
         status: Option<&BundleInstanceStatus>,
     ) -> Vec<String> {
-        let known = self.revisions.get(name).copied();
-        if known.is_some_and(|known| known.version > version) {
+        let recorded = self.revisions.get(name).copied();
+        if recorded.is_some_and(|recorded| recorded.version > version) {
             return Vec::new();
         }
-        let stage = status.and_then(Stage::of);
+        let stage = status.and_then(Stage::from_status);
         match stage {
             Some(stage) => {
                 let observed = Observed { version, stage };
@@ -158,7 +161,7 @@ impl Platform {
                 self.revisions.remove(name);
             }
         }
-        if stage == known.map(|known| known.stage) {
+        if stage == recorded.map(|recorded| recorded.stage) {
             return Vec::new();
         }
         self.next()
@@ -187,12 +190,13 @@ impl Platform {
         self.next()
     }
 
-    /// Returns the instances whose statuses count.
+    /// Returns the instances with recorded revisions.
     pub(super) fn names(&self) -> Vec<String> {
         self.revisions.keys().cloned().collect()
     }
 
-    /// Calls the instances whose turn it is. When rollouts are stopped, all that wait are woken, to report that.
+    /// Grants free slots, and returns the instances to wake. When rollouts are stopped, all queued instances are woken so
+    /// that they report that.
     fn next(&mut self) -> Vec<String> {
         let was_stopped = self.is_stopped;
         self.is_stopped = self.unhealthy("").len() >= MAX_UNHEALTHY;

@@ -1,11 +1,11 @@
-//! From an outcome to the facts that the condition Ready depends on beside the other conditions.
+//! Facts from an outcome that the condition Ready depends on in addition to the other conditions. Pure; no I/O.
 
 use manifests::api::instance::{
     BundleInstanceStatus,
     ready::{Declaration, Facts, Objects, Remedy},
 };
 
-use crate::instance::outcome::{Health, Install, Outcome, Valid};
+use crate::instance::outcome::{Health, Install, Outcome, TemplateState};
 
 /// Returns the facts of an outcome. `status` is the status that the outcome leads to.
 pub(super) fn collect(
@@ -29,24 +29,26 @@ pub(super) fn collect(
             Health::Progressing(_) => Objects::Progressing,
             Health::Failed(_) => Objects::Failed,
             Health::Unknown(_) => Objects::Unknown,
-            Health::NotLooked => Objects::NotObserved,
+            Health::NotObserved => Objects::NotObserved,
         },
         is_rolled_back: status.failed_template_hash.is_some(),
     }
 }
 
-/// Returns the remedy of what failed: the Bundle of the template, unless a revision is pinned, or else an attempt.
+/// Returns the remedy of the failure: of the Bundle of the template unless a revision is pinned, or else of the attempt.
 fn remedy(outcome: &Outcome, declaration: &Declaration) -> Option<Remedy> {
     match &outcome.valid {
-        Valid::Failed { remedy, .. } | Valid::Unknown { remedy, .. } if !declaration.is_pinned => {
+        TemplateState::Failed { remedy, .. } | TemplateState::Unknown { remedy, .. }
+            if !declaration.is_pinned =>
+        {
             return Some(*remedy);
         }
-        Valid::Unchanged
-        | Valid::Unserved(_)
-        | Valid::Unknown { .. }
-        | Valid::Pending { .. }
-        | Valid::Failed { .. }
-        | Valid::Unpacked { .. } => {}
+        TemplateState::Unchanged
+        | TemplateState::UnknownClass(_)
+        | TemplateState::Unknown { .. }
+        | TemplateState::Pending { .. }
+        | TemplateState::Failed { .. }
+        | TemplateState::Unpacked { .. } => {}
     }
     match &outcome.install {
         Install::Failed(failure) => Some(failure.remedy),

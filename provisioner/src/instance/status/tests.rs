@@ -5,7 +5,7 @@ mod truth;
 use super::{
     super::{
         install::unchanged,
-        outcome::{Done, Kept, Remedy},
+        outcome::{Done, Remedy, RepairedInventory},
     },
     *,
 };
@@ -19,7 +19,7 @@ fn done(bundle: &str) -> Done {
         uid: format!("uid of {bundle}"), namespace: "etcd".to_owned(), digest: format!("sha256:{bundle}"))
 }
 
-fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
+fn outcome(valid: TemplateState, install: Install, health: Health) -> Outcome {
     let outcome = Outcome::of_bundle(valid);
     with!(outcome => install: install, is_declared: true, health: health)
 }
@@ -28,8 +28,8 @@ fn declared(generation: i64) -> Declaration {
     with!(Declaration::default() => generation: Some(generation), deadline: Some(Duration::from_secs(600)))
 }
 
-fn unpacked(bundle: &str) -> Valid {
-    Valid::Unpacked {
+fn unpacked(bundle: &str) -> TemplateState {
+    TemplateState::Unpacked {
         bundle: bundle.to_owned(),
     }
 }
@@ -39,7 +39,7 @@ fn failed(bundle: &str, touched: bool) -> Failure {
         bundle: bundle.to_owned(),
         message: "Deployment etcd/operator is invalid".to_owned(),
         touched,
-        retry: Retry::Slowly,
+        retry: RetryClass::Backoff,
         remedy: Remedy::Own,
     }
 }
@@ -56,15 +56,15 @@ fn lines(status: &BundleInstanceStatus) -> Vec<String> {
 }
 
 fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStatus {
-    of(before, &declared(1), outcome, NOW)
+    build(before, &declared(1), outcome, NOW)
 }
 
 fn installs(done: Done) -> Install {
     Install::Done(Box::new(done))
 }
 
-fn pending() -> Valid {
-    Valid::Pending {
+fn pending() -> TemplateState {
+    TemplateState::Pending {
         bundle: "new".to_owned(),
         message: String::new(),
     }
@@ -80,7 +80,7 @@ fn installed() -> BundleInstanceStatus {
 }
 
 /// The status after this, where the bundle `old` was installed.
-fn then(valid: Valid, install: Install, health: Health) -> BundleInstanceStatus {
+fn then(valid: TemplateState, install: Install, health: Health) -> BundleInstanceStatus {
     after(&installed(), &outcome(valid, install, health))
 }
 
@@ -92,15 +92,15 @@ fn an_installation_says_which_bundle_is_there() {
             "HasValidBundle True UnpackSuccessful Successfully unpacked the old Bundle",
             "Installed True InstallationSucceeded instantiated bundle old successfully",
             "Healthy True Healthy BundleInstance is healthy",
-            "Progressing False UpToDate all objects are applied, and watched",
-            "Ready True UpToDate all objects are applied, and watched",
+            "Progressing False UpToDate all objects are applied",
+            "Ready True UpToDate all objects are applied",
         ];
         // Pending is not valid.
         lines(&first(&Outcome::of_bundle(pending()))) => [
             "HasValidBundle False UnpackPending Waiting for the new Bundle to be unpacked",
-            "Installed False NotInstalled nothing has been installed yet; see HasValidBundle",
+            "Installed False NotInstalled no bundle is installed; see condition HasValidBundle",
             "Healthy False InstallationStatusFalse Installed condition is false",
-            "Progressing True UnpackPending the Bundle is being unpacked; see HasValidBundle",
+            "Progressing True UnpackPending the Bundle is being unpacked; see condition HasValidBundle",
             "Ready Unknown UnpackPending Waiting for the new Bundle to be unpacked",
             "Reconciling True Progressing Waiting for the new Bundle to be unpacked",
         ];
@@ -109,7 +109,7 @@ fn an_installation_says_which_bundle_is_there() {
 
 #[test]
 fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
-    let valid = Valid::Failed {
+    let valid = TemplateState::Failed {
         bundle: "new".to_owned(),
         message: "no such image".to_owned(),
         remedy: Remedy::World,
@@ -130,9 +130,9 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
 // parity: rukpak-4
 #[test]
 fn a_failed_upgrade_says_which_is_which() {
-    for (touched, what) in [(false, "stays installed"), (true, "was being replaced")] {
+    for (touched, what) in [(false, "is still installed"), (true, "is partly replaced")] {
         let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
-        let failed = "bundle new could not be installed: Deployment etcd/operator is invalid";
+        let failed = "failed to install bundle new: Deployment etcd/operator is invalid";
         assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {what}; {failed}"));
         assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
         assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
@@ -142,16 +142,17 @@ fn a_failed_upgrade_says_which_is_which() {
 // parity: rukpak-5
 #[test]
 fn a_failed_installation_is_not_installed() {
-    let failed = outcome(unpacked("new"), failure("new", true), Health::NotLooked);
+    let failed = outcome(unpacked("new"), failure("new", true), Health::NotObserved);
     let failed = lines(&first(&failed));
-    let unserved = Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned()));
+    let unserved = Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()));
     let unserved = lines(&first(&unserved));
     assert_rows! {
         failed[1] => "Installed False InstallFailed Deployment etcd/operator is invalid";
         failed[2] => "Healthy False InstallationStatusFalse Installed condition is false";
         failed[3].starts_with("Progressing False Blocked") => true, "{}", failed[3];
         // A class that no provisioner serves is answered.
-        unserved[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\"")
+        unserved[0].starts_with("HasValidBundle False UnknownProvisionerClass no provisioner handles class \
+                                 \"example.com/helm\"")
             => true, "{}", unserved[0];
         unserved[3].starts_with("Progressing False UnknownProvisionerClass") => true, "{}", unserved[3];
     }
@@ -164,7 +165,7 @@ fn the_way_back_is_told_and_remembered() {
     let status = then(unpacked("new"), installs(back), Health::Healthy);
     assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
     let message =
-        "bundle old was brought back, because the one of the template failed: Deployment is stuck";
+        "rolled back to bundle old: the bundle of spec.template failed: Deployment is stuck";
     let line = &lines(&status)[1];
     assert!(line.starts_with(&format!("Installed True RolledBack {message}")));
 }
@@ -173,12 +174,16 @@ fn the_way_back_is_told_and_remembered() {
 fn progress_until_the_objects_are_observed() {
     let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
     let waiting = then(unpacked("old"), Install::Unchanged, waiting);
-    let paused = then(Valid::Unchanged, Install::Paused, Health::NotLooked);
+    let paused = then(
+        TemplateState::Unchanged,
+        Install::Paused,
+        Health::NotObserved,
+    );
     // A pause keeps what the conditions said.
     assert_eq!(lines(&paused)[..3], lines(&installed())[..3]);
     assert!(lines(&paused)[3].starts_with("Progressing False Paused"));
     let unobserved =
-        "Progressing True WaitingForHealth all objects are applied, and have not been observed yet";
+        "Progressing True WaitingForHealth all objects are applied, but have not been observed yet";
     let up_to_date = lines(&installed())[3].clone();
     // The status before, the condition after a restart, and after an attempt.
     for (before, [unchanged, applied]) in ::tests::rows![
@@ -191,7 +196,7 @@ fn progress_until_the_objects_are_observed() {
             (Install::Unchanged, unchanged),
             (installs(done("old")), applied),
         ] {
-            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotLooked)))[3] => expected);
+            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotObserved)))[3] => expected);
         }
     }
 }
@@ -202,13 +207,13 @@ fn times_move_with_the_status_alone() {
     let waits = "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned();
     let waits = Health::Progressing(vec![waits]);
     let unwell = outcome(unpacked("old"), Install::Unchanged, waits);
-    let status = of(&installed(), &declared(2), &unwell, later);
+    let status = build(&installed(), &declared(2), &unwell, later);
     // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
     assert_rows! {
         status.conditions.iter().map(|c| c.last_transition_time.0).collect::<Vec<_>>() => [NOW, NOW, later, later, later, later];
         status.conditions.iter().all(|c| c.observed_generation == Some(2)) => true;
         // The same again changes nothing, so that nothing is written.
-        of(&status, &declared(2), &unwell, later.checked_add(Duration::from_secs(1)).unwrap()) => status;
+        build(&status, &declared(2), &unwell, later.checked_add(Duration::from_secs(1)).unwrap()) => status;
     }
 }
 
@@ -217,23 +222,24 @@ fn messages_are_bounded() {
     let install = Install::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
     let status = then(unpacked("new"), install, Health::Healthy);
     // Apiservers count characters.
-    assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(LONGEST + 1));
+    assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(MAX_MESSAGE_LEN + 1));
 }
 
 #[test]
 fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
     let inventory = with!(Inventory::default() => count: 7);
     let waiting = vec!["Widget example.com/v1 a".to_owned()];
-    let kept = Kept::of(&with!(done("old") => inventory: inventory, waiting: waiting));
+    let kept =
+        RepairedInventory::from_done(&with!(done("old") => inventory: inventory, waiting: waiting));
     let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
     let before = installed();
-    let status = after(&before, &with!(failed => kept: Some(kept)));
+    let status = after(&before, &with!(failed => repaired: Some(kept)));
     assert_rows! {
         status.inventory.as_ref().map(|kept| kept.count) => Some(7);
         status.waiting => ["Widget example.com/v1 a"];
         status.installed_bundle_name => before.installed_bundle_name;
         status.applied_digest => before.applied_digest;
-        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed") => true;
+        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old is still installed") => true;
     }
 }
 
@@ -249,23 +255,23 @@ fn an_installation_records_uid_and_digest() {
     };
     assert_eq!(before.installed, record("old"));
     let upgraded = installs(with!(done("new") => previous: Some("old".to_owned())));
-    let status = then(unpacked("new"), upgraded, Health::NotLooked);
+    let status = then(unpacked("new"), upgraded, Health::NotObserved);
     assert_rows!((&status.installed, &status.previous) => (&record("new"), &record("old")));
     let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
     let status = after(&status, &healthy);
     assert_rows!((&status.installed, &status.previous) => (&record("new"), &None));
     // A Bundle without a digest cannot be compared later.
     let bare = installs(with!(done("bare") => content: None));
-    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked)).installed => None);
+    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotObserved)).installed => None);
 }
 
 #[test]
 fn a_replaced_bundle_is_reported_until_another_is_installed() {
-    const MISSING: &str = "Installed True ReconcileFailed Bundle old, which is installed, is missing; its objects are repaired \
-                           as they are recorded, and the Bundle of spec.template is installed once it is unpacked, see \
-                           HasValidBundle";
+    const MISSING: &str = "Installed True ReconcileFailed the installed Bundle old is missing; its objects are \
+                           repaired as they are recorded, and the Bundle of spec.template is installed once it is \
+                           unpacked; see condition HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
-    let replaced = |valid: Valid, install: Install| {
+    let replaced = |valid: TemplateState, install: Install| {
         let replaced = Some("Bundle old was replaced".to_owned());
         let outcome = outcome(valid, install, Health::Healthy);
         after(&installed(), &with!(outcome => replaced: replaced))
@@ -288,9 +294,9 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
     for (valid, install, expected) in ::tests::rows![
         pending(), Install::Unchanged => MISSING;
         unpacked("new"), Install::Waiting(Remedy::World) => MISSING;
-        Valid::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
-        Valid::Unchanged, Install::Paused => REPLACED;
-        Valid::Unserved("other".to_owned()), Install::Unchanged => REPLACED;
+        TemplateState::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
+        TemplateState::Unchanged, Install::Paused => REPLACED;
+        TemplateState::UnknownClass("other".to_owned()), Install::Unchanged => REPLACED;
     ] {
         assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
     }

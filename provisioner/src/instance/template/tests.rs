@@ -64,7 +64,7 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
             assert_eq!(names::dns_subdomain(made), Ok(()), "{made}");
             let bundle = bundle(&instance, &hash, made);
             assert_eq!(bundle.name_any(), *made);
-            assert!(is_of(&bundle, &instance));
+            assert!(belongs_to(&bundle, &instance));
         }
         all.sort();
         all.dedup();
@@ -100,7 +100,7 @@ fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
         owner.uid = "u2".to_owned();
     }
     strange.labels_mut().remove(labels::TEMPLATE_HASH);
-    let found = [&own, &orphan, &foreign, &strange].map(|bundle| was_of(bundle, &instance));
+    let found = [&own, &orphan, &foreign, &strange].map(|bundle| belonged_to(bundle, &instance));
     assert_eq!(found, [true, true, false, false]);
     // Bundles are released all at once, and Bundles of other instances do not count.
     let [own, orphan, foreign] = [own, orphan, foreign].map(Arc::new);
@@ -169,7 +169,7 @@ fn the_oldest_failing_bundles_go_first() {
     let all: Vec<&Bundle> = all.iter().collect();
     let created = ["installed", "good", "older", "newer", "wanted"];
     let names = |most| -> Vec<String> {
-        let surplus = surplus(&all, &["installed", "wanted"], &created, most);
+        let surplus = excess_bundles(&all, &["installed", "wanted"], &created, most);
         surplus.iter().map(|bundle| bundle.name_any()).collect()
     };
     assert_eq!(names(4), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Conditions of both kinds: those of ClusterOperators, which may lack a reason, and those of everything else.
+//! Conditions of ClusterOperators, which may lack a reason, and of the PlatformStatus. Pure; no I/O.
 
 use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Common, Time};
@@ -11,10 +11,10 @@ use manifests::{
     object::shortened,
 };
 
-/// The longest message, in characters; conditions take 32 Ki of them.
-const LONGEST: usize = 32_000;
+/// Maximum length of a message in characters; conditions accept 32 KiB.
+const MAX_MESSAGE_LEN: usize = 32_000;
 
-/// Whether something is so.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     True,
@@ -47,20 +47,25 @@ impl Condition {
             type_,
             status,
             reason: reason.to_owned(),
-            message: shortened(message, LONGEST),
+            message: shortened(message, MAX_MESSAGE_LEN),
         }
     }
 }
 
-/// What was written before, whoever has edited it since.
-pub(super) struct Kept(Vec<(String, String, String, String)>);
+/// Conditions of the previous status, including edits by other clients.
+pub(super) struct PreviousConditions(Vec<(String, String, String, String)>);
 
-impl Kept {
+impl PreviousConditions {
     pub(super) fn of_cluster_operator(status: &ClusterOperatorStatus) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let conditions = status.conditions.iter().map(|it| {
-            let (reason, message) = (text(&it.reason), text(&it.message));
-            (it.type_.clone(), it.status.clone(), reason, message)
+        let conditions = status.conditions.iter().map(|condition| {
+            let (reason, message) = (text(&condition.reason), text(&condition.message));
+            (
+                condition.type_.clone(),
+                condition.status.clone(),
+                reason,
+                message,
+            )
         });
         Self(conditions.collect())
     }
@@ -69,7 +74,14 @@ impl Kept {
         let conditions = status.conditions.iter().cloned();
         Self(
             conditions
-                .map(|it| (it.type_, it.status, it.reason, it.message))
+                .map(|condition| {
+                    (
+                        condition.type_,
+                        condition.status,
+                        condition.reason,
+                        condition.message,
+                    )
+                })
                 .collect(),
         )
     }
@@ -80,8 +92,8 @@ impl Kept {
             .any(|(own, status, ..)| own == type_ && status == "True")
     }
 
-    /// The condition as it was, with a reason in any case.
-    pub(super) fn of(&self, type_: &'static str) -> Option<Condition> {
+    /// Returns the previous condition, with a reason in any case.
+    pub(super) fn find(&self, type_: &'static str) -> Option<Condition> {
         let (_, status, reason, message) = self.0.iter().find(|(own, ..)| own == type_)?;
         let reason = if reason.is_empty() {
             super::reason::UNKNOWN
@@ -97,13 +109,14 @@ impl Kept {
     }
 }
 
-/// Ours in our order, then those of others. A time stays where the status does.
+/// Returns the provisioner's conditions in their order, followed by those of other clients. A transition time changes only
+/// with the status.
 pub(super) fn for_cluster_operator(
     before: &ClusterOperatorStatus,
     conditions: &[Condition],
     now: Timestamp,
 ) -> Vec<OperatorStatusCondition> {
-    let ours = conditions.iter().map(|condition| {
+    let own = conditions.iter().map(|condition| {
         let status = condition.status.as_str();
         let old = before
             .conditions
@@ -118,20 +131,21 @@ pub(super) fn for_cluster_operator(
             message: Some(condition.message.clone()),
         }
     });
-    let others = before
-        .conditions
-        .iter()
-        .filter(|old| conditions.iter().all(|it| it.type_ != old.type_));
-    ours.chain(others.cloned()).collect()
+    let others = before.conditions.iter().filter(|old| {
+        conditions
+            .iter()
+            .all(|condition| condition.type_ != old.type_)
+    });
+    own.chain(others.cloned()).collect()
 }
 
-/// The same for a PlatformStatus.
+/// Returns the conditions of a PlatformStatus in the same way.
 pub(super) fn for_platform(
     before: &Platform,
     conditions: &[Condition],
     now: Timestamp,
 ) -> Vec<Common> {
-    let ours = conditions.iter().map(|condition| {
+    let own = conditions.iter().map(|condition| {
         let condition = Common {
             type_: condition.type_.to_owned(),
             status: condition.status.as_str().to_owned(),
@@ -142,14 +156,15 @@ pub(super) fn for_platform(
         };
         with_time_of(&before.conditions, condition)
     });
-    let others = before
-        .conditions
-        .iter()
-        .filter(|old| conditions.iter().all(|it| it.type_ != old.type_));
-    ours.chain(others.cloned()).collect()
+    let others = before.conditions.iter().filter(|old| {
+        conditions
+            .iter()
+            .all(|condition| condition.type_ != old.type_)
+    });
+    own.chain(others.cloned()).collect()
 }
 
-/// Kubernetes writes no parts of seconds, and what is read back is to equal what was written.
+/// Truncates a time to seconds. Kubernetes stores no fractions, and a status has to be equal after it is read back.
 pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
     time.round(
         jiff::TimestampRound::new()

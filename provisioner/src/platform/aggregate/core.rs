@@ -1,5 +1,5 @@
-//! The ClusterOperator `platform-operators-core`: how the manager itself is, which is whether it can list platform
-//! operators.
+//! Status of the ClusterOperator `platform-operators-core`: reports whether the manager can list platform operators. Pure;
+//! no I/O.
 
 use std::time::Duration;
 
@@ -11,16 +11,17 @@ use manifests::{
 
 use super::{
     Output,
-    conditions::{Condition, Kept, Status, for_cluster_operator},
+    conditions::{Condition, PreviousConditions, Status, for_cluster_operator},
     reason, time, versions,
 };
 
-/// How long nothing can be listed before the manager counts as away.
+/// Time without a list of platform operators after which the manager is reported as unavailable.
 const THRESHOLD: Duration = Duration::from_secs(5 * 60);
-/// What is said then.
-const EXCEEDED: &str = "Exceeded platform operator availability timeout";
+/// Message after that time.
+const THRESHOLD_MESSAGE: &str = "Exceeded platform operator availability timeout";
 
-/// The status of the ClusterOperator, given the one before, and whether platform operators can be listed.
+/// Returns the status of the ClusterOperator from the previous one. `listed` is the error if platform operators cannot be
+/// listed.
 pub fn core(
     before: Option<&ClusterOperatorStatus>,
     listed: Result<(), &str>,
@@ -33,7 +34,7 @@ pub fn core(
     let versions = versions(release);
     let runs = versions
         .first()
-        .map(|it| it.version.clone())
+        .map(|version| version.version.clone())
         .unwrap_or_default();
     let (conditions, recheck) = match listed {
         Ok(()) => (well(&runs), None),
@@ -74,42 +75,49 @@ fn well(release: &str) -> [Condition; 3] {
     .map(|(type_, status)| Condition::new(type_, status, reason::AS_EXPECTED, &message))
 }
 
-/// At first degraded and still available; away after a while.
+/// Returns the conditions without a list: first degraded and still available, then unavailable after the threshold.
 fn failing(
     before: &ClusterOperatorStatus,
     error: &str,
     now: Timestamp,
 ) -> ([Condition; 3], Option<Timestamp>) {
-    let kept = Kept::of_cluster_operator(before);
+    let previous = PreviousConditions::of_cluster_operator(before);
     let message = format!(
-        "The platform operators cannot be listed: {}",
+        "Failed to list the platform operators: {}",
         shortened(error, 1000)
     );
     let degraded = Condition::new("Degraded", Status::True, reason::UNKNOWN, &message);
     let since = before
         .conditions
         .iter()
-        .find(|it| it.type_ == "Degraded" && it.status == "True")
-        .and_then(|it| it.last_transition_time.as_ref())
+        .find(|condition| condition.type_ == "Degraded" && condition.status == "True")
+        .and_then(|condition| condition.last_transition_time.as_ref())
         .map_or(now, time);
     let end = since.checked_add(THRESHOLD).ok();
     if end.is_some_and(|end| end < now) {
-        let exceeded = |type_| Condition::new(type_, Status::False, reason::EXCEEDED, EXCEEDED);
+        let exceeded = |type_| {
+            Condition::new(
+                type_,
+                Status::False,
+                reason::THRESHOLD_EXCEEDED,
+                THRESHOLD_MESSAGE,
+            )
+        };
         return (
             [exceeded("Available"), exceeded("Progressing"), degraded],
             None,
         );
     }
     let keep = |type_, otherwise| {
-        let known = kept.of(type_);
-        known.unwrap_or_else(|| Condition::new(type_, otherwise, reason::UNKNOWN, &message))
+        let condition = previous.find(type_);
+        condition.unwrap_or_else(|| Condition::new(type_, otherwise, reason::UNKNOWN, &message))
     };
     let conditions = [
         keep("Available", Status::False),
         keep("Progressing", Status::False),
         degraded,
     ];
-    // The threshold has to be passed, not reached.
+    // The threshold has to be exceeded.
     let recheck = end.and_then(|end| end.checked_add(Duration::from_secs(1)).ok());
     (conditions, recheck)
 }

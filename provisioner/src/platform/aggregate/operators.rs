@@ -1,4 +1,4 @@
-//! Platform operators one by one: which are installed, which are not and since when, which are in trouble.
+//! State of single platform operators: installed, missing since a time, or unhealthy. Pure; no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,49 +17,49 @@ use manifests::{
     object::shortened,
 };
 
-use super::{Input, PATIENCE, conditions::whole_seconds, time};
+use super::{DEGRADED_AFTER, Input, conditions::whole_seconds, time};
 
-/// How many operators a message names.
-const MOST_NAMED: usize = 50;
-/// How much of each message is repeated, in characters.
-const REPEATED: usize = 300;
-/// How many namespaces are referred to.
-const MOST_NAMESPACES: usize = 500;
+/// Maximum number of operators that a message names.
+const MAX_NAMED: usize = 50;
+/// Maximum length of the message of one operator, in characters.
+const MAX_PROBLEM_LEN: usize = 300;
+/// Maximum number of namespaces in the related objects.
+const MAX_NAMESPACES: usize = 500;
 
-/// What there is.
-pub(super) struct Counted<'a> {
-    /// How many platform operators, without those that are about to go.
+/// Summary of all platform operators.
+pub(super) struct OperatorSummary<'a> {
+    /// Number of platform operators that are not terminating.
     pub(super) all: usize,
-    /// Those that are not installed, sorted by name.
-    pub(super) missing: Vec<Missing<'a>>,
-    /// Those that are installed and in trouble for long, with what is wrong, sorted by name.
-    pub(super) troubled: Vec<(String, String)>,
-    /// Since when those are in trouble of which no condition tells it, to be remembered.
+    /// Operators that are not installed, sorted by name.
+    pub(super) missing: Vec<MissingOperator<'a>>,
+    /// Names and problems of operators that are installed and unhealthy for longer than the limit, sorted by name.
+    pub(super) unhealthy: Vec<(String, String)>,
+    /// Times since which operators are unhealthy if no condition has that time, to be recorded; by operator.
     pub(super) since: BTreeMap<String, String>,
-    /// What to look at when something is wrong.
+    /// Related objects for the diagnosis of a problem.
     pub(super) related: Vec<ObjectReference>,
-    /// When the first of them will have taken too long.
+    /// Time at which the next operator exceeds the limit; `None` if none will.
     pub(super) recheck: Option<Timestamp>,
 }
 
 /// A platform operator that is not installed.
 #[derive(Debug, Clone)]
-pub(super) struct Missing<'a> {
+pub(super) struct MissingOperator<'a> {
     pub(super) name: String,
     reason: &'a str,
     message: &'a str,
-    /// Whether it takes too long.
+    /// Whether it is missing for longer than the limit.
     pub(super) is_late: bool,
     /// Whether it was installed once.
     pub(super) was_installed: bool,
 }
 
-/// Looks at every platform operator, given what was written before.
+/// Evaluates every platform operator, with the details of the previous status.
 pub(super) fn count<'a>(
     operators: &[&'a PlatformOperator],
     input: &Input<'a>,
     before: &Details,
-) -> Counted<'a> {
+) -> OperatorSummary<'a> {
     let instances: BTreeMap<String, &BundleInstance> = input
         .instances
         .iter()
@@ -72,9 +72,10 @@ pub(super) fn count<'a>(
         .collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut deadline = Deadline::new(input.now);
-    let (mut missing, mut troubled) = (Vec::new(), Vec::new());
+    let (mut missing, mut unhealthy) = (Vec::new(), Vec::new());
     let mut noted = BTreeMap::new();
-    // Whoever has installed it: what keeps the cluster from being upgraded is to be collected, too.
+    // Namespaces of operators that block cluster upgrades are collected too, regardless of the controller that installed
+    // them.
     let concerns = input.gate.concerns.iter();
     let mut namespaces: BTreeSet<&str> = concerns
         .filter_map(|concern| Some(concern.operator.split_once('/')?.0))
@@ -84,18 +85,25 @@ pub(super) fn count<'a>(
         let instance = instances
             .get(operator.active_instance().unwrap_or(&name))
             .copied();
-        namespaces.extend(instance.and_then(|it| it.status.as_ref()?.install_namespace.as_deref()));
+        namespaces.extend(
+            instance.and_then(|instance| instance.status.as_ref()?.install_namespace.as_deref()),
+        );
         let installed = of_type(
-            operator.status.as_ref().map(|it| it.conditions.as_slice()),
+            operator
+                .status
+                .as_ref()
+                .map(|status| status.conditions.as_slice()),
             condition::INSTALLED,
         );
-        if installed.is_some_and(|it| it.status == "True") {
-            let trouble = instance.filter(|_| !input.is_updating).and_then(trouble);
-            if let Some(trouble) = trouble {
-                let mut since = trouble.since;
-                if trouble.has_no_time {
+        if installed.is_some_and(|condition| condition.status == "True") {
+            let problem = instance
+                .filter(|_| !input.is_updating)
+                .and_then(operator_problem);
+            if let Some(problem) = problem {
+                let mut since = problem.since;
+                if problem.has_no_time {
                     let before = before.troubled_since.get(&name);
-                    let before = before.and_then(|it| it.parse().ok());
+                    let before = before.and_then(|since| since.parse().ok());
                     let own = whole_seconds(before.unwrap_or(input.now).min(input.now));
                     if noted.len() < bounds::CONCERNS as usize {
                         noted.insert(name.clone(), own.to_string());
@@ -103,70 +111,74 @@ pub(super) fn count<'a>(
                     since = since.min(own);
                 }
                 if deadline.has_passed(since) {
-                    troubled.push((name, trouble.message));
+                    unhealthy.push((name, problem.message));
                 }
             }
             continue;
         }
-        let since = installed.map(|it| time(&it.last_transition_time));
+        let since = installed.map(|condition| time(&condition.last_transition_time));
         let created = operator.metadata.creation_timestamp.as_ref().map(time);
-        missing.push(Missing {
+        missing.push(MissingOperator {
             is_late: deadline.has_passed(since.or(created).unwrap_or(input.now)),
             was_installed: operator.active_instance().is_some(),
-            // The manager has not looked at it yet.
-            reason: installed.map_or(INSTALL_PENDING, |it| it.reason.as_str()),
-            message: installed.map_or("", |it| it.message.as_str()),
+            // The controller has not reconciled the operator yet.
+            reason: installed.map_or(INSTALL_PENDING, |condition| condition.reason.as_str()),
+            message: installed.map_or("", |condition| condition.message.as_str()),
             name,
         });
     }
-    Counted {
+    OperatorSummary {
         all,
         missing,
-        troubled,
+        unhealthy,
         since: noted,
         related: related(all, &namespaces),
         recheck: deadline.next,
     }
 }
 
-/// What is wrong with something that is installed.
-struct Trouble {
-    /// Since when, by the conditions that tell.
+/// Problem of an installed operator.
+struct OperatorProblem {
+    /// Earliest time by the conditions that have one.
     since: Timestamp,
-    /// Whether there is one that does not.
+    /// Whether a condition without such a time reports a problem.
     has_no_time: bool,
     message: String,
 }
 
-fn trouble(instance: &BundleInstance) -> Option<Trouble> {
+fn operator_problem(instance: &BundleInstance) -> Option<OperatorProblem> {
     let conditions = instance
         .status
         .as_ref()
         .map(|status| status.conditions.as_slice());
     let of = |type_| of_type(conditions, type_);
-    // It has been True all along, whatever has failed since.
-    let failed = of(condition::INSTALLED).filter(|it| FAILED.contains(&it.reason.as_str()));
+    // The condition remains True after a failed upgrade or repair.
+    let failed =
+        of(condition::INSTALLED).filter(|condition| FAILED.contains(&condition.reason.as_str()));
     let timed = [
-        // The bundle that it is to be upgraded to.
+        // The next bundle of the operator.
         of(condition::HAS_VALID_BUNDLE)
-            .filter(|it| it.status != "True" && it.reason != below::PAUSED),
-        of(condition::HEALTHY).filter(|it| it.status == "False"),
+            .filter(|condition| condition.status != "True" && condition.reason != below::PAUSED),
+        of(condition::HEALTHY).filter(|condition| condition.status == "False"),
     ];
     let timed = timed.into_iter().flatten();
-    let since = timed.clone().map(|it| time(&it.last_transition_time)).min();
+    let since = timed
+        .clone()
+        .map(|condition| time(&condition.last_transition_time))
+        .min();
     let messages: Vec<&str> = failed
         .into_iter()
         .chain(timed)
-        .map(|it| it.message.as_str())
+        .map(|condition| condition.message.as_str())
         .collect();
-    (!messages.is_empty()).then(|| Trouble {
+    (!messages.is_empty()).then(|| OperatorProblem {
         since: since.unwrap_or(Timestamp::MAX),
         has_no_time: failed.is_some(),
         message: messages.join("; "),
     })
 }
 
-/// What is installed and not as it should be.
+/// Reasons of the condition Installed for an operator that is installed with a problem.
 const FAILED: [&str; 4] = [
     below::INSTALLED_BUNDLE_REPLACED,
     below::UPGRADE_FAILED,
@@ -175,25 +187,27 @@ const FAILED: [&str; 4] = [
 ];
 
 fn of_type<'a>(conditions: Option<&'a [Condition]>, type_: &str) -> Option<&'a Condition> {
-    conditions?.iter().find(|it| it.type_ == type_)
+    conditions?
+        .iter()
+        .find(|condition| condition.type_ == type_)
 }
 
-/// What must-gather collects: nothing besides the platform operators while there is nothing.
+/// Returns the objects that must-gather collects; empty unless operators exist.
 fn related(operators: usize, namespaces: &BTreeSet<&str>) -> Vec<ObjectReference> {
     if operators == 0 && namespaces.is_empty() {
         return Vec::new();
     }
-    let ours = ["bundleinstances", "bundles"]
+    let fixed = ["bundleinstances", "bundles"]
         .map(|resource| ObjectReference::new("core.rukpak.io", resource, ""));
-    let theirs = namespaces
+    let namespaces = namespaces
         .iter()
         .filter(|name| !name.is_empty())
-        .take(MOST_NAMESPACES)
+        .take(MAX_NAMESPACES)
         .map(|name| ObjectReference::new("", "namespaces", name));
-    ours.into_iter().chain(theirs).collect()
+    fixed.into_iter().chain(namespaces).collect()
 }
 
-/// When patience ends.
+/// Determines whether times exceed the limit.
 struct Deadline {
     now: Timestamp,
     next: Option<Timestamp>,
@@ -204,10 +218,10 @@ impl Deadline {
         Self { now, next: None }
     }
 
-    /// Reports whether something takes too long already; if not, notes when it will.
+    /// Reports whether a time is past the limit already, and records the next time at which one will be.
     fn has_passed(&mut self, since: Timestamp) -> bool {
-        // A time that cannot be said is none that will come.
-        let Ok(end) = since.checked_add(PATIENCE) else {
+        // A time that cannot be represented will not come.
+        let Ok(end) = since.checked_add(DEGRADED_AFTER) else {
             return false;
         };
         if end <= self.now {
@@ -218,15 +232,15 @@ impl Deadline {
     }
 }
 
-/// Which operators fail and with what reason; below it, what each of them says.
-pub(super) fn failing(missing: &[Missing<'_>]) -> String {
+/// Returns the failing operators with their reasons, followed by a line with the message of each.
+pub(super) fn describe_missing(missing: &[MissingOperator<'_>]) -> String {
     let each: Vec<String> = missing
         .iter()
-        .take(MOST_NAMED)
-        .map(|it| {
+        .take(MAX_NAMED)
+        .map(|operator| {
             format!(
                 "encountered the failing {} platform operator with reason \"{}\"",
-                it.name, it.reason
+                operator.name, operator.reason
             )
         })
         .collect();
@@ -236,39 +250,42 @@ pub(super) fn failing(missing: &[Missing<'_>]) -> String {
         several if more == 0 => format!("[{}]", several.join(", ")),
         several => format!("[{}, and {more} more]", several.join(", ")),
     };
-    for it in missing
+    for operator in missing
         .iter()
-        .take(MOST_NAMED)
-        .filter(|it| !it.message.is_empty())
+        .take(MAX_NAMED)
+        .filter(|operator| !operator.message.is_empty())
     {
-        text.push_str(&line(&it.name, it.message));
+        text.push_str(&line(&operator.name, operator.message));
     }
     text
 }
 
-/// Which operators are in trouble, and what is wrong with each.
-pub(super) fn troubled(troubled: &[(String, String)]) -> String {
-    let names: Vec<&str> = troubled
+/// Returns the names of unhealthy operators, followed by a line with the problem of each.
+pub(super) fn describe_unhealthy(unhealthy: &[(String, String)]) -> String {
+    let names: Vec<&str> = unhealthy
         .iter()
-        .take(MOST_NAMED)
+        .take(MAX_NAMED)
         .map(|(name, _)| name.as_str())
         .collect();
-    let more = match troubled.len() - names.len() {
+    let more = match unhealthy.len() - names.len() {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
     let mut text = format!(
-        "Platform operators that are installed and have been in trouble for more than {} minutes: {}{more}",
-        PATIENCE.as_secs() / 60,
+        "Installed platform operators with problems for more than {} minutes: {}{more}",
+        DEGRADED_AFTER.as_secs() / 60,
         names.join(", ")
     );
-    for (name, message) in troubled.iter().take(MOST_NAMED) {
+    for (name, message) in unhealthy.iter().take(MAX_NAMED) {
         text.push_str(&line(name, message));
     }
     text
 }
 
 fn line(name: &str, message: &str) -> String {
-    let words: Vec<&str> = message.split_whitespace().take(REPEATED).collect();
-    format!("\n- {name}: {}", shortened(&words.join(" "), REPEATED))
+    let parts: Vec<&str> = message.split_whitespace().take(MAX_PROBLEM_LEN).collect();
+    format!(
+        "\n- {name}: {}",
+        shortened(&parts.join(" "), MAX_PROBLEM_LEN)
+    )
 }

@@ -36,7 +36,7 @@ fn blocks(operator: &str) -> Concern {
     Concern {
         operator: operator.into(),
         effect: Effect::Blocks,
-        message: "it runs on OpenShift 4.12 at most".into(),
+        message: "supports OpenShift up to 4.12".into(),
     }
 }
 
@@ -274,7 +274,7 @@ fn the_gate_is_told_and_its_list_kept() {
     assert_rows! {
         status.extension.clone().unwrap() => json!({
             "firstAvailable": START, "operators": 0, "installed": 0, "moreConcerns": 3,
-            "concerns": [{"operator": "a/b", "effect": "Blocks", "message": "it runs on OpenShift 4.12 at most"}],
+            "concerns": [{"operator": "a/b", "effect": "Blocks", "message": "supports OpenShift up to 4.12"}],
             "catalogMaxima": {"etcd/etcd.v1@sha256:a": "4.12"},
         });
     }

@@ -1,4 +1,4 @@
-//! From everything that is known to what is to be written. No I/O.
+//! Computes the statuses to write from all observed objects. Pure; no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,116 +20,123 @@ use manifests::{
 };
 
 use super::{
-    known::{Facts, Known},
+    known::{ClusterState, ObjectCache},
     subscribed::{Entry, entries},
 };
 use crate::{
     catalogs::maxima::{Maxima, Said, maxima},
     platform::{
         aggregate::{self, AGGREGATED, Input, Output, Tally},
-        gate::{self, Cluster, Identity, Operator, Remedy, Verdict, judge, olm::Reading},
+        gate::{self, Cluster, Identity, Operator, UpgradeRemedy, Verdict, judge, olm::Reading},
         upgrade::Removed,
     },
 };
 
-/// Finds what can be done about an instance.
-type Remedies<'a> = dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> Remedy + 'a;
+/// Returns the remedy for an instance that blocks cluster upgrades.
+type Remedies<'a> =
+    dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> UpgradeRemedy + 'a;
 
-/// What is known besides.
-pub(super) struct Outside<'a> {
-    /// What a release payload says of itself.
+/// Inputs of a decision besides the watched objects.
+pub(super) struct DecisionInputs<'a> {
+    /// Release of the payload; `None` if the provisioner is not part of one.
     pub(super) release: Option<&'a str>,
     pub(super) system_namespace: &'a str,
-    /// What catalogs say of the newest OpenShift that a bundle runs on.
+    /// Returns the max OpenShift version that catalogs declare for a bundle.
     pub(super) catalogs: &'a dyn Fn(&Identity) -> Said,
-    /// The value of the catalog that a Subscription names, and the lowest one of all catalogs; `None` if the catalog is not
-    /// one of the admin's.
+    /// Returns the value of the catalog that a Subscription names, and the lowest one of all catalogs; `None` if the
+    /// catalog does not belong to the admin.
     pub(super) subscribed: &'a dyn Fn(&Entry) -> Option<(Said, Said)>,
-    /// What they have said last, unless nobody has looked it up.
-    pub(super) kept: Option<Arc<Maxima>>,
-    /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
+    /// Last declared maxima; `None` until they are read.
+    pub(super) recorded_maxima: Option<Arc<Maxima>>,
+    /// Returns the remedy for an instance, of this platform operator, that runs on a release and not on the next one.
     pub(super) remedy: &'a Remedies<'a>,
     /// Returns the uses of APIs that the next minor version of Kubernetes removes.
     pub(super) removed: &'a dyn Fn(&BundleInstance) -> Removed,
-    /// What was written last.
-    pub(super) written: &'a Written,
-    /// The minor version of Kubernetes, where it is known.
+    /// Statuses of the last writes.
+    pub(super) written: &'a LastStatuses,
+    /// Minor version of Kubernetes; `None` while it is not known.
     pub(super) minor: Option<String>,
     pub(super) now: Timestamp,
 }
 
-/// The statuses that were written last: what somebody has deleted since is not forgotten.
+/// Statuses of the last writes, which are used if another client deletes the objects.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Written {
+pub(super) struct LastStatuses {
     pub(super) aggregated: Option<ClusterOperatorStatus>,
     pub(super) core: Option<ClusterOperatorStatus>,
     pub(super) platform: Option<Platform>,
 }
 
-/// What follows.
+/// Result of a decision.
 #[derive(Debug)]
-pub(super) struct Decided {
+pub(super) struct Decision {
     pub(super) verdict: Verdict,
-    /// The number of instances that use removed APIs.
+    /// Number of instances that use removed APIs.
     pub(super) users: usize,
-    /// How many platform operators there are, unless they cannot be listed.
+    /// Numbers of platform operators; `None` if they cannot be listed.
     pub(super) tally: Option<Tally>,
-    /// Which there are, and whether each is installed.
+    /// Names of the platform operators, and whether each is installed.
     pub(super) operators: BTreeMap<String, bool>,
-    /// Of which packages catalogs are to be asked.
+    /// Packages that the catalogs have to track.
     pub(super) packages: BTreeSet<String>,
-    /// What catalogs have said last of what is installed, if what was written down of it is known.
+    /// Last declared maxima of the installed bundles; `None` while the recorded ones cannot be read.
     pub(super) maxima: Option<Maxima>,
-    pub(super) report: Report,
-    /// When time alone changes any of it.
+    pub(super) report: StatusTarget,
+    /// Time at which the result changes without another event; `None` if it does not.
     pub(super) recheck: Option<Timestamp>,
 }
 
-/// Where it is to be written.
+/// Statuses to write, and their objects.
 #[derive(Debug)]
-pub(super) enum Report {
-    /// On OpenShift.
+pub(super) enum StatusTarget {
+    /// Cluster with ClusterOperators.
     ClusterOperators {
         aggregated: Box<ClusterOperatorStatus>,
         core: Box<ClusterOperatorStatus>,
     },
-    /// Elsewhere.
+    /// Cluster with a PlatformStatus.
     PlatformStatus(Box<Platform>),
-    /// There is neither, or it cannot be read.
-    Nowhere,
+    /// Neither kind is served, or the objects cannot be read.
+    None,
 }
 
-/// Decides, once every watch has told something.
-pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
-    if !facts.are_heard() {
+/// Decides once every watch has reported an initial state; `None` before that.
+pub(super) fn decide(facts: &ClusterState, outside: &DecisionInputs<'_>) -> Option<Decision> {
+    if !facts.all_synced() {
         return None;
     }
     let cluster = cluster(facts, outside.release);
     let before = before(facts, outside.written);
-    let last = outside.kept.as_deref().unwrap_or(&before.catalog_maxima);
+    let last = outside
+        .recorded_maxima
+        .as_deref()
+        .unwrap_or(&before.catalog_maxima);
     let entries = entries(facts.services.all(), facts.subscriptions.all());
     let (maxima, packages) = match &cluster {
-        Cluster::OpenShift(_) => maxima_of(facts, &entries, outside, last),
+        Cluster::OpenShift(_) => collect_maxima(facts, &entries, outside, last),
         Cluster::Kubernetes => Default::default(),
     };
     let (counting, keeping) = maxima;
-    // Before what was written down can be read, there is nothing to be kept.
-    let is_read = outside.kept.is_some() || facts.aggregated.is_listed();
+    // Before the recorded maxima can be read, none are recorded.
+    let is_read = outside.recorded_maxima.is_some() || facts.aggregated.is_listed();
     let keeps = is_read && cluster != Cluster::Kubernetes;
     let maxima = keeps.then(|| keeping.clone());
     let mut installed = instances(facts, &cluster, &counting, &before.concerns, outside);
-    let users = installed.iter().filter(|it| !it.removed.is_empty()).count();
+    let users = installed
+        .iter()
+        .filter(|operator| !operator.removed.is_empty())
+        .count();
     installed.extend(services(facts, &entries, &counting));
     let verdict = judge(&cluster, &installed, &errors(facts));
-    let known = facts.version.get(CLUSTER_VERSION);
+    let cluster_version = facts.version.get(CLUSTER_VERSION);
     let input = Input {
         operators: match facts.operators.error() {
             None => Ok(facts.operators.all().collect()),
             Some(error) => Err(error),
         },
         instances: facts.instances.all().collect(),
-        is_installing: known.is_some_and(|cluster| !cluster.is_installed),
-        is_updating: known.is_some_and(|cluster| cluster.is_updating),
+        is_installing: cluster_version.is_some_and(|cluster| !cluster.is_installed),
+        is_updating: cluster_version.is_some_and(|cluster| cluster.is_updating),
         gate: &verdict,
         catalog_maxima: keeping,
         now: outside.now,
@@ -138,11 +145,11 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     let operators = facts.operators.all().map(|operator| {
         let status = operator.status.as_ref();
         let mut conditions = status.iter().flat_map(|status| &status.conditions);
-        let is_installed =
-            conditions.any(|it| it.type_ == condition::INSTALLED && it.status == "True");
+        let is_installed = conditions
+            .any(|condition| condition.type_ == condition::INSTALLED && condition.status == "True");
         (operator.name_any(), is_installed)
     });
-    Some(Decided {
+    Some(Decision {
         tally: aggregate::tally(&before, &input),
         operators: operators.collect(),
         packages,
@@ -154,8 +161,8 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     })
 }
 
-/// The cluster, as far as upgrades go. A release payload knows by itself which release it is.
-fn cluster(facts: &Facts, release: Option<&str>) -> Cluster {
+/// Returns the cluster for the gate. In a release payload, the payload determines the release.
+fn cluster(facts: &ClusterState, release: Option<&str>) -> Cluster {
     if facts.version.is_absent() {
         return Cluster::Kubernetes;
     }
@@ -167,14 +174,15 @@ fn cluster(facts: &Facts, release: Option<&str>) -> Cluster {
         (None, None) => match facts.version.get(CLUSTER_VERSION) {
             Some(cluster) => completed(cluster),
             None => Err(format!(
-                "there is no ClusterVersion {CLUSTER_VERSION:?}, which says what the cluster runs"
+                "ClusterVersion {CLUSTER_VERSION:?} not found, so the release of the cluster is unknown"
             )),
         },
     })
 }
 
-/// What could not be found out. Whether platform operators can be listed does not matter: what they have installed does.
-fn errors(facts: &Facts) -> Vec<String> {
+/// Returns the errors that block cluster upgrades. The list of platform operators does not matter, only their installed
+/// bundles.
+fn errors(facts: &ClusterState) -> Vec<String> {
     [
         facts.instances.error(),
         facts.services.error(),
@@ -187,9 +195,10 @@ fn errors(facts: &Facts) -> Vec<String> {
     .collect()
 }
 
-/// What was written besides conditions. It is ours alone, so what was written last counts before what is there.
-fn before(facts: &Facts, written: &Written) -> Details {
-    // Also where its watch fails: then it was listed before, or written.
+/// Returns the details of the previous status. Only the provisioner writes them, so the last written details precede the
+/// live ones.
+fn before(facts: &ClusterState, written: &LastStatuses) -> Details {
+    // Used even if the watch fails: the status was listed or written before.
     if !facts.aggregated.is_absent() {
         let before = aggregated_before(facts, written);
         return before.as_ref().map(aggregate::details).unwrap_or_default();
@@ -198,83 +207,91 @@ fn before(facts: &Facts, written: &Written) -> Details {
     before.map(|before| before.details).unwrap_or_default()
 }
 
-fn aggregated_before(facts: &Facts, written: &Written) -> Option<ClusterOperatorStatus> {
-    let there = status_of(&facts.aggregated, AGGREGATED);
-    match (there, &written.aggregated) {
-        (Some(there), Some(written)) => Some(ClusterOperatorStatus {
+fn aggregated_before(
+    facts: &ClusterState,
+    written: &LastStatuses,
+) -> Option<ClusterOperatorStatus> {
+    let live = status_of(&facts.aggregated, AGGREGATED);
+    match (live, &written.aggregated) {
+        (Some(live), Some(written)) => Some(ClusterOperatorStatus {
             extension: written.extension.clone(),
-            ..there
+            ..live
         }),
-        (there, written) => there.or_else(|| written.clone()),
+        (live, written) => live.or_else(|| written.clone()),
     }
 }
 
-fn platform_before(facts: &Facts, written: &Written) -> Option<Platform> {
-    let there = facts.status.get(NAME).and_then(|it| it.status.clone());
-    match (there, &written.platform) {
-        (Some(there), Some(written)) => Some(Platform {
+fn platform_before(facts: &ClusterState, written: &LastStatuses) -> Option<Platform> {
+    let live = facts
+        .status
+        .get(NAME)
+        .and_then(|object| object.status.clone());
+    match (live, &written.platform) {
+        (Some(live), Some(written)) => Some(Platform {
             details: written.details.clone(),
-            ..there
+            ..live
         }),
-        (there, written) => there.or_else(|| written.clone()),
+        (live, written) => live.or_else(|| written.clone()),
     }
 }
 
-fn status_of(known: &Known<ClusterOperator>, name: &str) -> Option<ClusterOperatorStatus> {
-    known.get(name).and_then(|it| it.status.clone())
+fn status_of(objects: &ObjectCache<ClusterOperator>, name: &str) -> Option<ClusterOperatorStatus> {
+    objects
+        .get(name)
+        .and_then(|operator| operator.status.clone())
 }
 
-/// What counts and what is kept of what catalogs say of what is installed, and which packages that is.
-fn maxima_of(
-    facts: &Facts,
+/// Returns the maxima that count, the maxima to record, and the packages of the installed bundles.
+fn collect_maxima(
+    facts: &ClusterState,
     entries: &BTreeMap<String, Entry>,
-    outside: &Outside<'_>,
+    outside: &DecisionInputs<'_>,
     last: &Maxima,
 ) -> ((Maxima, Maxima), BTreeSet<String>) {
     let mut packages = BTreeSet::new();
-    let said = facts.instances.all().filter_map(|instance| {
-        let it = gate::identity(instance)?;
-        let said = (outside.catalogs)(&it);
-        let key = it.key();
-        packages.insert(it.package);
-        Some((key, said))
+    let declared = facts.instances.all().filter_map(|instance| {
+        let identity = gate::identity(instance)?;
+        let maximum = (outside.catalogs)(&identity);
+        let key = identity.key();
+        packages.insert(identity.package);
+        Some((key, maximum))
     });
-    let mut said: Vec<(String, Said)> = said.collect();
+    let mut declared: Vec<(String, Said)> = declared.collect();
     for entry in entries.values() {
         if let Some((value, lowest)) = (outside.subscribed)(entry) {
             packages.insert(entry.package.clone());
-            said.push((entry.key(), value));
-            said.push((entry.lowest_key(), lowest));
+            declared.push((entry.key(), value));
+            declared.push((entry.lowest_key(), lowest));
         }
     }
-    let maxima = maxima(last, said);
+    let maxima = maxima(last, declared);
     (maxima, packages)
 }
 
-/// The operators of BundleInstances.
+/// Returns the operators of BundleInstances.
 fn instances(
-    known: &Facts,
+    facts: &ClusterState,
     cluster: &Cluster,
     maxima: &Maxima,
     concerns: &[Concern],
-    outside: &Outside<'_>,
+    outside: &DecisionInputs<'_>,
 ) -> Vec<Operator> {
-    let instances = known.instances.all().filter_map(|instance| {
+    let instances = facts.instances.all().filter_map(|instance| {
         let mut operator = Operator::of_instance(instance, maxima)?;
-        let facts = &instance.status.as_ref()?.facts;
-        let condition = facts.cluster_service_version.as_deref();
-        operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
+        let info = &instance.status.as_ref()?.facts;
+        let condition = info.cluster_service_version.as_deref();
+        operator.refusal = condition.and_then(|name| refusal(facts, &operator.namespace, name));
         let removed = (outside.removed)(instance);
         operator.removed = removed.messages;
         if removed.is_incomplete && operator.removed.is_empty() {
-            // The last published warnings count.
+            // While the uses are not known, the last published warnings are used.
             operator.removed = warned(concerns, &operator);
         }
         if let Cluster::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
         {
             let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
-            let owner = owner.and_then(|name| known.operators.get(name));
+            let owner = owner.and_then(|name| facts.operators.get(name));
             operator.remedy = (outside.remedy)(instance, owner, *release);
         }
         Some(operator)
@@ -282,11 +299,15 @@ fn instances(
     instances.collect()
 }
 
-/// The operators that OLM installed. OLM judges them where OLM has its ClusterOperator.
-fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -> Vec<Operator> {
-    let components: BTreeSet<&String> = known.components.all().flatten().collect();
-    let has_olm = known.components.get(gate::olm::CLUSTER_OPERATOR).is_some();
-    let services = known.services.all().map(|service| {
+/// Returns the operators that OLM installed. OLM's reading is included only if the ClusterOperator of OLM exists.
+fn services(
+    facts: &ClusterState,
+    entries: &BTreeMap<String, Entry>,
+    maxima: &Maxima,
+) -> Vec<Operator> {
+    let components: BTreeSet<&String> = facts.components.all().flatten().collect();
+    let has_olm = facts.components.get(gate::olm::CLUSTER_OPERATOR).is_some();
+    let services = facts.services.all().map(|service| {
         let operator = service.operator.clone();
         let name = format!("{}/{}", operator.namespace, operator.name);
         let entry = entries.get(&name);
@@ -294,9 +315,10 @@ fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -
         let lowest = entry.and_then(|entry| maxima.get(&entry.lowest_key()));
         let is_component = components.contains(&name);
         Operator {
-            refusal: refusal(known, &operator.namespace, &operator.name),
-            // By a label (olm.clusteroperator.name), a bundle makes OLM name its ClusterServiceVersion in a ClusterOperator.
-            // But OLM annotates every ClusterServiceVersion from a catalog, and no bundle can prevent that.
+            refusal: refusal(facts, &operator.namespace, &operator.name),
+            // With a label (olm.clusteroperator.name), a bundle makes OLM name its ClusterServiceVersion in a
+            // ClusterOperator. But OLM annotates every ClusterServiceVersion from a catalog, and no bundle can prevent
+            // that.
             is_payload: is_component && operator.olm == Some(Reading::NotFromCatalog),
             olm: operator.olm.clone().filter(|_| has_olm),
             ..operator.with_subscription(value, lowest)
@@ -305,34 +327,38 @@ fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -
     services.collect()
 }
 
-/// The OperatorCondition's refusal, by the name that OLM gives the OperatorCondition.
-fn refusal(known: &Facts, namespace: &str, name: &str) -> Option<(String, String)> {
-    known.refusals.get(&format!("{namespace}/{name}")).cloned()
+/// Returns the refusal in the OperatorCondition, which has the name that OLM gives it.
+fn refusal(facts: &ClusterState, namespace: &str, name: &str) -> Option<(String, String)> {
+    facts.refusals.get(&format!("{namespace}/{name}")).cloned()
 }
 
-/// What an operator was warned of.
+/// Returns the published warnings about an operator.
 fn warned(concerns: &[Concern], operator: &Operator) -> Vec<String> {
     let label = operator.label();
     let warnings = concerns
         .iter()
-        .filter(|it| it.effect == Effect::Warns && it.operator == label);
-    warnings.map(|it| it.message.clone()).collect()
+        .filter(|concern| concern.effect == Effect::Warns && concern.operator == label);
+    warnings.map(|concern| concern.message.clone()).collect()
 }
 
-fn report(facts: &Facts, outside: &Outside<'_>, input: &Input<'_>) -> (Report, Option<Timestamp>) {
+fn report(
+    facts: &ClusterState,
+    outside: &DecisionInputs<'_>,
+    input: &Input<'_>,
+) -> (StatusTarget, Option<Timestamp>) {
     if facts.aggregated.is_absent() {
         if !facts.status.is_listed() {
-            return (Report::Nowhere, None);
+            return (StatusTarget::None, None);
         }
         let before = platform_before(facts, outside.written);
         let before = before.as_ref();
-        let known = before.and_then(|before| before.cluster_minor.as_deref());
-        let minor = outside.minor.as_deref().or(known);
+        let recorded = before.and_then(|before| before.cluster_minor.as_deref());
+        let minor = outside.minor.as_deref().or(recorded);
         let Output { status, recheck } = aggregate::platform_status(before, input, minor);
-        return (Report::PlatformStatus(Box::new(status)), recheck);
+        return (StatusTarget::PlatformStatus(Box::new(status)), recheck);
     }
     if !facts.aggregated.is_listed() || !facts.core.is_listed() {
-        return (Report::Nowhere, None);
+        return (StatusTarget::None, None);
     }
     let before = aggregated_before(facts, outside.written);
     let namespace = outside.system_namespace;
@@ -349,7 +375,7 @@ fn report(facts: &Facts, outside: &Outside<'_>, input: &Input<'_>) -> (Report, O
     );
     let recheck = [aggregated.recheck, core.recheck].into_iter().flatten();
     (
-        Report::ClusterOperators {
+        StatusTarget::ClusterOperators {
             aggregated: Box::new(aggregated.status),
             core: Box::new(core.status),
         },

@@ -1,9 +1,9 @@
-//! One watch, of all objects of a kind or of one, whenever the kind is served.
+//! Watch of one object or of all objects of a kind, while the kind is served.
 //!
-//! What was listed is believed until the watch has not worked for a while, for an API server that restarts is back by then.
-//! The clock runs whenever nothing is listed and followed: from the beginning, from a failure, from a listing anew, whether
-//! the API server refuses, has no time or says nothing at all. After a failure everything is listed again, because a quiet
-//! watch that works again says nothing, and a listing does.
+//! Listed objects remain valid for a short outage of the watch, since an API server that restarts is available again by
+//! then. The grace period starts whenever objects are not listed and watched: at the start, at a failure, and when a list
+//! starts again, whether the API server rejects the request, is overloaded or does not answer. After a failure all objects
+//! are listed again: a watch that works again and has no events does not show its recovery, and a complete list does.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, warn};
 
 use super::{
-    Shared,
-    known::{Facts, Known},
+    AggregatorState,
+    known::{ClusterState, ObjectCache},
     read,
 };
 use apply::{
@@ -27,26 +27,26 @@ use apply::{
     backoff::Pauses,
 };
 
-/// How long a watch may not work before that counts.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Grace period of a watch that does not work.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// What is watched, and where what is kept of it stands.
-pub(super) struct Follow<K, T> {
+/// Watched kind, and the cache of its objects.
+pub(super) struct Informer<K, T> {
     pub(super) config: watcher::Config,
-    /// What is kept; nothing of what does not count.
+    /// Returns the cached part of an object; `None` if the object is not needed.
     pub(super) read: fn(K) -> Option<T>,
-    pub(super) place: fn(&mut Facts) -> &mut Known<T>,
+    pub(super) place: fn(&mut ClusterState) -> &mut ObjectCache<T>,
 }
 
-impl<K, T> Follow<K, T>
+impl<K, T> Informer<K, T>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     T: PartialEq + Send + 'static,
 {
-    /// Follows until it is dropped.
-    pub(super) async fn run(self, shared: &Shared) {
-        let wanted = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
-        let watched = shared.ctx.kinds.while_served(&wanted, |served| {
+    /// Watches until the future is dropped.
+    pub(super) async fn run(self, shared: &AggregatorState) {
+        let kind = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
+        let watched = shared.ctx.kinds.while_served(&kind, |served| {
             let follow = &self;
             async move {
                 match served {
@@ -55,61 +55,61 @@ where
                 }
             }
         });
-        // Where discovery does not answer there is no watch that could tell.
-        let unheard = async {
-            sleep(PATIENCE).await;
-            let why = trouble(&K::plural(&()), &silence());
+        // Without an answer to discovery, no watch starts that could report the failure.
+        let silent = async {
+            sleep(GRACE_PERIOD).await;
+            let why = list_error(&K::plural(&()), &no_answer());
             shared.change(|facts| {
                 let place = (self.place)(facts);
-                !place.is_heard() && place.fails(&why)
+                !place.is_synced() && place.fails(&why)
             });
         };
-        tokio::join!(watched, unheard);
+        tokio::join!(watched, silent);
     }
 
-    async fn watch(&self, shared: &Shared) {
-        let mut pauses = Pauses::default();
-        let mut outage = Some(Outage::begins());
+    async fn watch(&self, shared: &AggregatorState) {
+        let mut backoff = Pauses::default();
+        let mut outage = Some(WatchOutage::start());
         loop {
             if let Err(error) = self.once(shared, &mut outage).await {
                 if answer::is_outage(code(&error)) {
-                    // The API server may come back as another version.
+                    // The API server may have another version after its restart.
                     shared.ctx.versions.doubt();
                 }
-                let outage = outage.get_or_insert_with(Outage::begins);
+                let outage = outage.get_or_insert_with(WatchOutage::start);
                 outage.why = match code(&error) {
-                    Some(401 | 403) => REFUSED.to_owned(),
+                    Some(401 | 403) => FORBIDDEN.to_owned(),
                     _ => unpacker::job::chain(&error),
                 };
                 let is_refusal = code(&error).is_some_and(is_refusal);
-                self.tell(shared, outage, is_refusal);
+                self.report(shared, outage, is_refusal);
                 let kind = K::kind(&());
-                if outage.is_told {
-                    warn!(%kind, %error, "a watch does not work; everything is listed again");
+                if outage.is_reported {
+                    warn!(%kind, %error, "watch keeps failing; relisting");
                 } else {
-                    debug!(%kind, %error, "a watch failed; everything is listed again");
+                    debug!(%kind, %error, "watch failed; relisting");
                 }
-                // Not before the API server wants it, unless that is for ever.
-                let asked = answer::wait(&error).unwrap_or_default().min(PATIENCE);
-                sleep(pauses.after(is_refusal).max(asked)).await;
+                // Not before the time that the API server requests, up to a limit.
+                let asked = answer::wait(&error).unwrap_or_default().min(GRACE_PERIOD);
+                sleep(backoff.after(is_refusal).max(asked)).await;
             }
         }
     }
 
-    /// Lists and watches until that fails, or has to begin anew.
+    /// Lists and watches until that fails, or a new list is required.
     async fn once(
         &self,
-        shared: &Shared,
-        outage: &mut Option<Outage>,
+        shared: &AggregatorState,
+        outage: &mut Option<WatchOutage>,
     ) -> Result<(), watcher::Error> {
         let api = Api::<K>::all(shared.ctx.accounts.hasty().clone());
         let mut events = pin!(watcher(api, self.config.clone()));
         let mut listing = BTreeMap::new();
         loop {
-            let untold = outage.as_mut().filter(|outage| !outage.is_told);
-            let next = if let Some(outage) = untold {
+            let unreported = outage.as_mut().filter(|outage| !outage.is_reported);
+            let next = if let Some(outage) = unreported {
                 let Ok(next) = timeout_at(outage.end(), events.next()).await else {
-                    self.tell(shared, outage, false);
+                    self.report(shared, outage, false);
                     continue;
                 };
                 next
@@ -121,7 +121,7 @@ where
             };
             match event {
                 Ok(Event::Init) => {
-                    outage.get_or_insert_with(Outage::begins);
+                    outage.get_or_insert_with(WatchOutage::start);
                     listing.clear();
                 }
                 Ok(Event::InitApply(object)) => {
@@ -147,58 +147,59 @@ where
                     let name = read::name(&object);
                     shared.change(|facts| (self.place)(facts).remove(&name));
                 }
-                // It is listed anew by itself.
+                // The watcher starts a new list by itself.
                 Err(error) if code(&error) == Some(410) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Tells of an outage that counts: one that lasts. Where nothing is known so far, a refusal is an answer.
-    fn tell(&self, shared: &Shared, outage: &mut Outage, is_refusal: bool) {
-        let lasts = outage.end() <= Instant::now();
-        let why = trouble(&K::plural(&()), &outage.why);
+    /// Reports an outage that exceeds the grace period. Before the first list, a rejected request is reported at once.
+    fn report(&self, shared: &AggregatorState, outage: &mut WatchOutage, is_refusal: bool) {
+        let is_overdue = outage.end() <= Instant::now();
+        let why = list_error(&K::plural(&()), &outage.why);
         shared.change(|facts| {
             let place = (self.place)(facts);
-            outage.is_told |= lasts || (is_refusal && !place.is_listed());
-            outage.is_told && place.fails(&why)
+            outage.is_reported |= is_overdue || (is_refusal && !place.is_listed());
+            outage.is_reported && place.fails(&why)
         });
     }
 }
 
-/// A watch does not work.
-struct Outage {
+/// An interruption of a watch.
+struct WatchOutage {
     since: Instant,
     why: String,
-    /// Whether it counts.
-    is_told: bool,
+    /// Whether it was reported.
+    is_reported: bool,
 }
 
-impl Outage {
-    fn begins() -> Self {
+impl WatchOutage {
+    fn start() -> Self {
         Self {
             since: Instant::now(),
-            why: silence(),
-            is_told: false,
+            why: no_answer(),
+            is_reported: false,
         }
     }
 
-    /// From when on it counts.
+    /// Returns the end of the grace period.
     fn end(&self) -> Instant {
-        self.since + PATIENCE
+        self.since + GRACE_PERIOD
     }
 }
 
-/// Why, as long as nothing has been said.
-fn silence() -> String {
+/// Returns the reason of an outage without an answer.
+fn no_answer() -> String {
     format!(
-        "the apiserver has not answered for {} s",
-        PATIENCE.as_secs()
+        "the API server has not responded for {} s",
+        GRACE_PERIOD.as_secs()
     )
 }
 
-const REFUSED: &str = "the provisioner may not; apply the install files of this version again, which give it that right";
+const FORBIDDEN: &str = "forbidden for the provisioner; apply the install manifests of this version again to grant the \
+                         permission";
 
-fn trouble(plural: &str, why: &str) -> String {
-    format!("{plural} cannot be listed: {why}")
+fn list_error(plural: &str, why: &str) -> String {
+    format!("failed to list {plural}: {why}")
 }

@@ -1,4 +1,4 @@
-//! What is known of everything that conclusions are drawn from. No I/O.
+//! Cache of all watched objects that decisions need. Pure; no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,76 +16,75 @@ use manifests::{
 
 use super::subscribed::{Service, Subscription};
 
-/// How much is kept of what an API server says, in characters.
-const LONGEST_WORDS: usize = 400;
+/// Maximum length of an error of the API server, in characters.
+const MAX_REASON_LEN: usize = 400;
 
-/// All objects of a kind that count, by `namespace/name`.
+/// Cached objects of a kind, by `namespace/name`.
 #[derive(Debug)]
-pub(super) struct Known<T> {
-    told: Told,
-    /// Boxed, because a node of a tree has room for eleven of them.
+pub(super) struct ObjectCache<T> {
+    state: SyncState,
+    /// Boxed, because a node of a `BTreeMap` has room for eleven values.
     objects: BTreeMap<String, Box<T>>,
 }
 
-/// What the watch has told.
+/// State of a watch.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
-    /// Nothing yet.
-    Nothing,
-    /// That the kind is not served.
+enum SyncState {
+    /// The watch has not reported a state yet.
+    Pending,
+    /// The kind is not served.
     NotServed,
-    /// What there is.
+    /// All objects are listed.
     Listed,
-    /// Why it does not work. What was listed before may be outdated.
+    /// The watch does not work, with the reason. The objects of the last list may be outdated.
     Failing(String),
 }
 
-/// Everything.
+/// Caches of all kinds.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
-    pub(super) operators: Known<PlatformOperator>,
-    /// Of all owners.
-    pub(super) instances: Known<BundleInstance>,
-    pub(super) version: Known<Cluster>,
-    /// Reason and message of those that ask not to be upgraded.
-    pub(super) refusals: Known<(String, String)>,
-    /// The ClusterServiceVersions of an OLM.
-    pub(super) services: Known<Service>,
-    /// The Subscriptions of an OLM that have installed something.
-    pub(super) subscriptions: Known<Subscription>,
-    /// The ClusterServiceVersions that the ClusterOperators of other components name as related objects, by
-    /// ClusterOperator.
-    pub(super) components: Known<BTreeSet<String>>,
-    pub(super) aggregated: Known<ClusterOperator>,
-    pub(super) core: Known<ClusterOperator>,
-    pub(super) status: Known<PlatformStatus>,
+pub(super) struct ClusterState {
+    pub(super) operators: ObjectCache<PlatformOperator>,
+    /// BundleInstances of all owners.
+    pub(super) instances: ObjectCache<BundleInstance>,
+    pub(super) version: ObjectCache<Cluster>,
+    /// Reason and message of the OperatorConditions that block upgrades.
+    pub(super) refusals: ObjectCache<(String, String)>,
+    /// ClusterServiceVersions of OLM.
+    pub(super) services: ObjectCache<Service>,
+    /// Subscriptions of OLM with an installed ClusterServiceVersion.
+    pub(super) subscriptions: ObjectCache<Subscription>,
+    /// ClusterServiceVersions that the ClusterOperators of other components name as related objects, by ClusterOperator.
+    pub(super) components: ObjectCache<BTreeSet<String>>,
+    pub(super) aggregated: ObjectCache<ClusterOperator>,
+    pub(super) core: ObjectCache<ClusterOperator>,
+    pub(super) status: ObjectCache<PlatformStatus>,
 }
 
-// === impl Known ===
+// === impl ObjectCache ===
 
-impl<T> Default for Known<T> {
+impl<T> Default for ObjectCache<T> {
     fn default() -> Self {
         Self {
-            told: Told::Nothing,
+            state: SyncState::Pending,
             objects: BTreeMap::new(),
         }
     }
 }
 
-impl<T: PartialEq> Known<T> {
-    /// These are all there are. Tells whether that is news, as all of these do.
+impl<T: PartialEq> ObjectCache<T> {
+    /// Replaces all objects by a complete list. Like the other methods, returns whether the cache has changed.
     pub(super) fn list(&mut self, objects: BTreeMap<String, T>) -> bool {
         let objects = objects.into_iter();
         let objects = objects
             .map(|(name, object)| (name, Box::new(object)))
             .collect();
-        let is_news = self.told != Told::Listed || self.objects != objects;
-        self.told = Told::Listed;
+        let is_news = self.state != SyncState::Listed || self.objects != objects;
+        self.state = SyncState::Listed;
         self.objects = objects;
         is_news
     }
 
-    /// There is such an object.
+    /// Inserts or replaces an object.
     pub(super) fn put(&mut self, name: String, object: T) -> bool {
         let is_news = self.get(&name) != Some(&object);
         if is_news {
@@ -94,53 +93,53 @@ impl<T: PartialEq> Known<T> {
         is_news
     }
 
-    /// There is no such object, or none that counts.
+    /// Removes an object that was deleted or is not needed.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         self.objects.remove(name).is_some()
     }
 
-    /// The kind is not served.
+    /// Records that the kind is not served.
     pub(super) fn is_not_served(&mut self) -> bool {
-        let is_news = self.told != Told::NotServed;
-        self.told = Told::NotServed;
+        let is_news = self.state != SyncState::NotServed;
+        self.state = SyncState::NotServed;
         self.objects.clear();
         is_news
     }
 
-    /// It cannot be watched.
+    /// Records that the objects cannot be watched.
     pub(super) fn fails(&mut self, why: &impl Display) -> bool {
-        let told = Told::Failing(shortened(&why.to_string(), LONGEST_WORDS));
-        let is_news = self.told != told;
-        self.told = told;
+        let state = SyncState::Failing(shortened(&why.to_string(), MAX_REASON_LEN));
+        let is_news = self.state != state;
+        self.state = state;
         is_news
     }
 }
 
-impl<T> Known<T> {
-    /// Reports whether anything has been told at all.
-    pub(super) fn is_heard(&self) -> bool {
-        self.told != Told::Nothing
+impl<T> ObjectCache<T> {
+    /// Reports whether the watch has reported any state.
+    pub(super) fn is_synced(&self) -> bool {
+        self.state != SyncState::Pending
     }
 
-    /// Reports whether it is known what there is.
+    /// Reports whether all objects are listed.
     pub(super) fn is_listed(&self) -> bool {
-        self.told == Told::Listed
+        self.state == SyncState::Listed
     }
 
-    /// Reports whether there is no such kind.
+    /// Reports whether the kind is not served.
     pub(super) fn is_absent(&self) -> bool {
-        self.told == Told::NotServed
+        self.state == SyncState::NotServed
     }
 
-    /// Why it cannot be watched.
+    /// Returns the reason why the objects cannot be watched; `None` if they can.
     pub(super) fn error(&self) -> Option<&str> {
-        match &self.told {
-            Told::Failing(why) => Some(why),
+        match &self.state {
+            SyncState::Failing(why) => Some(why),
             _ => None,
         }
     }
 
-    /// All of them, also those that were listed before the watch failed.
+    /// Returns all objects, including those that were listed before the watch failed.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.objects.values().map(AsRef::as_ref)
     }
@@ -150,19 +149,20 @@ impl<T> Known<T> {
     }
 }
 
-// === impl Facts ===
+// === impl ClusterState ===
 
-impl Facts {
-    /// Reports whether every watch has told something: before that, what is missing may be there.
-    pub(super) fn are_heard(&self) -> bool {
-        let reported = self.aggregated.is_heard() && self.core.is_heard() && self.status.is_heard();
+impl ClusterState {
+    /// Reports whether every watch has reported a state. Before that, missing objects may exist.
+    pub(super) fn all_synced(&self) -> bool {
+        let reported =
+            self.aggregated.is_synced() && self.core.is_synced() && self.status.is_synced();
         reported
-            && self.operators.is_heard()
-            && self.instances.is_heard()
-            && self.version.is_heard()
-            && self.refusals.is_heard()
-            && self.services.is_heard()
-            && self.subscriptions.is_heard()
-            && self.components.is_heard()
+            && self.operators.is_synced()
+            && self.instances.is_synced()
+            && self.version.is_synced()
+            && self.refusals.is_synced()
+            && self.services.is_synced()
+            && self.subscriptions.is_synced()
+            && self.components.is_synced()
     }
 }

@@ -1,10 +1,10 @@
-//! Writing what was decided: only what differs, over what was seen and over nothing else.
+//! Writes the statuses that differ, only over the observed version of an object.
 //!
-//! What cannot be written is no secret: the log says why, once for each reason, and a metric for how long. It holds up
-//! nothing else, and is tried again.
+//! A failed write is logged once per reason and retried. A metric shows for how long writes fail. Other writes are not
+//! delayed.
 //!
-//! A ClusterOperator that blocks upgrades must not outlive the product. So those that are made here belong to the system
-//! namespace: the install file has it, and with it they are deleted by Kubernetes, whoever else is still there to do it.
+//! A ClusterOperator that blocks upgrades must not outlive the product. So created ClusterOperators are owned by the system
+//! namespace, which is part of the install file: Kubernetes deletes them with it, even if no provisioner runs.
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -23,8 +23,8 @@ use serde_json::json;
 use tracing::{debug, info, warn};
 
 use super::{
-    Shared,
-    decide::{Decided, Report, Written},
+    AggregatorState,
+    decide::{Decision, LastStatuses, StatusTarget},
 };
 use crate::platform::{
     aggregate::{AGGREGATED, CORE},
@@ -32,8 +32,8 @@ use crate::platform::{
 };
 use apply::backoff::Pauses;
 
-/// Whose status is written.
-pub(super) trait Reported:
+/// Kind of an object whose status is written.
+pub(super) trait StatusObject:
     Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned
 {
     type Status: PartialEq + Clone + Default;
@@ -41,34 +41,34 @@ pub(super) trait Reported:
     fn named(name: &str) -> Self;
     fn status(&self) -> Option<&Self::Status>;
     fn set_status(&mut self, status: Self::Status);
-    /// Status and reason of its condition Upgradeable.
+    /// Returns the status and the reason of the condition Upgradeable.
     fn upgradeable(status: &Self::Status) -> Option<(&str, &str)>;
 }
 
-/// What was written last, and what the API server has made of it: a definition of others may drop what it does not know.
+/// Last written status, and the status that the API server stored: a CRD of another product may drop unknown fields.
 #[derive(Debug)]
-pub(super) struct Slot<S> {
+pub(super) struct WrittenStatus<S> {
     written: Option<S>,
     stored: Option<S>,
 }
 
-/// Of each object.
+/// State of the written objects.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    aggregated: Slot<ClusterOperatorStatus>,
-    core: Slot<ClusterOperatorStatus>,
-    platform: Slot<Platform>,
-    troubles: Troubles,
+pub(super) struct PublishState {
+    aggregated: WrittenStatus<ClusterOperatorStatus>,
+    core: WrittenStatus<ClusterOperatorStatus>,
+    platform: WrittenStatus<Platform>,
+    errors: WriteErrors,
 }
 
-/// What could not be done last, by the object's name.
+/// Errors of the last writes, by name of the object.
 #[derive(Debug, Default)]
-struct Troubles {
-    said: BTreeMap<&'static str, String>,
-    pauses: Pauses,
+struct WriteErrors {
+    messages: BTreeMap<&'static str, String>,
+    backoff: Pauses,
 }
 
-/// What could not be done; it is tried again.
+/// Error of a request, which is retried.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {what} {name}: {source}")]
 pub(super) struct Error {
@@ -78,12 +78,12 @@ pub(super) struct Error {
     source: Box<kube::Error>,
 }
 
-// === impl Memory ===
+// === impl PublishState ===
 
-impl Memory {
-    /// What was written last.
-    pub(super) fn written(&self) -> Written {
-        Written {
+impl PublishState {
+    /// Returns the last written statuses.
+    pub(super) fn written(&self) -> LastStatuses {
+        LastStatuses {
             aggregated: self.aggregated.written.clone(),
             core: self.core.written.clone(),
             platform: self.platform.written.clone(),
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-impl<S> Default for Slot<S> {
+impl<S> Default for WrittenStatus<S> {
     fn default() -> Self {
         Self {
             written: None,
@@ -100,9 +100,9 @@ impl<S> Default for Slot<S> {
     }
 }
 
-// === impl Reported ===
+// === impl StatusObject ===
 
-impl Reported for ClusterOperator {
+impl StatusObject for ClusterOperator {
     type Status = ClusterOperatorStatus;
 
     fn named(name: &str) -> Self {
@@ -119,13 +119,13 @@ impl Reported for ClusterOperator {
 
     fn upgradeable(status: &ClusterOperatorStatus) -> Option<(&str, &str)> {
         let mut conditions = status.conditions.iter();
-        let condition = conditions.find(|it| it.type_ == UPGRADEABLE)?;
+        let condition = conditions.find(|condition| condition.type_ == UPGRADEABLE)?;
         let reason = condition.reason.as_deref();
         Some((&condition.status, reason.unwrap_or_default()))
     }
 }
 
-impl Reported for PlatformStatus {
+impl StatusObject for PlatformStatus {
     type Status = Platform;
 
     fn named(name: &str) -> Self {
@@ -142,96 +142,108 @@ impl Reported for PlatformStatus {
 
     fn upgradeable(status: &Platform) -> Option<(&str, &str)> {
         let mut conditions = status.conditions.iter();
-        let condition = conditions.find(|it| it.type_ == UPGRADEABLE)?;
+        let condition = conditions.find(|condition| condition.type_ == UPGRADEABLE)?;
         Some((&condition.status, &condition.reason))
     }
 }
 
 const UPGRADEABLE: &str = "Upgradeable";
 
-// === impl Shared ===
+// === impl AggregatorState ===
 
-impl Shared {
-    /// Writes what differs. Tells how long to wait where something of it could not be written.
-    pub(super) async fn publish(&self, decided: &Decided, memory: &mut Memory) -> Option<Duration> {
+impl AggregatorState {
+    /// Writes the statuses that differ. Returns the delay until the retry if one of the writes failed.
+    pub(super) async fn publish(
+        &self,
+        decided: &Decision,
+        state: &mut PublishState,
+    ) -> Option<Duration> {
         let done = match &decided.report {
-            Report::Nowhere => return None,
-            Report::ClusterOperators { aggregated, core } => {
+            StatusTarget::None => return None,
+            StatusTarget::ClusterOperators { aggregated, core } => {
                 let verdict = &decided.verdict;
-                let done = self.write_aggregated(aggregated, verdict, memory).await;
-                let is_done = self.settle(AGGREGATED, done, memory);
-                let done = self.write_core(core, memory).await;
-                let is_done = self.settle(CORE, done, memory) && is_done;
+                let done = self.write_aggregated(aggregated, verdict, state).await;
+                let is_done = self.record_result(AGGREGATED, done, state);
+                let done = self.write_core(core, state).await;
+                let is_done = self.record_result(CORE, done, state) && is_done;
                 match self.remove_platform_status().await {
                     Ok(()) => {
                         self.ctx.metrics.no_report(NAME);
                         is_done
                     }
-                    failed => self.settle(NAME, failed.map(|()| true), memory) && is_done,
+                    failed => self.record_result(NAME, failed.map(|()| true), state) && is_done,
                 }
             }
-            Report::PlatformStatus(status) => {
-                let done = self.write_platform(status, &decided.verdict, memory).await;
-                self.settle(NAME, done.map(|()| true), memory)
+            StatusTarget::PlatformStatus(status) => {
+                let done = self.write_platform(status, &decided.verdict, state).await;
+                self.record_result(NAME, done.map(|()| true), state)
             }
         };
         if done {
             return None;
         }
-        memory.troubles.pauses.next()
+        state.errors.backoff.next()
     }
 
-    /// Tells what cannot be written, and since when. True if it was, or there is nothing that can be done about it here.
-    fn settle(&self, name: &'static str, done: Result<bool, Error>, memory: &mut Memory) -> bool {
-        let said = &mut memory.troubles.said;
+    /// Logs a failed write, and records it in a metric. Returns false if a retry is required.
+    fn record_result(
+        &self,
+        name: &'static str,
+        done: Result<bool, Error>,
+        state: &mut PublishState,
+    ) -> bool {
+        let messages = &mut state.errors.messages;
         self.ctx.metrics.report(name, matches!(done, Ok(true)));
         let Err(error) = done else {
-            if said.remove(name).is_some() {
-                info!(name, "what is concluded can be written again");
+            if messages.remove(name).is_some() {
+                info!(name, "platform operator status updated again");
             }
             return true;
         };
         let is_race = matches!(&*error.source, kube::Error::Api(status) if status.code == 409);
         let error = error.to_string();
         if is_race {
-            // What is there has just been changed, and is looked at again.
-            debug!(error, "what is concluded was not written");
-        } else if said.get(name) != Some(&error) {
+            // The object has just been changed, and its change causes another evaluation.
+            debug!(
+                error,
+                "platform operator status not updated because its object changed"
+            );
+        } else if messages.get(name) != Some(&error) {
             warn!(
                 error,
-                "what is concluded cannot be written; it is tried again"
+                "failed to update the platform operator status; retrying"
             );
-            said.insert(name, error);
+            messages.insert(name, error);
         }
         false
     }
 
-    /// Reports whether there is such a ClusterOperator to write to.
+    /// Writes the status of the aggregated ClusterOperator. Returns false if the object does not exist.
     async fn write_aggregated(
         &self,
         status: &ClusterOperatorStatus,
         verdict: &Verdict,
-        memory: &mut Memory,
+        state: &mut PublishState,
     ) -> Result<bool, Error> {
-        let there = self.facts().aggregated.get(AGGREGATED).cloned();
-        let Some(there) = self.cluster_operator(AGGREGATED, there).await? else {
+        let live = self.facts().aggregated.get(AGGREGATED).cloned();
+        let Some(live) = self.cluster_operator(AGGREGATED, live).await? else {
             return Ok(false);
         };
-        let before = self.write(&there, status, &mut memory.aggregated).await?;
-        self.tell(&there, before.as_ref(), verdict).await;
+        let before = self.write(&live, status, &mut state.aggregated).await?;
+        self.publish_change(&live, before.as_ref(), verdict).await;
         Ok(true)
     }
 
     async fn write_core(
         &self,
         status: &ClusterOperatorStatus,
-        memory: &mut Memory,
+        state: &mut PublishState,
     ) -> Result<bool, Error> {
-        let there = self.facts().core.get(CORE).cloned();
-        let Some(there) = self.cluster_operator(CORE, there).await? else {
+        let live = self.facts().core.get(CORE).cloned();
+        let Some(live) = self.cluster_operator(CORE, live).await? else {
             return Ok(false);
         };
-        self.write(&there, status, &mut memory.core).await?;
+        self.write(&live, status, &mut state.core).await?;
         Ok(true)
     }
 
@@ -239,61 +251,66 @@ impl Shared {
         &self,
         status: &Platform,
         verdict: &Verdict,
-        memory: &mut Memory,
+        state: &mut PublishState,
     ) -> Result<(), Error> {
-        let there = self.facts().status.get(NAME).cloned();
-        let there = match there {
-            Some(there) => there,
+        let live = self.facts().status.get(NAME).cloned();
+        let live = match live {
+            Some(live) => live,
             None => self.create(PlatformStatus::named(NAME)).await?,
         };
-        let before = self.write(&there, status, &mut memory.platform).await?;
-        self.tell(&there, before.as_ref(), verdict).await;
+        let before = self.write(&live, status, &mut state.platform).await?;
+        self.publish_change(&live, before.as_ref(), verdict).await;
         Ok(())
     }
 
-    /// The ClusterOperator, which is made where there is none, unless the cluster-version operator makes it; and which
-    /// belongs to the system namespace where it is ours.
+    /// Returns the ClusterOperator. If it does not exist, it is created unless the cluster-version operator creates it. An
+    /// object without an owner gets the system namespace as its owner.
     async fn cluster_operator(
         &self,
         name: &str,
-        there: Option<ClusterOperator>,
+        live: Option<ClusterOperator>,
     ) -> Result<Option<ClusterOperator>, Error> {
         if self.ctx.settings.release_payload {
-            return Ok(there);
+            return Ok(live);
         }
-        let Some(there) = there else {
-            let mut made = ClusterOperator::named(name);
-            made.metadata.owner_references = Some(vec![self.owner().await?]);
-            return Ok(Some(self.create(made).await?));
+        let Some(live) = live else {
+            let mut created = ClusterOperator::named(name);
+            created.metadata.owner_references = Some(vec![self.owner().await?]);
+            return Ok(Some(self.create(created).await?));
         };
-        if !there.owner_references().is_empty() {
-            return Ok(Some(there));
+        if !live.owner_references().is_empty() {
+            return Ok(Some(live));
         }
-        match self.own(name, &there).await {
+        match self.set_owner(name, &live).await {
             Ok(owned) => Ok(Some(owned)),
             Err(error) => {
-                // What it says counts for more than what becomes of it later.
-                warn!(%error, "a ClusterOperator stays when the product goes; give the provisioner the rights of its file");
-                Ok(Some(there))
+                // The status is more important than the deletion of the object.
+                warn!(%error, "failed to set the owner of a ClusterOperator, which is therefore kept when rukpak is \
+                               uninstalled; grant the provisioner the permissions of its install manifest");
+                Ok(Some(live))
             }
         }
     }
 
-    /// Gives it to the system namespace.
-    async fn own(&self, name: &str, there: &ClusterOperator) -> Result<ClusterOperator, Error> {
+    /// Sets the system namespace as the owner of a ClusterOperator.
+    async fn set_owner(
+        &self,
+        name: &str,
+        live: &ClusterOperator,
+    ) -> Result<ClusterOperator, Error> {
         let patch = json!({"metadata": {
-            "uid": there.uid(),
-            "resourceVersion": there.resource_version(),
+            "uid": live.uid(),
+            "resourceVersion": live.resource_version(),
             "ownerReferences": [self.owner().await?],
         }});
         let api = self.api::<ClusterOperator>();
         let patched = api
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await;
-        patched.map_err(error_on::<ClusterOperator>("write the owner of", name))
+        patched.map_err(error_on::<ClusterOperator>("set the owner of", name))
     }
 
-    /// The system namespace, as owner.
+    /// Returns an owner reference to the system namespace.
     async fn owner(&self) -> Result<OwnerReference, Error> {
         let name = &self.ctx.settings.system_namespace;
         let namespace = self.api::<Namespace>().get_metadata(name).await;
@@ -307,22 +324,22 @@ impl Shared {
         })
     }
 
-    async fn create<K: Reported>(&self, object: K) -> Result<K, Error> {
+    async fn create<K: StatusObject>(&self, object: K) -> Result<K, Error> {
         let name = object.name_any();
-        let made = self.api().create(&PostParams::default(), &object).await;
-        let made = made.map_err(error_on::<K>("create", &name))?;
+        let created = self.api().create(&PostParams::default(), &object).await;
+        let created = created.map_err(error_on::<K>("create", &name))?;
         info!(kind = %K::kind(&()), name, "created");
-        Ok(made)
+        Ok(created)
     }
 
-    /// Writes a status if it differs, and tells what there was if it did.
-    async fn write<K: Reported>(
+    /// Writes a status if it differs. Returns the previous status if it was written.
+    async fn write<K: StatusObject>(
         &self,
-        there: &K,
+        live: &K,
         status: &K::Status,
-        slot: &mut Slot<K::Status>,
+        slot: &mut WrittenStatus<K::Status>,
     ) -> Result<Option<K::Status>, Error> {
-        let before = there.status().cloned().unwrap_or_default();
+        let before = live.status().cloned().unwrap_or_default();
         let is_same = before == *status;
         if is_same
             || (slot.written.as_ref() == Some(status) && slot.stored.as_ref() == Some(&before))
@@ -330,13 +347,14 @@ impl Shared {
             slot.written = Some(status.clone());
             return Ok(None);
         }
-        let name = there.name_any();
+        let name = live.name_any();
         let mut object = K::named(&name);
-        // Over what was seen: whoever has changed it since is not overwritten before that was looked at.
+        // With the observed resourceVersion, so that a later change by another client is not overwritten before it was
+        // evaluated.
         *object.meta_mut() = ObjectMeta {
             name: Some(name.clone()),
-            uid: there.uid(),
-            resource_version: there.resource_version(),
+            uid: live.uid(),
+            resource_version: live.resource_version(),
             ..ObjectMeta::default()
         };
         object.set_status(status.clone());
@@ -348,9 +366,13 @@ impl Shared {
         Ok(Some(before))
     }
 
-    /// Tells people when it has become another thing whether the cluster may be upgraded. `before` is the status that was
-    /// written over, if one was.
-    async fn tell<K: Reported>(&self, about: &K, before: Option<&K::Status>, verdict: &Verdict) {
+    /// Publishes an event if the gate has changed. `before` is the status that was replaced, if one was.
+    async fn publish_change<K: StatusObject>(
+        &self,
+        about: &K,
+        before: Option<&K::Status>,
+        verdict: &Verdict,
+    ) {
         let Some(before) = before else {
             return;
         };
@@ -369,7 +391,7 @@ impl Shared {
         info!(
             upgradeable = is,
             reason = verdict.reason,
-            "the gate has changed"
+            "Upgradeable changed"
         );
         let type_ = if verdict.is_upgradeable {
             EventType::Normal
@@ -383,10 +405,10 @@ impl Shared {
             .await;
     }
 
-    /// There is one gate, and where there are ClusterOperators it is not that of the PlatformStatus.
+    /// Deletes the PlatformStatus of a cluster with ClusterOperators, since only one gate may exist.
     async fn remove_platform_status(&self) -> Result<(), Error> {
-        let is_there = self.facts().status.get(NAME).is_some();
-        if !is_there {
+        let exists = self.facts().status.get(NAME).is_some();
+        if !exists {
             return Ok(());
         }
         let api = self.api::<PlatformStatus>();

@@ -1,4 +1,4 @@
-//! What is kept of each object: thousands of them are in memory for as long as the process runs. No I/O.
+//! Reduces watched objects to the fields that decisions need, since thousands of them are cached. Pure; no I/O.
 
 #![expect(
     clippy::unnecessary_wraps,
@@ -37,14 +37,14 @@ use crate::{
     },
 };
 
-/// How much of a message is kept, in characters: more than is repeated of it.
-const LONGEST_MESSAGE: usize = 400;
+/// Maximum length of a cached message, in characters; more than is published of it.
+const MAX_MESSAGE_LEN: usize = 400;
 /// Maximum length of the name of an object.
 const MAX_NAME: usize = 253;
 /// Maximum number of ClusterServiceVersions that count as a component's own.
 const MAX_RELATED: usize = 256;
 
-/// As much of a ClusterServiceVersion as is read. Its definition is OLM's.
+/// Read fields of a ClusterServiceVersion, a kind of OLM.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "operators.coreos.com",
@@ -60,15 +60,15 @@ pub(super) struct ServiceSpec {
     version: Option<String>,
 }
 
-/// How OLM sees it.
+/// State of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ServiceStatus {
-    /// `Copied`, for one.
+    /// Reason, such as `Copied`.
     #[serde(default)]
     reason: Option<String>,
 }
 
-/// As much of a Subscription as is read. Its definition is OLM's.
+/// Read fields of a Subscription, a kind of OLM.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "operators.coreos.com",
@@ -82,25 +82,25 @@ pub(super) struct ServiceStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubscriptionSpec {
-    /// The CatalogSource.
+    /// Name of the CatalogSource.
     #[serde(default)]
     source: String,
     #[serde(default)]
     source_namespace: String,
-    /// The package.
+    /// Name of the package.
     #[serde(default)]
     name: String,
 }
 
-/// The state of a Subscription.
+/// State of a Subscription.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SubscriptionStatus {
-    /// The ClusterServiceVersion that runs; missing until one does.
+    /// Name of the installed ClusterServiceVersion; `None` before the first installation.
     #[serde(rename = "installedCSV", default)]
     installed: Option<String>,
 }
 
-/// As much of any ClusterOperator as is read: which ClusterServiceVersions are its component's own.
+/// Read fields of any ClusterOperator: the ClusterServiceVersions of its component.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "config.openshift.io",
@@ -113,7 +113,7 @@ pub(super) struct SubscriptionStatus {
 )]
 pub(super) struct ComponentSpec {}
 
-/// The objects of a component.
+/// Objects of a component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ComponentStatus {
@@ -121,9 +121,9 @@ pub(super) struct ComponentStatus {
     related_objects: Option<Vec<ObjectReference>>,
 }
 
-/// An OperatorCondition: unlike other objects it may have no spec, and who has made one so must not close the gate.
+/// An OperatorCondition. Unlike other objects it may have no spec, and one without a spec must not block cluster upgrades.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct OperatorConditionView {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -132,7 +132,7 @@ pub(super) struct Asked {
     status: Option<OperatorConditionStatus>,
 }
 
-impl Resource for Asked {
+impl Resource for OperatorConditionView {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 
@@ -161,7 +161,7 @@ impl Resource for Asked {
     }
 }
 
-/// `namespace/name`, or the name of what is in no namespace.
+/// Returns `namespace/name`, or the name of a cluster-scoped object.
 pub(super) fn name(object: &impl kube::ResourceExt) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
@@ -177,9 +177,9 @@ pub(super) fn operator(mut operator: PlatformOperator) -> Option<PlatformOperato
         status.chosen_bundle = None;
         status.next_available = None;
         status.new_rights = None;
-        keep(&mut status.conditions, &[condition::INSTALLED]);
+        retain(&mut status.conditions, &[condition::INSTALLED]);
     }
-    // What follows from a change shows elsewhere.
+    // Changes of these fields have no effect on decisions.
     operator.metadata.resource_version = None;
     operator.metadata.generation = None;
     Some(operator)
@@ -208,15 +208,15 @@ pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
             condition::INSTALLED,
             condition::HEALTHY,
         ];
-        keep(&mut status.conditions, &needed);
+        retain(&mut status.conditions, &needed);
     }
     Some(instance)
 }
 
-fn keep(conditions: &mut Vec<Condition>, types: &[&str]) {
-    conditions.retain(|it| types.contains(&it.type_.as_str()));
+fn retain(conditions: &mut Vec<Condition>, types: &[&str]) {
+    conditions.retain(|condition| types.contains(&condition.type_.as_str()));
     for condition in conditions {
-        condition.message = shortened(&condition.message, LONGEST_MESSAGE);
+        condition.message = shortened(&condition.message, MAX_MESSAGE_LEN);
         condition.observed_generation = None;
     }
 }
@@ -225,23 +225,26 @@ pub(super) fn version(version: ClusterVersion) -> Option<Cluster> {
     Some(version.status.unwrap_or_default().cluster())
 }
 
-pub(super) fn refusal(asked: Asked) -> Option<(String, String)> {
+pub(super) fn refusal(view: OperatorConditionView) -> Option<(String, String)> {
     let condition = OperatorCondition {
-        metadata: asked.metadata,
-        spec: asked.spec,
-        status: asked.status,
+        metadata: view.metadata,
+        spec: view.spec,
+        status: view.status,
     };
     let refusal = condition.refusal()?;
     Some((
-        shortened(&refusal.reason, LONGEST_MESSAGE),
-        shortened(&refusal.message, LONGEST_MESSAGE),
+        shortened(&refusal.reason, MAX_MESSAGE_LEN),
+        shortened(&refusal.message, MAX_MESSAGE_LEN),
     ))
 }
 
 pub(super) fn service(service: ClusterServiceVersion) -> Option<Service> {
-    let reason = service.status.as_ref().and_then(|it| it.reason.as_deref());
+    let reason = service
+        .status
+        .as_ref()
+        .and_then(|status| status.reason.as_deref());
     let mut operator = gate::Operator::of_csv(&service.metadata, reason)?;
-    // A release is short, and of anything else a word tells enough.
+    // A release is short, and the start of any other value is sufficient.
     operator.maximum = operator
         .maximum
         .map(|maximum| shortened(&maximum, bounds::WORD as usize));
@@ -256,7 +259,7 @@ pub(super) fn service(service: ClusterServiceVersion) -> Option<Service> {
     })
 }
 
-/// Keeps the Subscriptions that have installed something, with names as long as names may be.
+/// Returns a Subscription that has installed a ClusterServiceVersion, with names of a valid length.
 pub(super) fn subscription(subscription: OlmSubscription) -> Option<Subscription> {
     let spec = subscription.spec;
     let subscription = Subscription {
@@ -278,8 +281,8 @@ pub(super) fn subscription(subscription: OlmSubscription) -> Option<Subscription
     names.iter().all(is_name).then_some(subscription)
 }
 
-/// Keeps the ClusterServiceVersions that a ClusterOperator of another component names. OLM writes their kind in place of
-/// their resource, too.
+/// Returns the ClusterServiceVersions that a ClusterOperator of another component names. OLM may write their kind in place
+/// of their resource.
 pub(super) fn component(component: Component) -> Option<BTreeSet<String>> {
     let name = component.metadata.name.as_deref()?;
     if [AGGREGATED, CORE].contains(&name) {

@@ -1,10 +1,10 @@
 //! The catalog entries of the ClusterServiceVersions that OLM installed.
 //!
-//! A catalog author raises the max OpenShift version of a published bundle in the catalog alone. OLM records the package of a
-//! ClusterServiceVersion in an annotation, and the installed ClusterServiceVersion in the status of the Subscription. Only
-//! the InstallPlan records the catalog, and OLM and users delete InstallPlans. So the spec of the Subscription names the
-//! catalog, and users with edit permissions in the namespace can change that:
-//! [`gate::Operator::with_subscription`] bounds their influence. Pure; no I/O.
+//! A catalog author raises the max OpenShift version of a published bundle only in the catalog. OLM records the package of
+//! a ClusterServiceVersion in an annotation, and the installed ClusterServiceVersion in the status of the Subscription.
+//! Only the InstallPlan records the catalog, and OLM and users delete InstallPlans. So the spec of the Subscription names
+//! the catalog, and users with edit permissions in the namespace can change that: [`gate::Operator::with_subscription`]
+//! limits their influence. Pure; no I/O.
 
 use std::collections::BTreeMap;
 
@@ -26,16 +26,16 @@ pub(super) struct Subscription {
     pub(super) namespace: String,
     pub(super) catalog: Key,
     pub(super) package: String,
-    /// The ClusterServiceVersion, in the namespace of the Subscription.
+    /// Name of the ClusterServiceVersion, in the namespace of the Subscription.
     pub(super) installed: String,
 }
 
-/// The place of a ClusterServiceVersion's bundle in a catalog.
+/// Entry of a ClusterServiceVersion's bundle in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) catalog: Key,
     pub(super) package: String,
-    /// The bundle; it has the name of the ClusterServiceVersion.
+    /// Name of the bundle, which is that of the ClusterServiceVersion.
     pub(super) bundle: String,
     pub(super) version: String,
 }
@@ -53,8 +53,8 @@ impl Entry {
 }
 
 /// Returns the entries by `namespace/name` of the ClusterServiceVersion. If several Subscriptions name one
-/// ClusterServiceVersion and different catalogs or packages, none counts; nor does one of another package than the one that
-/// OLM has recorded.
+/// ClusterServiceVersion and different catalogs or packages, none of them counts. A Subscription of another package than
+/// the one that OLM has recorded does not count either.
 pub(super) fn entries<'a>(
     services: impl Iterator<Item = &'a Service>,
     subscriptions: impl Iterator<Item = &'a Subscription>,
@@ -63,9 +63,9 @@ pub(super) fn entries<'a>(
     for subscription in subscriptions {
         let name = format!("{}/{}", subscription.namespace, subscription.installed);
         let origin = Some((&subscription.catalog, subscription.package.as_str()));
-        let known = origins.entry(name).or_insert(origin);
-        if *known != origin {
-            *known = None;
+        let entry = origins.entry(name).or_insert(origin);
+        if *entry != origin {
+            *entry = None;
         }
     }
     let entries = services.filter_map(|service| {

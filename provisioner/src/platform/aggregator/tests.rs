@@ -15,8 +15,8 @@ use manifests::{
 use serde_json::{Value, json};
 
 use super::{
-    decide::{Decided, Outside, Report, Written, decide},
-    known::{Facts, Known},
+    decide::{Decision, DecisionInputs, LastStatuses, StatusTarget, decide},
+    known::{ClusterState, ObjectCache},
     read,
     subscribed::Entry,
 };
@@ -24,16 +24,16 @@ use crate::{
     catalogs::maxima::{self, Maxima},
     platform::{
         aggregate::AGGREGATED,
-        gate::{Identity, Remedy},
+        gate::{Identity, UpgradeRemedy},
         upgrade::Removed,
     },
 };
 
-type Change = fn(&mut Facts) -> bool;
+type Change = fn(&mut ClusterState) -> bool;
 
 /// A cluster of which everything is known: an OpenShift 4.12 with nothing installed.
-fn facts() -> Facts {
-    let mut facts = Facts::default();
+fn facts() -> ClusterState {
+    let mut facts = ClusterState::default();
     facts.operators.list([].into());
     facts.instances.list([].into());
     let cluster = Cluster::of_release("4.12.3");
@@ -73,14 +73,14 @@ struct Said {
     kept: Option<Arc<Maxima>>,
     removed: Removed,
     release: Option<&'static str>,
-    written: Written,
+    written: LastStatuses,
 }
 
 fn says(text: &str) -> maxima::Said {
     maxima::Said::Says(Some(text.to_owned()))
 }
 
-fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
+fn decided(facts: &ClusterState, said: &Said) -> Option<Decision> {
     let absent = maxima::Said::Absent;
     let catalogs = |_: &Identity| said.catalogs.clone().unwrap_or(absent.clone());
     let subscribed = |_: &Entry| {
@@ -93,15 +93,15 @@ fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
         let (package, than) = (facts.package.as_ref(), facts.version.as_ref());
         let next = release.next();
         let version = format!("{}-after-{}-on-{next}", package.unwrap(), than.unwrap());
-        Remedy::Upgrade(version)
+        UpgradeRemedy::Upgrade(version)
     };
     let removed = |_: &BundleInstance| said.removed.clone();
-    let outside = Outside {
+    let outside = DecisionInputs {
         release: said.release,
         system_namespace: "system",
         catalogs: &catalogs,
         subscribed: &subscribed,
-        kept: said.kept.clone(),
+        recorded_maxima: said.kept.clone(),
         remedy: &remedy,
         removed: &removed,
         written: &said.written,
@@ -112,18 +112,18 @@ fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
 }
 
 /// The same, of which the package `etcd` is installed.
-fn facts_with_etcd(newest: &str) -> Facts {
+fn facts_with_etcd(newest: &str) -> ClusterState {
     with!(facts() => |facts| facts.instances.put("etcd".into(), instance("etcd", newest)))
 }
 
-fn aggregated(decided: Decided) -> ClusterOperatorStatus {
-    let Report::ClusterOperators { aggregated, .. } = decided.report else {
+fn aggregated(decided: Decision) -> ClusterOperatorStatus {
+    let StatusTarget::ClusterOperators { aggregated, .. } = decided.report else {
         panic!("there are ClusterOperators");
     };
     *aggregated
 }
 
-fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
+fn gate(facts: &ClusterState, said: &Said) -> (&'static str, String) {
     let verdict = decided(facts, said).unwrap().verdict;
     (verdict.reason, verdict.message)
 }
@@ -132,17 +132,17 @@ fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
 #[test]
 fn nothing_is_said_before_everything_was_heard() {
     assert!(decided(&facts(), &Said::default()).is_some());
-    let forget: [fn(&mut Facts); 10] = [
-        |facts| facts.operators = Known::default(),
-        |facts| facts.instances = Known::default(),
-        |facts| facts.version = Known::default(),
-        |facts| facts.refusals = Known::default(),
-        |facts| facts.services = Known::default(),
-        |facts| facts.subscriptions = Known::default(),
-        |facts| facts.components = Known::default(),
-        |facts| facts.aggregated = Known::default(),
-        |facts| facts.core = Known::default(),
-        |facts| facts.status = Known::default(),
+    let forget: [fn(&mut ClusterState); 10] = [
+        |facts| facts.operators = ObjectCache::default(),
+        |facts| facts.instances = ObjectCache::default(),
+        |facts| facts.version = ObjectCache::default(),
+        |facts| facts.refusals = ObjectCache::default(),
+        |facts| facts.services = ObjectCache::default(),
+        |facts| facts.subscriptions = ObjectCache::default(),
+        |facts| facts.components = ObjectCache::default(),
+        |facts| facts.aggregated = ObjectCache::default(),
+        |facts| facts.core = ObjectCache::default(),
+        |facts| facts.status = ObjectCache::default(),
     ];
     for forget in forget {
         let mut facts = facts();
@@ -160,7 +160,7 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
         |facts| facts.subscriptions.fails(&"no subscriptions") => "no subscriptions";
         |facts| facts.refusals.fails(&"no refusals") => "no refusals";
         |facts| facts.version.fails(&"no version") => "no version";
-        |facts| facts.version.list([].into()) => "there is no ClusterVersion \"version\"";
+        |facts| facts.version.list([].into()) => "ClusterVersion \"version\" not found";
     ];
     for (break_it, words) in broken {
         let mut facts = facts();
@@ -178,7 +178,7 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
     assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
     let found = decided(&facts, &Said::default()).unwrap();
     assert_eq!(found.tally, None);
-    let Report::ClusterOperators { core, .. } = found.report else {
+    let StatusTarget::ClusterOperators { core, .. } = found.report else {
         panic!("there are ClusterOperators");
     };
     let mut conditions = core.conditions.iter();
@@ -228,14 +228,14 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
     let away = || said(maxima::Said::Away(None));
     let blocked = "IncompatibleOperatorsInstalled";
     let (reason, message) = gate(&facts, &away());
-    let remedy = "upgrade it to etcd-after-1.0.0-on-4.13, which runs on 4.13";
+    let remedy = "upgrade the operator to etcd-after-1.0.0-on-4.13, which supports 4.13";
     assert_eq!(reason, blocked);
     assert!(message.contains(remedy), "{message}");
     let found = decided(&facts, &said(says("\"4.13\""))).unwrap();
     assert_eq!(found.verdict.reason, "AsExpected");
     let kept = found.maxima.clone().map(Arc::new);
     let status = aggregated(found);
-    let written = || with!(Written::default() => aggregated: Some(status.clone()));
+    let written = || with!(LastStatuses::default() => aggregated: Some(status.clone()));
     let mut failing = facts_with(aggregated_operator());
     failing.aggregated.fails(&"connection refused");
     let there = |extension: Option<Value>| {
@@ -262,7 +262,7 @@ fn aggregated_operator() -> ClusterOperator {
     ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {})
 }
 
-fn facts_with(operator: ClusterOperator) -> Facts {
+fn facts_with(operator: ClusterOperator) -> ClusterState {
     with!(facts_with_etcd("4.12") => |facts| facts.aggregated.put(AGGREGATED.into(), operator))
 }
 
@@ -284,7 +284,7 @@ fn nothing_is_kept_before_what_was_written_can_be_read() {
 #[test]
 fn what_upgrades_break_is_a_warning_of_the_gate() {
     let mut facts = facts_with_etcd("4.13");
-    let word = "ClusterRole etcd names the resource of IPAddress";
+    let word = "ClusterRole etcd refers to the resource of IPAddress";
     let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
     let uses = |messages: &[&str], is_incomplete| {
         let messages = messages.iter().map(|&message| message.to_owned()).collect();
@@ -354,9 +354,9 @@ fn without_cluster_operators_there_is_the_platform_status() {
         aggregated(&mut facts);
         status(&mut facts);
         match decided(&facts, &Said::default()).unwrap().report {
-            Report::ClusterOperators { .. } => "operators",
-            Report::PlatformStatus(_) => "status",
-            Report::Nowhere => "nowhere",
+            StatusTarget::ClusterOperators { .. } => "operators",
+            StatusTarget::PlatformStatus(_) => "status",
+            StatusTarget::None => "nowhere",
         }
     };
     let listed: Change = |facts| facts.status.list([].into());

@@ -14,8 +14,8 @@ struct Case {
     next: Option<Version>,
     cluster: Option<Release>,
     kept: Option<Kept>,
-    way_out: WayOut,
-    gains: Gains<'static>,
+    unblocks_cluster: UnblocksCluster,
+    gains: PermissionChange<'static>,
 }
 
 impl Case {
@@ -25,8 +25,8 @@ impl Case {
             next: next.map(version),
             cluster: Some(cluster).filter(|it| !it.is_empty()).map(release),
             kept: kept.map(|it| it.parse().unwrap()),
-            way_out: WayOut::None,
-            gains: Gains::Unseen,
+            unblocks_cluster: UnblocksCluster::None,
+            gains: PermissionChange::NotChecked,
         }
     }
 
@@ -45,9 +45,9 @@ impl Case {
             installed: Some(&self.installed),
             cluster: self.cluster,
             kept: self.kept,
-            next: self.next.as_ref().map(|version| Next {
+            next: self.next.as_ref().map(|version| UpgradeCandidate {
                 version,
-                way_out: self.way_out,
+                unblocks_cluster: self.unblocks_cluster,
                 gains: self.gains,
             }),
         };
@@ -58,10 +58,10 @@ impl Case {
 
 fn brief(decision: &Decision) -> (&'static str, Option<String>) {
     let step = match &decision.step {
-        Step::Stay => "stay",
-        Step::Go(_) => "go",
-        Step::Look => "look",
-        Step::Wait { reason, .. } => reason,
+        ApprovalDecision::NoChange => "stay",
+        ApprovalDecision::Upgrade(_) => "go",
+        ApprovalDecision::CheckPermissions => "look",
+        ApprovalDecision::Wait { reason, .. } => reason,
     };
     (step, decision.keep.map(|kept| kept.to_string()))
 }
@@ -126,14 +126,16 @@ fn minor_versions_come_with_the_cluster_and_patches_at_once() {
 // parity: platform-3
 #[test]
 fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
-    let waits = "1.3.0 is a new minor version, and is installed when the cluster is upgraded to one after 4.12; to have it now, \
-                 set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: 1.3.0";
-    for (way_out, expected) in ::tests::rows![
-        WayOut::None => Step::Wait { reason: reason::WITH_CLUSTER, message: waits.into() };
-        WayOut::Here => Step::Go("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not".into());
-        WayOut::Ahead => Step::Go("1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not".into());
+    let waits = "1.3.0 is a new minor version and is installed when the cluster is upgraded to a new minor version \
+                 after 4.12; to install it now, set spec.upgradeApproval to Automatic, or to Manual with \
+                 spec.approvedVersion: 1.3.0";
+    for (unblocks_cluster, expected) in ::tests::rows![
+        UnblocksCluster::None => ApprovalDecision::Wait { reason: reason::WITH_CLUSTER, message: waits.into() };
+        UnblocksCluster::Now => ApprovalDecision::Upgrade("1.2.0 blocks cluster upgrades and 1.3.0 does not".into());
+        UnblocksCluster::Later => ApprovalDecision::Upgrade("1.2.0 blocks cluster upgrades and 1.3.0 leads to a \
+                                                             version that does not".into());
     ] {
-        assert_rows!(Case { way_out, ..Case::on("4.12", "1.3.0") }.decide(|_| ()).step => expected);
+        assert_rows!(Case { unblocks_cluster, ..Case::on("4.12", "1.3.0") }.decide(|_| ()).step => expected);
     }
 }
 
@@ -162,7 +164,7 @@ fn what_is_of_no_known_version_waits_for_whoever_decides() {
 #[test]
 fn manual_goes_up_to_what_is_approved() {
     for (next, approved, expected) in ::tests::rows![
-        "1.3.0", None => Err("1.3.0 waits for its approval");
+        "1.3.0", None => Err("1.3.0 is waiting for approval");
         "1.3.0", Some("1.3.0") => Ok(());
         // On the way to it.
         "1.3.0", Some("1.4.0") => Ok(());
@@ -170,14 +172,14 @@ fn manual_goes_up_to_what_is_approved() {
         "1.3.0+b", Some("1.3.0") => Ok(());
         "1.3.0", Some("1.2.9") => Err("1.3.0 is newer than spec.approvedVersion 1.2.9");
         "1.2.1", Some("1.2.0") => Err("1.2.1 is newer than spec.approvedVersion 1.2.0");
-        "1.3.0", Some("latest") => Err("spec.approvedVersion cannot be read");
+        "1.3.0", Some("latest") => Err("invalid spec.approvedVersion");
     ] {
         let decision = Case::on("4.13", next).decide(|input| {
             (input.approval, input.approved_version) = (UpgradeApproval::Manual, approved);
         });
         match (decision.step, expected) {
-            (Step::Go(_), Ok(())) => {}
-            (Step::Wait { reason, message }, Err(problem)) => {
+            (ApprovalDecision::Upgrade(_), Ok(())) => {}
+            (ApprovalDecision::Wait { reason, message }, Err(problem)) => {
                 assert_eq!(reason, reason::VERSION);
                 assert!(message.starts_with(problem), "{message}");
                 assert_rows!(message.ends_with(&format!("set spec.approvedVersion: {next} to install it")) => true);
@@ -191,7 +193,7 @@ fn manual_goes_up_to_what_is_approved() {
 #[test]
 fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     let digest = "sha256:abc";
-    let these = Gains::These(digest);
+    let these = PermissionChange::Digest(digest);
     let decided = |next, rights, gains, approved| {
         let case = with!(Case::on("4.12", next) => gains: gains);
         case.decide(|input| (input.rights, input.approved_rights) = (rights, approved))
@@ -199,29 +201,30 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     for (rights, gains, approved, expected) in ::tests::rows![
         RightsApproval::Automatic, these, None => "go";
         // Nobody has to look where nobody wants to know.
-        RightsApproval::Automatic, Gains::Unseen, None => "go";
-        RightsApproval::Manual, Gains::Unseen, None => "look";
+        RightsApproval::Automatic, PermissionChange::NotChecked, None => "go";
+        RightsApproval::Manual, PermissionChange::NotChecked, None => "look";
         // What was approved may be for another bundle.
-        RightsApproval::Manual, Gains::Unseen, Some(digest) => "look";
-        RightsApproval::Manual, Gains::None, None => "go";
+        RightsApproval::Manual, PermissionChange::NotChecked, Some(digest) => "look";
+        RightsApproval::Manual, PermissionChange::None, None => "go";
         RightsApproval::Manual, these, None => reason::RIGHTS;
-        RightsApproval::Automatic, Gains::Unknown("away"), None => "go";
+        RightsApproval::Automatic, PermissionChange::Unknown("away"), None => "go";
         RightsApproval::Manual, these, Some("sha256:other") => reason::RIGHTS;
         RightsApproval::Manual, these, Some(digest) => "go";
     ] {
         let decision = decided("1.2.1", rights, gains, approved);
         assert_rows!(brief(&decision).0 => expected, "{rights:?} {gains:?} {approved:?}");
-        if let Step::Wait { message, .. } = decision.step {
-            assert_rows!(message.ends_with("set spec.approvedRights: sha256:abc to allow them") => true, "{message}");
+        if let ApprovalDecision::Wait { message, .. } = decision.step {
+            assert_rows!(message.ends_with("set spec.approvedRights: sha256:abc") => true, "{message}");
         }
     }
     let manual = RightsApproval::Manual;
     assert_rows! {
-        decided("1.2.1", manual, Gains::Unknown("the registry is away"), Some(digest)).step
-            => Step::Wait { reason: reason::RIGHTS, message: "the rights of 1.2.1 are not known: the registry is away".into() };
+        decided("1.2.1", manual, PermissionChange::Unknown("the registry is away"), Some(digest)).step
+            => ApprovalDecision::Wait { reason: reason::RIGHTS, message: "cannot determine the permissions of 1.2.1: \
+                                                                          the registry is away".into() };
         // The version is asked about first, and then nobody has to look.
         brief(&decided("1.3.0", manual, these, None)).0 => reason::WITH_CLUSTER;
-        brief(&decided("1.3.0", manual, Gains::Unseen, None)).0 => reason::WITH_CLUSTER;
+        brief(&decided("1.3.0", manual, PermissionChange::NotChecked, None)).0 => reason::WITH_CLUSTER;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages of bounded length, for conditions.
+//! Condition messages of bounded length. Pure; no I/O.
 
 use std::{
     borrow::Cow,
@@ -8,16 +8,16 @@ use std::{
 
 use manifests::object::shortened;
 
-/// The longest first line, in bytes: some hundred names.
-pub(super) const FIRST: usize = 12 << 10;
-/// The longest message, in bytes; conditions take 32 KiB.
-const ALL: usize = 30 << 10;
-/// How many lines follow the first one.
-const LINES: usize = 20;
-/// How much of what others have written is repeated, in characters.
-const REPEATED: usize = 200;
+/// Maximum length of the first line, in bytes; enough for some hundred names.
+pub(super) const MAX_FIRST_LINE_LEN: usize = 12 << 10;
+/// Maximum length of a message, in bytes; conditions accept 32 KiB.
+const MAX_LEN: usize = 30 << 10;
+/// Maximum number of lines after the first one.
+const MAX_LINES: usize = 20;
+/// Maximum length of an untrusted text, in characters.
+const MAX_TEXT_LEN: usize = 200;
 
-/// A first line, and others as far as there is room beside the last ones.
+/// A message with a first line, further lines within the limits, and last lines.
 pub(super) struct Message {
     text: String,
     lines: usize,
@@ -26,7 +26,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Begins a message with its first line and its last lines, both bounded by the caller.
+    /// Creates a message with its first line and its last lines, both bounded by the caller.
     pub(super) fn new(first: String, last: String) -> Self {
         Self {
             text: first,
@@ -36,10 +36,10 @@ impl Message {
         }
     }
 
-    /// Adds a line, or counts it.
+    /// Adds a line, or counts it if the limits are exceeded.
     pub(super) fn line(&mut self, line: &str) {
         let length = self.text.len() + line.len() + self.last.len() + 2;
-        if self.lines >= LINES || length > ALL {
+        if self.lines >= MAX_LINES || length > MAX_LEN {
             self.more += 1;
             return;
         }
@@ -50,7 +50,7 @@ impl Message {
 
     pub(super) fn finish(mut self) -> String {
         if self.more > 0 {
-            let _ = write!(self.text, "\nand {} more", self.more); // a String takes everything
+            let _ = write!(self.text, "\nand {} more", self.more); // writing to a String does not fail
         }
         if !self.last.is_empty() {
             self.text.push('\n');
@@ -60,22 +60,22 @@ impl Message {
     }
 }
 
-/// Sorted names, as many as fit into the first line.
+/// Joins sorted names that fit into the first line.
 pub(super) fn names(names: &BTreeSet<String>) -> String {
     let names: Vec<&String> = names.iter().collect();
-    joined(&names, ", ", FIRST)
+    joined(&names, ", ", MAX_FIRST_LINE_LEN)
 }
 
-/// A list, as far as it fits into so many bytes, and at least its first part.
-pub(super) fn joined(parts: &[impl Display], separator: &str, longest: usize) -> String {
+/// Joins the parts that fit into `max_len` bytes, at least the first one.
+pub(super) fn joined(parts: &[impl Display], separator: &str, max_len: usize) -> String {
     let mut text = String::new();
-    for (at, part) in parts.iter().enumerate() {
+    for (index, part) in parts.iter().enumerate() {
         let part = part.to_string();
-        if !text.is_empty() && text.len() + part.len() > longest {
-            let _ = write!(text, "{separator}and {} more", parts.len() - at);
+        if !text.is_empty() && text.len() + part.len() > max_len {
+            let _ = write!(text, "{separator}and {} more", parts.len() - index);
             break;
         }
-        if at > 0 {
+        if index > 0 {
             text.push_str(separator);
         }
         text.push_str(&part);
@@ -83,22 +83,22 @@ pub(super) fn joined(parts: &[impl Display], separator: &str, longest: usize) ->
     text
 }
 
-/// What somebody else has written, as a part of a line: without line breaks and control characters, and not all of it.
+/// Returns an untrusted text as a part of a line: truncated, and without line breaks and control characters.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| !c.is_control() && !is_mark(c);
-    if text.len() <= REPEATED && text.chars().all(is_plain) && text.trim() == text {
+    if text.len() <= MAX_TEXT_LEN && text.chars().all(is_plain) && text.trim() == text {
         return Cow::Borrowed(text);
     }
     let clean: String = text
         .chars()
-        .take(REPEATED * 4)
+        .take(MAX_TEXT_LEN * 4)
         .map(|c| if is_plain(c) { c } else { ' ' })
         .collect();
-    let words: Vec<&str> = clean.split_whitespace().collect();
-    Cow::Owned(shortened(&words.join(" "), REPEATED))
+    let parts: Vec<&str> = clean.split_whitespace().collect();
+    Cow::Owned(shortened(&parts.join(" "), MAX_TEXT_LEN))
 }
 
-/// Marks that turn the direction of letters, and line breaks of Unicode's.
+/// Reports whether a character changes the direction of text, or is a line break of Unicode.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,9 +1,9 @@
 //! The differences between the gate and the ClusterOperator of OLM v0.
 //!
-//! OLM v0 judges the same ClusterServiceVersions by other rules: OLM reads one annotation and no catalog, accepts more forms
-//! of a value, blocks cluster upgrades for a value that it rejects, and does not report a missing one. An admin reads both
-//! ClusterOperators. So the message of the gate names every ClusterServiceVersion that OLM judges differently, and why.
-//! Pure; no I/O.
+//! OLM v0 evaluates the same ClusterServiceVersions by other rules. It reads one annotation and no catalog, accepts more
+//! forms of a value, blocks cluster upgrades for a value that it rejects, and does not report a missing one. An admin reads
+//! both ClusterOperators. So the message of the gate names every ClusterServiceVersion that OLM evaluates differently, with
+//! the reason. Pure; no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use super::{
 
 /// The name of OLM v0's ClusterOperator.
 pub const CLUSTER_OPERATOR: &str = "operator-lifecycle-manager";
-/// Maximum length of a line, in bytes: nine causes fit into a message beside its first line.
+/// Maximum length of a line, in bytes; nine causes fit into a message with its first line.
 const MAX_LINE: usize = 3 << 9;
 /// Maximum length of the detail of one ClusterServiceVersion, in characters.
 const MAX_DETAIL: usize = 120;
@@ -41,13 +41,13 @@ pub enum Reading {
     Rejected(String),
 }
 
-/// The ClusterServiceVersions that OLM judges differently, by effect and cause.
+/// The ClusterServiceVersions that OLM evaluates differently, by effect and cause.
 #[derive(Default)]
 pub(super) struct Differences {
     causes: BTreeMap<(Effect, Cause), BTreeSet<String>>,
 }
 
-/// The effect of OLM's judgment where the gate's is another one.
+/// The effect of OLM's evaluation where it differs from that of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     Blocks,
@@ -92,7 +92,7 @@ impl Reading {
 // === impl Differences ===
 
 impl Differences {
-    /// Adds the operator if OLM judges it differently.
+    /// Adds the operator if OLM evaluates it differently.
     pub(super) fn add(&mut self, operator: &Operator, cluster: Release) {
         let Some(reading) = &operator.olm else {
             return;
@@ -128,18 +128,18 @@ impl Differences {
         names.insert(name);
     }
 
-    /// Returns a line per cause; empty if OLM judges all alike.
+    /// Returns a line per cause; empty if OLM and the gate agree.
     pub(super) fn text(&self) -> String {
         if self.causes.is_empty() {
             return String::new();
         }
         let mut text = format!(
-            "ClusterOperator {CLUSTER_OPERATOR} judges these ClusterServiceVersions differently:"
+            "ClusterOperator {CLUSTER_OPERATOR} evaluates these ClusterServiceVersions differently:"
         );
         for ((effect, cause), names) in &self.causes {
             let names: Vec<&String> = names.iter().collect();
             let names = joined(&names, ", ", MAX_LINE);
-            let _ = write!(text, "\n- {effect}, because OLM {cause}: {names}"); // a String takes everything
+            let _ = write!(text, "\n- {effect}, because OLM {cause}: {names}"); // writing to a String does not fail
         }
         text
     }
@@ -158,7 +158,7 @@ impl fmt::Display for Effect {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected => f.write_str("blocks for a value that OLM rejects"),
+            Self::Rejected => f.write_str("blocks upgrades on values that it rejects"),
             Self::Catalog => f.write_str("ignores the value in the catalog"),
             Self::Tolerant => f.write_str("accepts values that are not <major>.<minor>"),
             Self::Annotation => write!(f, "ignores the annotation {MAX_ANNOTATION}"),

@@ -1,4 +1,4 @@
-//! Where operators and their demands come from: BundleInstances, and the ClusterServiceVersions of an OLM.
+//! Operators of the gate: read from BundleInstances, and from the ClusterServiceVersions of OLM. Pure; no I/O.
 
 use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,13 +10,12 @@ use manifests::api::{
 };
 use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
 
-use super::{Operator, Remedy, olm::Reading};
+use super::{Operator, UpgradeRemedy, olm::Reading};
 use crate::{catalogs::maxima::Maxima, overrides::Digests};
 
 impl Operator {
-    /// A BundleInstance, if something of it is installed, also if that is half a bundle. What a catalog says of the bundle
-    /// counts before what the bundle says, if that is a release: `maxima` has what counts of it. Of the live revisions the
-    /// one with the lowest release counts.
+    /// Reads a BundleInstance with installed objects, even of a partly applied bundle. The value of a catalog in `maxima`
+    /// precedes that of the bundle if it is a release. Of several live revisions, the lowest release counts.
     pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
         let revisions = status.revisions.iter();
@@ -25,14 +24,14 @@ impl Operator {
         if installed.is_none() && live.is_empty() {
             return None;
         }
-        let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
+        let of_catalog = identity(instance).and_then(|identity| maxima.get(&identity.key()));
         let overridden = Digests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
         let operator = Self {
             namespace: status.install_namespace.clone().unwrap_or_default(),
             name: instance.name_any(),
             maximum: status.facts.max_open_shift_version.clone(),
-            overridden: overridden.map(|it| it.reason.clone()),
+            overridden: overridden.map(|found| found.reason.clone()),
             ..Self::default()
         };
         let operator = operator.with_catalog(of_catalog);
@@ -43,7 +42,7 @@ impl Operator {
         Some(declared.fold(operator, Self::at_most))
     }
 
-    /// Takes the value of another live revision, if that is lower, or no release.
+    /// Uses the value of another live revision if that is lower, or not a release.
     fn at_most(mut self, value: &str) -> Self {
         let release = |text: &str| maximum(text).ok();
         let own = self.maximum.as_deref().map(release);
@@ -59,7 +58,7 @@ impl Operator {
         self
     }
 
-    /// A ClusterServiceVersion, unless it is a copy of one in another namespace. `reason` is that of its status.
+    /// Reads a ClusterServiceVersion unless it is a copy in another namespace. `reason` is the reason of its status.
     pub fn of_csv(metadata: &ObjectMeta, reason: Option<&str>) -> Option<Self> {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.as_ref();
@@ -72,13 +71,13 @@ impl Operator {
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
             maximum: olm::maximum(annotation),
-            remedy: Remedy::Subscription,
+            remedy: UpgradeRemedy::Subscription,
             olm: Some(Reading::new(annotation(INSTALLED_PROPERTIES_ANNOTATION))),
             ..Self::default()
         })
     }
 
-    /// Takes the value of a catalog in place of the bundle's, unless the bundle's alone is a release.
+    /// Uses the value of a catalog in place of the bundle's, unless only the bundle's is a release.
     #[must_use]
     pub fn with_catalog(mut self, value: Option<&String>) -> Self {
         let Some(value) = value else {
@@ -89,14 +88,14 @@ impl Operator {
             self.maximum = Some(value.clone());
             self.is_from_catalog = true;
         } else {
-            self.unread = Some(value.clone());
+            self.invalid_maximum = Some(value.clone());
         }
         self
     }
 
-    /// Takes the value of the catalog that a Subscription names. Every user with edit permissions in the namespace can make
-    /// the Subscription name another catalog, so the value is raised only as far as all catalogs of the admin agree: `lowest`
-    /// is the lowest release that any of them declares for the bundle, `None` if that is unknown.
+    /// Uses the value of the catalog that a Subscription names. Every user with edit permissions in the namespace can make
+    /// the Subscription name another catalog, so the value is raised only as far as all catalogs of the admin agree.
+    /// `lowest` is the lowest release that any of them declares for the bundle; `None` if that is not known.
     #[must_use]
     pub fn with_subscription(mut self, value: Option<&String>, lowest: Option<&String>) -> Self {
         let release = |text: &str| maximum(text).ok();
@@ -115,7 +114,7 @@ impl Operator {
         self.with_catalog(agreed.map(|agreed| agreed.to_string()).as_ref())
     }
 
-    /// The same, with what its OperatorCondition says.
+    /// Adds the refusal of an OperatorCondition.
     #[must_use]
     pub fn with_condition(mut self, condition: &OperatorCondition) -> Self {
         self.refusal = condition
@@ -147,7 +146,7 @@ mod tests {
         // It has no spec.overrides, and no catalog of ours leads on from it.
         let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
         let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
-        assert_eq!(remedy, Remedy::Subscription);
+        assert_eq!(remedy, UpgradeRemedy::Subscription);
         assert_eq!(csv(own, Some("Copied")), None);
         let of_other = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "b"}});
         assert_eq!(csv(of_other, None), None);
@@ -237,7 +236,11 @@ mod tests {
             let operator = Operator::of_csv(&metadata, None).unwrap();
             let operator = operator.with_catalog(catalog.as_ref());
             let maximum = operator.maximum.unwrap_or_default();
-            (maximum, operator.is_from_catalog, operator.unread.is_some())
+            (
+                maximum,
+                operator.is_from_catalog,
+                operator.invalid_maximum.is_some(),
+            )
         };
         for (own, catalog, maximum, is_from_catalog, is_unread) in ::tests::rows![
             Some("4.12"), None, "4.12", false => false;

@@ -77,11 +77,13 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
         "4.12", reason::INCOMPATIBLE => &[Effect::Blocks, Effect::Unknown][..];
         "4.13", reason::INDETERMINATE => &[Effect::Unknown];
     ] {
-        let garbled = with!(operator("a", Some(bundle)) => unread: Some("\"4.13.0\"".into()));
+        let garbled =
+            with!(operator("a", Some(bundle)) => invalid_maximum: Some("\"4.13.0\"".into()));
         let verdict = judged(&openshift("4.12"), &[garbled]);
         assert_eq!(verdict.reason, reason, "{bundle}");
         assert_rows!(verdict.concerns.iter().map(|one| one.effect).collect::<Vec<Effect>>() => effects, "{bundle}");
-        let line = "- ns/a: the value of the bundle counts in place of the value of the catalog: ";
+        let line =
+            "- ns/a: the value of the bundle is used because the value of the catalog is invalid: ";
         assert_has(&verdict.message, line);
     }
 }
@@ -89,22 +91,25 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
 // parity: max-7
 #[test]
 fn the_next_release_is_named_and_so_is_the_remedy() {
-    let known = with!(operator("a", Some("4.22")) => remedy: Remedy::Upgrade("2.0.0".into()));
-    let mut unread = operator("c", Some("4.22"));
-    unread.remedy = Remedy::Unread("catalog ours/mine cannot be read now".into());
+    let known =
+        with!(operator("a", Some("4.22")) => remedy: UpgradeRemedy::Upgrade("2.0.0".into()));
+    let mut invalid_maximum = operator("c", Some("4.22"));
+    invalid_maximum.remedy =
+        UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".into());
     // OLM has installed it: there is no spec.overrides.
-    let olm = with!(operator("d.v1", Some("4.22")) => remedy: Remedy::Subscription);
-    let operators = [known, operator("b", Some("4.9")), unread, olm];
+    let olm = with!(operator("d.v1", Some("4.22")) => remedy: UpgradeRemedy::Subscription);
+    let operators = [known, operator("b", Some("4.9")), invalid_maximum, olm];
     let verdict = judged(&openshift("4.22"), &operators);
     assert_rows! {
         verdict.message => format!(
             "{WILL_NOT}ns/a, ns/b, ns/c, ns/d.v1\n\
-             - ns/a: it runs on OpenShift 4.22 at most: upgrade it to 2.0.0, which runs on 4.23\n\
-             - ns/b: it runs on OpenShift 4.9 at most: no version that runs on 4.23 is known; uninstall it, or say in \
-             spec.overrides that this does not count\n\
-             - ns/c: it runs on OpenShift 4.22 at most: whether there is a version that runs on 4.23 is not known, as \
-             catalog ours/mine cannot be read now; see to that, or wait\n\
-             - ns/d.v1: it runs on OpenShift 4.22 at most: upgrade it with its Subscription, or uninstall it"
+             - ns/a: supports OpenShift up to 4.22; upgrade the operator to 2.0.0, which supports 4.23\n\
+             - ns/b: supports OpenShift up to 4.9; no known version supports 4.23; uninstall the operator, or add an \
+             entry to spec.overrides\n\
+             - ns/c: supports OpenShift up to 4.22; cannot determine whether a version supports 4.23: catalog \
+             ours/mine is currently unavailable; fix this, or wait\n\
+             - ns/d.v1: supports OpenShift up to 4.22; upgrade the operator with its Subscription, or uninstall \
+             the operator"
         );
     }
     let blocks = "4.23 4.24 5.0";
@@ -122,8 +127,8 @@ fn an_override_opens_the_gate_and_is_told() {
     let overridden =
         with!(operator("a", Some("4.12")) => overridden: Some("tested by us,\nreally".into()));
     let verdict = judged(&openshift("4.12"), std::slice::from_ref(&overridden));
-    let message = "Ready for upgrade\n- ns/a: it runs on OpenShift 4.12 at most, which spec.overrides says does not count: \
-                   tested by us, really";
+    let message = "Ready for upgrade\n- ns/a: supports OpenShift up to 4.12 (overridden in spec.overrides: tested by \
+                   us, really)";
     assert_eq!(told(&verdict), (true, reason::AS_EXPECTED, message));
     assert_eq!(verdict.concerns[0].effect, Effect::Overridden);
     // Where it is not needed there is nothing to tell.
@@ -153,7 +158,7 @@ fn what_cannot_be_found_out_keeps_the_gate_closed() {
     }
     // What is known to block is told all the same.
     let verdict = judge(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
-    let line = "\n- ns/a: it runs on OpenShift 4.12 at most";
+    let line = "\n- ns/a: supports OpenShift up to 4.12";
     assert_has(&verdict.message, line);
 }
 
@@ -162,8 +167,8 @@ fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
     let busy = with!(operator("busy", Some("9.9")) => refusal: Some(("Migrating".into(), "moving data:\n3 of 7".into())));
     for cluster in [openshift("4.12"), Cluster::Kubernetes] {
         let verdict = judged(&cluster, std::slice::from_ref(&busy));
-        let message = "The following operators ask not to be upgraded now: ns/busy\n\
-                       - ns/busy: asks not to be upgraded: Migrating: moving data: 3 of 7";
+        let message = "The following operators are not upgradeable: ns/busy\n- ns/busy: not upgradeable: Migrating: \
+                       moving data: 3 of 7";
         assert_eq!(told(&verdict), (false, reason::NOT_NOW, message));
     }
     let verdict = judged(&openshift("4.12"), &[busy, operator("old", Some("4.12"))]);
@@ -177,9 +182,10 @@ fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
 #[test]
 fn apis_that_go_are_a_warning() {
     let mut operator = operator("a", None);
-    operator.removed = vec!["ClusterRole etcd names the resource of PodDisruptionBudget".into()];
+    operator.removed =
+        vec!["ClusterRole etcd refers to the resource of PodDisruptionBudget".into()];
     let verdict = judged(&Cluster::Kubernetes, &[operator.clone()]);
-    let message = "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd names the resource of PodDisruptionBudget";
+    let message = "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd refers to the resource of PodDisruptionBudget";
     assert_eq!(told(&verdict), (true, reason::REMOVED_APIS, message));
     operator.maximum = Some("4.12".into());
     let verdict = judged(&openshift("4.12"), &[operator]);
@@ -246,9 +252,9 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     // In the message, what merely is not known comes last.
     let lines: Vec<&str> = verdict.message.lines().collect();
     for (line, start) in ::tests::rows![
-        1 => "- ns/z: it runs on OpenShift 4.12";
+        1 => "- ns/z: supports OpenShift up to 4.12";
         2 => "- ns/b: Warning: ";
-        4 => "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author";
+        4 => "- ns/a0000: does not declare whether it supports OpenShift 4.13; ask the author";
     ] {
         assert!(lines[line].starts_with(start), "{}", lines[line]);
     }
@@ -274,7 +280,7 @@ fn payload_operators_warn_only_of_what_they_declare() {
 
 #[test]
 fn olms_other_judgment_follows_the_first_line() {
-    let header = "ClusterOperator operator-lifecycle-manager judges these ClusterServiceVersions differently:";
+    let header = "ClusterOperator operator-lifecycle-manager evaluates these ClusterServiceVersions differently:";
     let blocks = "- blocks the upgrade, because OLM ignores the value in the catalog: ns/a (OLM reads 4.12, the catalog declares \
                   4.13)";
     let judged_by_olm = |name: &str, maximum: Option<&str>, reading| with!(operator(name, maximum) => olm: Some(reading));

@@ -1,4 +1,4 @@
-//! The BundleInstance that a PlatformOperator wants. No I/O.
+//! The BundleInstance of a PlatformOperator. Pure; no I/O.
 
 use catalog::model::PLAIN_V0;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
@@ -6,15 +6,15 @@ use kube::{Resource as _, ResourceExt as _};
 use manifests::api::{Class, instance::BundleInstance, labels, platform::PlatformOperator};
 use serde_json::{Map, Value, json};
 
-use super::{here::Chosen, record};
+use super::{here::BundleChoice, record};
 
-/// Who applies BundleInstances of PlatformOperators, and writes their statuses (platform-operators parity).
+/// Field manager of BundleInstances of PlatformOperators, and of their statuses (platform-operators parity).
 pub const MANAGER: &str = "platformoperator";
 
 const PLAIN: &str = "core-rukpak-io-plain";
 const REGISTRY: &str = "core-rukpak-io-registry";
 
-/// What a bundle is installed as.
+/// Returns the provisioner class for a media type.
 pub fn class(media_type: &str) -> Class {
     match media_type {
         PLAIN_V0 => Class::Plain,
@@ -22,8 +22,8 @@ pub fn class(media_type: &str) -> Class {
     }
 }
 
-/// What is applied. Whatever an admin adds to it stays.
-pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
+/// Returns the object to apply. Fields that an admin adds to it remain.
+pub fn instance(operator: &PlatformOperator, chosen: &BundleChoice) -> Value {
     let name = operator.name_any();
     let class = match class(&chosen.media_type) {
         Class::Plain => PLAIN,
@@ -39,7 +39,7 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
             }}),
         ),
     ]);
-    // What is not said here is not ours: an admin may say it at the BundleInstance.
+    // Fields that are not declared here have no owner: an admin may set them on the BundleInstance.
     if let Some(bundle) = &operator.spec.bundle {
         if let Some(namespace) = &bundle.install_namespace {
             spec.insert("installNamespace".to_owned(), namespace.clone().into());
@@ -57,7 +57,7 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
         "metadata": {
             "name": name,
             "labels": {labels::PLATFORM_OPERATOR: name},
-            "annotations": {labels::CHOSEN_BUNDLE: record::memo(chosen)},
+            "annotations": {labels::CHOSEN_BUNDLE: record::chosen_annotation(chosen)},
             "ownerReferences": [{
                 "apiVersion": PlatformOperator::api_version(&()),
                 "kind": PlatformOperator::kind(&()),
@@ -71,26 +71,26 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
     })
 }
 
-/// Has the API server refuse to apply it over anything else than this.
-pub fn only_over(wanted: &mut Value, instance: &BundleInstance) {
-    if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
+/// Makes the API server reject the apply unless the object is this version of the BundleInstance.
+pub fn require_resource_version(desired: &mut Value, instance: &BundleInstance) {
+    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("uid".to_owned(), json!(instance.uid()));
         let version = instance.resource_version();
         metadata.insert("resourceVersion".to_owned(), json!(version));
     }
 }
 
-/// Whether everything that is wanted is there, and nothing that was wanted once and is not any more. What others have
-/// added does not matter.
-pub fn is_declared(instance: &BundleInstance, wanted: &Value) -> bool {
-    let Ok(there) = serde_json::to_value(instance) else {
+/// Reports whether the BundleInstance has all desired fields, and no field that was applied before and is not desired any
+/// longer. Fields of other clients are ignored.
+pub fn is_declared(instance: &BundleInstance, desired: &Value) -> bool {
+    let Ok(live) = serde_json::to_value(instance) else {
         return false;
     };
-    covers(&there, wanted) && !owned(instance).any(|fields| has_more(&fields.0, wanted))
+    contains(&live, desired) && !owned(instance).any(|fields| has_more(&fields.0, desired))
 }
 
-/// Leaves of the managed fields only those that say what was applied here.
-pub fn keep_own_fields(instance: &mut BundleInstance) {
+/// Retains only the managed fields of the controller's own applies.
+pub fn retain_own_fields(instance: &mut BundleInstance) {
     let all = instance.metadata.managed_fields.take();
     let own = all.map(|mut all| {
         all.retain(is_own);
@@ -107,37 +107,37 @@ fn is_own(entry: &ManagedFieldsEntry) -> bool {
 fn owned(instance: &BundleInstance) -> impl Iterator<Item = &FieldsV1> {
     let entries = instance.metadata.managed_fields.iter().flatten();
     entries
-        .filter(|it| is_own(it))
-        .filter_map(|it| it.fields_v1.as_ref())
+        .filter(|entry| is_own(entry))
+        .filter_map(|entry| entry.fields_v1.as_ref())
 }
 
-/// Whether fields are named that are not wanted. What stands for the items of a list (`k:`, `v:`) is left out: lists are
-/// compared as such.
-fn has_more(fields: &Value, wanted: &Value) -> bool {
+/// Reports whether `fields` has fields that are not desired. Keys of list items (`k:`, `v:`) are skipped, since lists are
+/// compared as a whole.
+fn has_more(fields: &Value, desired: &Value) -> bool {
     fields
         .as_object()
         .into_iter()
         .flatten()
         .any(|(key, below)| {
             let name = key.strip_prefix("f:");
-            name.is_some_and(|name| wanted.get(name).is_none_or(|it| has_more(below, it)))
+            name.is_some_and(|name| desired.get(name).is_none_or(|value| has_more(below, value)))
         })
 }
 
-/// Reports whether all of `wanted` is in `there`: of a list each item, of the list of overrides no other ones.
-fn covers(there: &Value, wanted: &Value) -> bool {
-    match (there, wanted) {
-        (Value::Object(there), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| match there.get(key) {
-                Some(there) if key == "overrides" => there == wanted,
-                Some(there) => covers(there, wanted),
+/// Reports whether `live` includes all of `desired`: each item of a list, and exactly the items of the list of overrides.
+fn contains(live: &Value, desired: &Value) -> bool {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            desired.iter().all(|(key, desired)| match live.get(key) {
+                Some(live) if key == "overrides" => live == desired,
+                Some(live) => contains(live, desired),
                 None => false,
             })
         }
-        (Value::Array(there), Value::Array(wanted)) => wanted
+        (Value::Array(live), Value::Array(desired)) => desired
             .iter()
-            .all(|wanted| there.iter().any(|there| covers(there, wanted))),
-        (there, wanted) => there == wanted,
+            .all(|desired| live.iter().any(|live| contains(live, desired))),
+        (live, desired) => live == desired,
     }
 }
 

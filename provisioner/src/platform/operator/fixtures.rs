@@ -1,4 +1,4 @@
-//! What the tests of decisions are made of.
+//! Fixtures for the tests of decisions.
 
 use catalog::model::{Bundle, Channel, Entry, Package};
 use manifests::{
@@ -8,7 +8,7 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use super::{declare, here::Chosen};
+use super::{declare, here::BundleChoice};
 
 pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -21,13 +21,13 @@ pub(super) fn operator(spec: &Value) -> PlatformOperator {
     object!({"metadata": {"name": "tide", "uid": UID, "generation": 3}, "spec": spec})
 }
 
-/// An image whose digest is made of a version.
+/// An image with a digest derived from a version.
 pub(super) fn image(version: &str) -> String {
     let digits: String = version.chars().filter(char::is_ascii_hexdigit).collect();
     format!("r.example/tide@sha256:{digits:0>64}")
 }
 
-/// `tide.v1.0.0`, as the catalog `c/mine` has it.
+/// Bundle `tide.v1.0.0` of the catalog `c/mine`.
 pub(super) fn bundle(version: &str) -> Bundle {
     let bundle = Bundle::new(format!("tide.v{version}"), strict(version).unwrap());
     with!(bundle => image: image(version))
@@ -53,7 +53,7 @@ pub(super) fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
     Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
 }
 
-/// [`package`], in which some versions have a newest OpenShift.
+/// [`package`] in which some versions have a max OpenShift version.
 pub(in crate::platform) fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
     let mut package = package(versions);
     for (version, max) in maxima {
@@ -63,8 +63,8 @@ pub(in crate::platform) fn limited(versions: &[&str], maxima: &[(&str, &str)]) -
     package
 }
 
-/// What was chosen of [`package`].
-pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
+/// A choice from [`package`].
+pub(super) fn chosen(version: &str, after: Option<&str>) -> BundleChoice {
     let bundle = bundle(version);
     let after =
         after.map(|version| json!({"name": format!("tide.v{version}"), "version": version}));
@@ -75,14 +75,14 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
     serde_json::from_value(chosen).unwrap()
 }
 
-/// The BundleInstance of [`operator`], for what was chosen, as the API server has it with this status.
-pub(super) fn instance(chosen: &Chosen, status: &Value) -> BundleInstance {
+/// BundleInstance of [`operator`] for a choice, as the API server returns it with this status.
+pub(super) fn instance(chosen: &BundleChoice, status: &Value) -> BundleInstance {
     let mut instance = declare::instance(&operator(&json!({})), chosen);
     instance["status"] = status.clone();
     serde_json::from_value(instance).unwrap()
 }
 
-/// The status of a BundleInstance that has this version installed, from a registry+v1 bundle.
+/// Status of a BundleInstance that has this version installed, from a registry+v1 bundle.
 pub(super) fn status(version: &str, is_healthy: bool) -> Value {
     let healthy = if is_healthy { "True" } else { "False" };
     json!({
@@ -96,7 +96,7 @@ pub(super) fn status(version: &str, is_healthy: bool) -> Value {
     })
 }
 
-/// The same, of a bundle that says nothing of itself.
+/// Status of a BundleInstance whose bundle has no bundle info.
 pub(super) fn plain_status(version: &str) -> Value {
     let mut status = status(version, true);
     let facts = status.as_object_mut().unwrap();
@@ -111,7 +111,7 @@ pub(super) fn condition(type_: &str, status: &str, reason: &str) -> Value {
            "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-/// Takes the annotation off that says what was chosen.
+/// Removes the annotation that records the choice.
 pub(super) fn forget(mut instance: BundleInstance) -> BundleInstance {
     let annotations = instance.metadata.annotations.as_mut().unwrap();
     annotations.remove(labels::CHOSEN_BUNDLE).unwrap();

@@ -1,4 +1,4 @@
-//! What is there of a platform operator, as its BundleInstance tells.
+//! Installed state of a platform operator, from its BundleInstance. Pure; no I/O.
 
 use catalog::model::Release;
 use kube::ResourceExt as _;
@@ -16,169 +16,175 @@ use serde::{Deserialize, Serialize};
 
 use crate::{instance::template, overrides::Digests};
 
-/// A bundle that was chosen, as the annotation of the BundleInstance has it.
+/// A chosen bundle, as the annotation of the BundleInstance records it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Chosen {
-    /// Of which package.
+pub struct BundleChoice {
+    /// Name of the package.
     #[serde(default)]
     pub package: String,
-    /// Which.
+    /// The chosen bundle in its catalog.
     #[serde(flatten)]
     pub bundle: ChosenBundle,
-    /// What it is packed like.
+    /// Media type of the bundle.
     pub media_type: String,
-    /// What it was to upgrade: a bundle without a ClusterServiceVersion does not tell its own name.
+    /// Bundle that it upgrades: a bundle without a ClusterServiceVersion does not declare its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Predecessor>,
-    /// The image as the catalog names it, where another name was declared: the digest of what was looked at.
+    /// Image in the catalog, if another reference was declared: the digest whose permissions were compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
 }
 
-/// What a bundle upgrades.
+/// A bundle that an upgrade replaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predecessor {
-    /// Its name in the catalog.
+    /// Name in the catalog.
     pub name: String,
-    /// Its version, as far as it is known.
+    /// Version; `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Which of several bundles for that version it is.
+    /// Release, which distinguishes several bundles of one version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
 }
 
-/// What was asked for last, and what there is of it.
+/// The chosen bundle, and the installed one.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Here {
-    /// What the BundleInstance is to install.
-    pub chosen: Option<Chosen>,
-    /// What is installed.
+pub struct InstalledState {
+    /// Bundle that the BundleInstance declares.
+    pub chosen: Option<BundleChoice>,
+    /// Installed bundle, if one is known.
     pub installed: Option<Bundle>,
-    /// Whether that is what was chosen.
+    /// Whether the installed bundle is the chosen one.
     pub is_chosen_installed: bool,
-    /// Whether what is installed is healthy.
+    /// Whether the installed bundle is healthy.
     pub is_healthy: bool,
-    /// What the bundle says of the newest OpenShift that it runs on.
+    /// Max OpenShift version that the installed bundle declares.
     pub maximum: Option<String>,
-    /// The package that all of this is about, as far as it is known.
+    /// Package of the bundles; `None` if it is not known.
     pub package: Option<String>,
-    /// While nothing is known to be installed: how far what was chosen has come.
-    pub way: Way,
+    /// Progress of the first installation, while no bundle is known to be installed.
+    pub progress: InstallProgress,
 }
 
-/// How far a first installation has come. Who knows nothing of it, as after a restore without statuses, may have it in the
-/// cluster all the same.
+/// Progress of a first installation. If it is not known, as after a restore without statuses, the bundle may be in the
+/// cluster nevertheless.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Way {
-    /// Nobody says anything of it.
+pub enum InstallProgress {
+    /// The conditions do not report the progress.
     #[default]
     Unknown,
-    /// It is being fetched or installed.
-    UnderWay,
-    /// It could not be fetched, or not be installed.
+    /// The bundle is being fetched or installed.
+    InProgress,
+    /// The bundle could not be fetched, or not be installed.
     Failed,
 }
 
-/// A bundle that is installed.
+/// An installed bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
-    /// Its name in the catalog.
+    /// Name in the catalog.
     pub name: String,
-    /// Its version, as far as it is known.
+    /// Version; `None` if it is not known.
     pub version: Option<Version>,
-    /// Which of several bundles for that version it is, as far as that is known.
+    /// Release, which distinguishes several bundles of one version; `None` if it is not known.
     pub release: Option<Prerelease>,
-    /// The catalog it was chosen from, as far as that is known.
+    /// Catalog that it was chosen from; `None` if it is not known.
     pub catalog: Option<String>,
-    /// The digest of the image it came in, as far as that is known.
+    /// Digest of its image; `None` if it is not known.
     pub digest: Option<String>,
-    /// That image, by its digest, as far as it is known.
+    /// Image by digest; `None` if it is not known.
     pub image: Option<String>,
-    /// Whether it says of itself what it is, as bundles with a ClusterServiceVersion do.
+    /// Whether it declares its own name, as bundles with a ClusterServiceVersion do.
     pub has_name: bool,
 }
 
-// === impl Chosen ===
+// === impl BundleChoice ===
 
-impl Chosen {
-    /// The image, as the catalog names it.
+impl BundleChoice {
+    /// Returns the image in the catalog.
     pub fn named(&self) -> &str {
         self.named.as_deref().unwrap_or(&self.bundle.image)
     }
 }
 
-/// What a BundleInstance was declared for.
-pub fn chosen(instance: &BundleInstance) -> Option<Chosen> {
+/// Returns the choice that a BundleInstance records.
+pub fn chosen(instance: &BundleInstance) -> Option<BundleChoice> {
     let text = instance.annotations().get(labels::CHOSEN_BUNDLE)?;
     serde_json::from_str(text).ok()
 }
 
-/// The package that a BundleInstance is of: what was chosen, or else what the bundle says of itself.
+/// Returns the package of a BundleInstance: that of the choice, or else that of the bundle.
 pub fn package(instance: &BundleInstance) -> Option<String> {
     #[derive(Deserialize)]
     struct Memo {
         package: Option<String>,
     }
     let text = instance.annotations().get(labels::CHOSEN_BUNDLE);
-    let memo = text.and_then(|it| serde_json::from_str::<Memo>(it).ok()?.package);
-    memo.filter(|it| !it.is_empty())
+    let memo = text.and_then(|text| serde_json::from_str::<Memo>(text).ok()?.package);
+    memo.filter(|package| !package.is_empty())
         .or_else(|| instance.status.as_ref()?.facts.package.clone())
 }
 
 /// Reads a BundleInstance.
-pub fn of(instance: &BundleInstance) -> Here {
+pub fn state(instance: &BundleInstance) -> InstalledState {
     let chosen = chosen(instance);
     let status = instance.status.as_ref();
     let package = package(instance);
     let is = |status: &BundleInstanceStatus, type_: &str| {
         let mut conditions = status.conditions.iter();
-        conditions.any(|it| it.type_ == type_ && it.status == "True")
+        conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
     };
-    let Some(status) = instance.status.as_ref().filter(|it| is(it, INSTALLED)) else {
-        return Here {
+    let Some(status) = instance
+        .status
+        .as_ref()
+        .filter(|status| is(status, INSTALLED))
+    else {
+        return InstalledState {
             chosen,
             package,
-            way: status.map(way).unwrap_or_default(),
-            ..Here::default()
+            progress: status.map(progress).unwrap_or_default(),
+            ..InstalledState::default()
         };
     };
     let is_chosen_installed = is_chosen_installed(chosen.as_ref(), instance, status);
-    Here {
+    InstalledState {
         installed: bundle(chosen.as_ref(), is_chosen_installed, status),
         is_chosen_installed,
-        // Right after an upgrade it is the health of what was there before.
+        // Directly after an upgrade, the condition is about the previous bundle.
         is_healthy: is(status, HEALTHY) && status.previous_bundle_name.is_none(),
         maximum: status.facts.max_open_shift_version.clone(),
         chosen,
         package,
-        way: Way::Unknown,
+        progress: InstallProgress::Unknown,
     }
 }
 
-fn way(status: &BundleInstanceStatus) -> Way {
-    let is_not = |type_: &str, why: Option<&str>| {
+fn progress(status: &BundleInstanceStatus) -> InstallProgress {
+    let is_not = |type_: &str, expected: Option<&str>| {
         let mut conditions = status.conditions.iter();
-        conditions.any(|it| {
-            it.type_ == type_ && it.status == "False" && why.is_none_or(|why| it.reason == why)
+        conditions.any(|condition| {
+            condition.type_ == type_
+                && condition.status == "False"
+                && expected.is_none_or(|reason| condition.reason == reason)
         })
     };
-    // What stands in the inventory is in the cluster, whatever the conditions say.
+    // Objects of the inventory are in the cluster, regardless of the conditions.
     if status.installed_bundle_name.is_some() {
-        Way::Unknown
+        InstallProgress::Unknown
     } else if is_not(HAS_VALID_BUNDLE, Some(reason::UNPACK_FAILED))
         || is_not(INSTALLED, Some(reason::INSTALL_FAILED))
     {
-        Way::Failed
+        InstallProgress::Failed
     } else if is_not(HAS_VALID_BUNDLE, None) || is_not(INSTALLED, None) {
-        Way::UnderWay
+        InstallProgress::InProgress
     } else {
-        Way::Unknown
+        InstallProgress::Unknown
     }
 }
 
-/// The bundle that is installed, whatever has become of what was to come after it.
+/// Returns the installed bundle, regardless of the state of its upgrade.
 pub fn installed(instance: &BundleInstance) -> Option<Bundle> {
     let chosen = chosen(instance);
     let status = instance.status.as_ref()?;
@@ -188,24 +194,24 @@ pub fn installed(instance: &BundleInstance) -> Option<Bundle> {
 }
 
 fn is_chosen_installed(
-    chosen: Option<&Chosen>,
+    chosen: Option<&BundleChoice>,
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
 ) -> bool {
     chosen.is_some_and(|chosen| is_installed(&chosen.bundle, instance, status))
 }
 
-/// Reports whether what was chosen is what is installed.
+/// Reports whether the chosen bundle is the installed one.
 fn is_installed(
     chosen: &ChosenBundle,
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
 ) -> bool {
-    // What is pinned is what it was fetched from.
+    // A pinned image is the source of the installed content.
     if let Some((_, digest)) = chosen.image.rsplit_once('@') {
         return Some(digest) == Digests::of_installed(status).image();
     }
-    // Of a tag only the name is known; and without a ClusterServiceVersion, whether it is the Bundle of this template.
+    // For a tag, only the name can be compared. Without a ClusterServiceVersion, the Bundle of this template can be.
     let Some(name) = &status.facts.cluster_service_version else {
         let hash = template::hash(instance);
         let created = status.bundles.iter();
@@ -219,26 +225,26 @@ fn is_installed(
 }
 
 fn bundle(
-    chosen: Option<&Chosen>,
+    chosen: Option<&BundleChoice>,
     is_chosen_installed: bool,
     status: &BundleInstanceStatus,
 ) -> Option<Bundle> {
     let facts = &status.facts;
     let digest = Digests::of_installed(status).image().map(str::to_owned);
-    // An upgrade is chosen from the catalog of what it upgrades, as long as that has it.
-    let catalog = chosen.map(|it| it.bundle.catalog.clone());
+    // An upgrade is chosen from the catalog of the bundle that it replaces, as long as that catalog lists the bundle.
+    let catalog = chosen.map(|chosen| chosen.bundle.catalog.clone());
     let (name, version, release) = match (chosen, &facts.cluster_service_version) {
-        (Some(Chosen { bundle, .. }), _) if is_chosen_installed => {
+        (Some(BundleChoice { bundle, .. }), _) if is_chosen_installed => {
             (&bundle.name, Some(&bundle.version), bundle.release.as_ref())
         }
         (chosen, Some(name)) => {
-            let before = chosen.and_then(|it| it.after.as_ref());
-            let before = before.filter(|it| it.name == *name);
-            let release = before.and_then(|it| it.release.as_ref());
-            let known = || before.and_then(|it| it.version.as_ref());
+            let before = chosen.and_then(|chosen| chosen.after.as_ref());
+            let before = before.filter(|predecessor| predecessor.name == *name);
+            let release = before.and_then(|predecessor| predecessor.release.as_ref());
+            let declared = || before.and_then(|predecessor| predecessor.version.as_ref());
             let version = facts.version.as_ref();
-            let version = version.filter(|it| version::strict(it).is_ok());
-            (name, version.or_else(known), release)
+            let version = version.filter(|version| version::strict(version).is_ok());
+            (name, version.or_else(declared), release)
         }
         (Some(chosen), None) => {
             let before = chosen.after.as_ref()?;
@@ -249,8 +255,8 @@ fn bundle(
     };
     Some(Bundle {
         name: name.clone(),
-        version: version.and_then(|it| version::strict(it).ok()),
-        release: release.and_then(|it| Release::parse_release(it).ok()),
+        version: version.and_then(|text| version::strict(text).ok()),
+        release: release.and_then(|text| Release::parse_release(text).ok()),
         catalog,
         digest,
         image: image_of(status),
@@ -258,7 +264,7 @@ fn bundle(
     })
 }
 
-/// What is installed, as it was fetched.
+/// Returns the image of the installed bundle, by digest.
 fn image_of(status: &BundleInstanceStatus) -> Option<String> {
     let image = status.resolved_source.as_ref()?.image.as_ref()?;
     image

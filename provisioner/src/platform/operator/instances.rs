@@ -1,5 +1,5 @@
-//! The BundleInstances of platform operators: the labeled ones as they are, and of all others the metadata, for one of
-//! them may have an operator's name.
+//! Caches of BundleInstances: those with the label of a platform operator, and the metadata of all others, since one of
+//! them may have the name of an operator.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperato
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
-use super::{declare, here, plan::There};
+use super::{declare, here, plan::ExistingInstance};
 use apply::backoff::Pauses;
 
 type Metadata = PartialObjectMeta<BundleInstance>;
 
-/// What is known of them.
+/// Caches of BundleInstances.
 pub(super) struct Instances {
     client: Client,
     labeled: Store<BundleInstance>,
     others: Store<Metadata>,
 }
 
-/// The BundleInstance of an operator's name.
-pub(super) enum Named {
+/// Owner of the BundleInstance with the name of an operator.
+pub(super) enum NameOwner {
     Nothing,
     Ours(Arc<BundleInstance>),
-    Others { is_leaving: bool },
-    Former,
+    Foreign { is_leaving: bool },
+    Orphaned,
 }
 
-/// Knows nothing yet; what is returned beside it follows them, and tells the names of those that change.
+/// Creates empty caches, and a future that fills them and sends the names of changed BundleInstances.
 pub(super) fn follow(
     client: &Client,
     changed: UnboundedSender<ObjectRef<PlatformOperator>>,
@@ -46,29 +46,29 @@ pub(super) fn follow(
     let (others, others_writer) = reflector::store();
     let config = |selector: &str| watcher::Config::default().labels(selector);
     let label = labels::PLATFORM_OPERATOR;
-    let ours = watcher(Api::<BundleInstance>::all(client.clone()), config(label))
+    let own = watcher(Api::<BundleInstance>::all(client.clone()), config(label))
         .backoff(Pauses::default())
-        .modify(declare::keep_own_fields)
+        .modify(declare::retain_own_fields)
         .reflect(labeled_writer)
         .touched_objects()
-        .map(|result| result.map(|it| it.name_any()));
+        .map(|result| result.map(|instance| instance.name_any()));
     let other = watcher(
         Api::<Metadata>::all(client.clone()),
         config(&format!("!{label}")),
     )
     .backoff(Pauses::default())
-    .modify(|it| it.metadata.managed_fields = None)
+    .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(others_writer)
     .touched_objects()
-    .map(|result| result.map(|it| it.name_any()));
-    let following = stream::select(ours, other).for_each(move |name| {
+    .map(|result| result.map(|instance| instance.name_any()));
+    let following = stream::select(own, other).for_each(move |name| {
         match name {
             Ok(name) => {
-                // The controller is there as long as this is, or the process ends.
+                // The controller exists as long as this stream, or the process ends.
                 let _ = changed.send(ObjectRef::new(&name));
             }
             Err(error) => {
-                warn!(%error, "the watch of BundleInstances failed; it is taken up again");
+                warn!(%error, "watch of BundleInstances failed; reconnecting");
             }
         }
         std::future::ready(())
@@ -84,85 +84,90 @@ pub(super) fn follow(
 // === impl Instances ===
 
 impl Instances {
-    /// Waits until it is known which there are.
+    /// Waits until the first lists are complete.
     pub(super) async fn are_listed(&self) -> Result<(), WriterDropped> {
         self.labeled.wait_until_ready().await?;
         self.others.wait_until_ready().await
     }
 
-    /// Those of platform operators.
+    /// Returns the BundleInstances of platform operators.
     pub(super) fn labeled(&self) -> Vec<Arc<BundleInstance>> {
         self.labeled.state()
     }
 
-    /// The package of an operator's, if it has one.
+    /// Returns the package of an operator's BundleInstance; `None` without a BundleInstance.
     pub(super) fn package(&self, operator: &PlatformOperator) -> Option<String> {
         let instance = self.labeled.get(&ObjectRef::new(&operator.name_any()))?;
         let package = here::package(&instance);
         Some(package.unwrap_or_else(|| operator.spec.package.name.clone()))
     }
 
-    /// The one of this operator's name.
-    pub(super) async fn named(&self, operator: &PlatformOperator) -> Result<Named, kube::Error> {
+    /// Returns the BundleInstance with the name of this operator.
+    pub(super) async fn named(
+        &self,
+        operator: &PlatformOperator,
+    ) -> Result<NameOwner, kube::Error> {
         let name = operator.name_any();
         if let Some(instance) = self.labeled.get(&ObjectRef::new(&name)) {
             let metadata = &instance.metadata;
             return Ok(if is_of(metadata, operator) {
-                Named::Ours(instance)
+                NameOwner::Ours(instance)
             } else {
-                others(metadata, operator)
+                foreign(metadata, operator)
             });
         }
         match self.others.get(&ObjectRef::new(&name)) {
-            None => Ok(Named::Nothing),
+            None => Ok(NameOwner::Nothing),
             Some(other) if !is_of(&other.metadata, operator) => {
-                Ok(others(&other.metadata, operator))
+                Ok(foreign(&other.metadata, operator))
             }
-            // Somebody has taken the label off; it is looked at, and labeled again.
+            // Another client has removed the label. The live object is used, and labeled again.
             Some(_) => {
                 let api = Api::<BundleInstance>::all(self.client.clone());
                 let mut found = api.get_opt(&name).await?;
                 if let Some(found) = &mut found {
-                    declare::keep_own_fields(found);
+                    declare::retain_own_fields(found);
                 }
-                Ok(found.map_or(Named::Nothing, |it| Named::Ours(Arc::new(it))))
+                Ok(found.map_or(NameOwner::Nothing, |instance| {
+                    NameOwner::Ours(Arc::new(instance))
+                }))
             }
         }
     }
 }
 
-fn others(metadata: &ObjectMeta, operator: &PlatformOperator) -> Named {
+fn foreign(metadata: &ObjectMeta, operator: &PlatformOperator) -> NameOwner {
     let is_leaving = metadata.deletion_timestamp.is_some();
     let name = operator.name_any();
     let kind = PlatformOperator::kind(&());
     let mut owners = metadata.owner_references.iter().flatten();
-    let is_former =
-        owners.any(|it| it.controller == Some(true) && it.kind == kind && it.name == name);
+    let is_former = owners
+        .any(|owner| owner.controller == Some(true) && owner.kind == kind && owner.name == name);
     if is_former && !is_leaving {
-        Named::Former
+        NameOwner::Orphaned
     } else {
-        Named::Others { is_leaving }
+        NameOwner::Foreign { is_leaving }
     }
 }
 
-/// Reports whether a BundleInstance was made for this operator, and not for one of the same name that is gone.
+/// Reports whether a BundleInstance was created for this operator, not for an earlier one with the same name.
 fn is_of(metadata: &ObjectMeta, operator: &PlatformOperator) -> bool {
     let uid = operator.uid();
     let mut owners = metadata.owner_references.iter().flatten();
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid.as_ref())
 }
 
-// === impl Named ===
+// === impl NameOwner ===
 
-impl Named {
-    pub(super) fn there(&self) -> There<'_> {
+impl NameOwner {
+    pub(super) fn existing(&self) -> ExistingInstance<'_> {
         match self {
-            Self::Nothing => There::Nothing,
-            Self::Ours(instance) => There::Ours(instance),
-            Self::Others { is_leaving } => There::Others {
+            Self::Nothing => ExistingInstance::Nothing,
+            Self::Ours(instance) => ExistingInstance::Ours(instance),
+            Self::Foreign { is_leaving } => ExistingInstance::Foreign {
                 is_leaving: *is_leaving,
             },
-            Self::Former => There::Former,
+            Self::Orphaned => ExistingInstance::Orphaned,
         }
     }
 }

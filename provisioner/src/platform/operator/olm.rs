@@ -1,4 +1,4 @@
-//! What an OLM manages: its Subscriptions and ClusterServiceVersions, where there are any.
+//! Packages that OLM manages, from its Subscriptions and ClusterServiceVersions.
 
 use std::{
     collections::BTreeMap,
@@ -17,71 +17,71 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::platform::{conflict::Managed, gate::Operator};
+use crate::platform::{conflict::OlmPackage, gate::Operator};
 use apply::{backoff::Pauses, discovery::Kinds};
 
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
-/// The kinds that name a package, one in its spec and one in the properties that OLM writes.
+/// Kinds that name a package, the first in its spec and the second in the properties that OLM writes.
 const KINDS: [&str; 2] = ["Subscription", CSV];
 const CSV: &str = "ClusterServiceVersion";
-/// How many are listed at once. Their annotations hold examples of all that they define.
-const PAGE: u32 = 50;
+/// Page size of lists. The annotations of the objects include examples of all their APIs.
+const PAGE_SIZE: u32 = 50;
 
-/// Which package an object manages, by its kind and its name.
+/// Managed packages by kind and name of the object.
 type Packages = BTreeMap<(&'static str, String), String>;
 
-/// What is known of it.
+/// Cache of the packages that OLM manages.
 #[derive(Debug)]
-pub(super) struct Olm {
+pub(super) struct OlmPackages {
     managed: Mutex<Packages>,
     changes: watch::Sender<u64>,
-    /// Of which kinds it is not known yet what there is, and why not, if that is known.
-    unlisted: Mutex<BTreeMap<&'static str, Option<String>>>,
+    /// Kinds that are not listed yet, with the reason if one is known.
+    list_errors: Mutex<BTreeMap<&'static str, Option<String>>>,
 }
 
-impl Default for Olm {
+impl Default for OlmPackages {
     fn default() -> Self {
         Self {
             managed: Mutex::default(),
             changes: watch::Sender::default(),
-            unlisted: Mutex::new(KINDS.map(|kind| (kind, None)).into()),
+            list_errors: Mutex::new(KINDS.map(|kind| (kind, None)).into()),
         }
     }
 }
 
-impl Olm {
-    /// Which packages are managed, and by what.
-    pub(super) fn managed(&self) -> Vec<Managed> {
+impl OlmPackages {
+    /// Returns the managed packages, and the objects that manage them.
+    pub(super) fn managed(&self) -> Vec<OlmPackage> {
         let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
         managed
             .iter()
-            .map(|((kind, name), package)| Managed {
+            .map(|((kind, name), package)| OlmPackage {
                 package: package.clone(),
                 by: format!("{kind} {name}"),
             })
             .collect()
     }
 
-    /// Counts the changes.
+    /// Returns a counter of the changes of the managed packages.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Why it is not known which packages are managed, as long as that is so.
+    /// Returns the reason why the managed packages are not known; `None` if they are.
     pub(super) fn unknown(&self) -> Option<String> {
         let (kind, why) = {
-            let unlisted = self.unlisted();
-            let (kind, why) = unlisted.first_key_value()?;
+            let list_errors = self.list_errors();
+            let (kind, why) = list_errors.first_key_value()?;
             (*kind, why.clone())
         };
         Some(match why {
-            Some(why) => format!("its {kind}s cannot be listed: {why}"),
-            None => format!("its {kind}s have not been listed yet"),
+            Some(why) => format!("failed to list {kind}s: {why}"),
+            None => format!("{kind}s have not been listed yet"),
         })
     }
 
-    /// Follows both kinds, whenever they are served.
+    /// Watches both kinds while they are served.
     pub(super) async fn follow(&self, client: &Client, kinds: &Kinds) {
         stream::iter(KINDS)
             .for_each_concurrent(None, |kind| self.follow_kind(client, kinds, kind))
@@ -89,9 +89,9 @@ impl Olm {
     }
 
     async fn follow_kind(&self, client: &Client, kinds: &Kinds, kind: &'static str) {
-        let wanted = GroupVersionKind::gvk(GROUP, VERSION, kind);
+        let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind);
         kinds
-            .while_served(&wanted, |served| async move {
+            .while_served(&gvk, |served| async move {
                 match served {
                     Some(served) => self.watch(client, &served.resource, kind).await,
                     None => self.list(kind, Packages::new()),
@@ -101,9 +101,9 @@ impl Olm {
     }
 
     async fn watch(&self, client: &Client, resource: &ApiResource, kind: &'static str) {
-        let config = watcher::Config::default().page_size(PAGE);
+        let config = watcher::Config::default().page_size(PAGE_SIZE);
         if kind == CSV {
-            // They are large, copied into each namespace, and say in their metadata what counts.
+            // The objects are large and copied into every namespace, and their metadata is sufficient.
             let api: Api<PartialObjectMeta<DynamicObject>> =
                 Api::all_with(client.clone(), resource);
             let events = watcher(api, config.labels("!olm.copiedFrom"));
@@ -122,29 +122,29 @@ impl Olm {
         package: impl Fn(&K) -> Option<String> + Send,
     ) {
         let mut events = pin!(events.backoff(Pauses::default()));
-        let mut seen = Packages::new();
+        let mut listed = Packages::new();
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => seen.clear(),
+                Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(object)) => {
                     if let Some(package) = package(&object) {
-                        seen.insert((kind, name(&object)), package);
+                        listed.insert((kind, name(&object)), package);
                     }
                 }
-                Ok(Event::InitDone) => self.list(kind, std::mem::take(&mut seen)),
+                Ok(Event::InitDone) => self.list(kind, std::mem::take(&mut listed)),
                 Ok(Event::Apply(object)) => self.set(kind, name(&object), package(&object)),
                 Ok(Event::Delete(object)) => self.set(kind, name(&object), None),
                 Err(error) => {
-                    warn!(kind, %error, "a watch of OLM's objects failed; it is taken up again");
-                    self.cannot(kind, unpacker::job::chain(&error));
+                    warn!(kind, %error, "watch of OLM objects failed; reconnecting");
+                    self.record_error(kind, unpacker::job::chain(&error));
                 }
             }
         }
     }
 
-    /// A kind cannot be listed. What is known already counts as long as that is so.
-    fn cannot(&self, kind: &'static str, error: String) {
-        let differs = match self.unlisted().get_mut(kind) {
+    /// Records that a kind cannot be listed. Objects that were listed before remain valid.
+    fn record_error(&self, kind: &'static str, error: String) {
+        let differs = match self.list_errors().get_mut(kind) {
             Some(why) if why.as_ref() != Some(&error) => {
                 *why = Some(error);
                 true
@@ -154,24 +154,26 @@ impl Olm {
         self.changed(differs);
     }
 
-    /// This is all there is of a kind.
-    fn list(&self, kind: &'static str, seen: Packages) {
+    /// Replaces all objects of a kind.
+    fn list(&self, kind: &'static str, listed: Packages) {
         {
             let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
             let before = managed.iter().filter(|((of, _), _)| *of == kind);
-            let differs = !before.eq(&seen);
+            let differs = !before.eq(&listed);
             managed.retain(|(of, _), _| *of != kind);
-            managed.extend(seen);
-            let is_first = self.unlisted().remove(kind).is_some();
+            managed.extend(listed);
+            let is_first = self.list_errors().remove(kind).is_some();
             self.changed(differs || is_first);
         }
     }
 
-    fn unlisted(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
-        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list_errors(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
+        self.list_errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object manages this package now, or none.
+    /// Records the package that an object manages; `None` for none.
     fn set(&self, kind: &'static str, name: String, package: Option<String>) {
         let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (kind, name);
@@ -185,7 +187,8 @@ impl Olm {
 
     fn changed(&self, differs: bool) {
         if differs {
-            self.changes.send_modify(|it| *it = it.wrapping_add(1));
+            self.changes
+                .send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 }
@@ -200,16 +203,18 @@ fn of_subscription(subscription: &DynamicObject) -> Option<String> {
     Some(name.as_str()?.to_owned())
 }
 
-/// The package of a ClusterServiceVersion; a copy in another namespace manages none.
+/// Returns the package of a ClusterServiceVersion. A copy in another namespace manages none.
 fn of_csv(metadata: &ObjectMeta) -> Option<String> {
     Operator::of_csv(metadata, None)?;
     let annotations = metadata.annotations.as_ref()?;
     let properties = annotations.get("operatorframework.io/properties")?;
     let properties: Value = serde_json::from_str(properties).ok()?;
     let properties = properties.get("properties")?.as_array()?;
-    let package = properties
-        .iter()
-        .find(|it| it.get("type").is_some_and(|it| it == "olm.package"))?;
+    let package = properties.iter().find(|property| {
+        property
+            .get("type")
+            .is_some_and(|type_| type_ == "olm.package")
+    })?;
     Some(package.pointer("/value/packageName")?.as_str()?.to_owned())
 }
 

@@ -1,17 +1,17 @@
-//! What is to be done about a platform operator. No I/O.
+//! Decides about a platform operator. Pure; no I/O.
 //!
-//! | there is | the catalogs offer | then |
+//! | current state | offers of the catalogs | decision |
 //! | --- | --- | --- |
-//! | nothing | a bundle | it is installed |
-//! | nothing, and a choice is recorded | the recorded bundle | the recorded bundle is installed again |
-//! | nothing, and a choice is recorded | other bundles | an approved upgrade of the recorded bundle is installed, if any |
-//! | nothing | none | it is said why |
-//! | nothing | a bundle, and one that comes first has not been read yet | it waits |
-//! | a bundle, healthy | the next one | it is approved, or waits and says for what; patches go on meanwhile |
-//! | a bundle, not healthy or not complete | the next one | it waits |
-//! | a bundle | nothing, or cannot be asked | it stays |
-//! | a bundle of another package | anything | it stays, and it is said why |
-//! | a bundle, and an upgrade on its way | that one no more | the bundle stays |
+//! | not installed | a bundle | it is installed |
+//! | not installed, and a choice is recorded | the recorded bundle | the recorded bundle is installed again |
+//! | not installed, and a choice is recorded | other bundles | an approved upgrade of the recorded bundle is installed |
+//! | not installed | none | the reason is reported |
+//! | not installed | a bundle, and a catalog of higher priority is not loaded yet | it waits |
+//! | a healthy bundle | the next one | it is approved, or waits while approved patches are installed |
+//! | an unhealthy or incomplete bundle | the next one | it waits |
+//! | a bundle | none, or the catalog is unavailable | no change |
+//! | a bundle of another package | any | no change, and the reason is reported |
+//! | a bundle, and a pending upgrade | no longer that upgrade | the bundle is kept |
 
 mod chooser;
 
@@ -29,123 +29,123 @@ use manifests::{
     version::Version,
 };
 
-use self::chooser::Chooser;
+use self::chooser::UpgradeChooser;
 use super::{
-    here::{self, Chosen, Here},
+    here::{self, BundleChoice, InstalledState},
     record,
 };
-use crate::platform::conflict::Conflict;
+use crate::platform::conflict::PackageConflict;
 
-/// What is known.
+/// Inputs of a decision.
 pub struct Input<'a> {
-    /// The operator.
+    /// The operator to decide about.
     pub operator: &'a PlatformOperator,
-    /// Whose its package is, if somebody else's.
-    pub conflict: Option<Conflict>,
-    /// The BundleInstance of the same name.
-    pub there: There<'a>,
-    /// What catalogs offer; nothing as long as it is not known which there are.
+    /// Conflict about its package, if one exists.
+    pub conflict: Option<PackageConflict>,
+    /// BundleInstance with the same name.
+    pub existing: ExistingInstance<'a>,
+    /// Offers of the catalogs; `None` until all catalogs are listed.
     pub offers: Option<&'a [Offer<'a>]>,
-    /// The releases of OpenShift, where there is one; or why they are not known.
-    pub openshift: Result<Option<Bounds>, &'a str>,
-    /// The version of Kubernetes; or why it is not known.
+    /// OpenShift releases of the cluster, `None` on other clusters; or the reason why they are not known.
+    pub openshift: Result<Option<ClusterReleases>, &'a str>,
+    /// Version of Kubernetes, or the reason why it is not known.
     pub kubernetes: Result<&'a Version, &'a str>,
-    /// Why it is not known what OLM manages, if that is so.
+    /// Reason why the packages of OLM are not known; `None` if they are.
     pub olm: Option<&'a str>,
-    /// The rights that bundles gain over what is installed, as far as that was looked at.
-    pub gains: &'a [Gains],
+    /// New permissions of bundles that were compared with the installed one.
+    pub gains: &'a [CheckedPermissions],
 }
 
-/// Whose the BundleInstance of an operator's name is.
+/// Owner of the BundleInstance with the name of an operator.
 #[derive(Debug, Clone, Copy)]
-pub enum There<'a> {
-    /// There is none.
+pub enum ExistingInstance<'a> {
+    /// A BundleInstance of that name does not exist.
     Nothing,
-    /// It was made for this operator.
+    /// Created for this operator.
     Ours(&'a BundleInstance),
-    /// Somebody else has made it.
-    Others {
-        /// Whether it is being deleted.
+    /// Created by another client.
+    Foreign {
+        /// Whether it is terminating.
         is_leaving: bool,
     },
-    /// It was made for a PlatformOperator of the same name that is gone, and goes as soon as that is noticed.
-    Former,
+    /// Created for a deleted PlatformOperator of the same name; the garbage collector deletes it.
+    Orphaned,
 }
 
-/// The releases of a cluster.
+/// OpenShift releases of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// The one that was reached last.
+pub struct ClusterReleases {
+    /// Release of the last completed update.
     pub completed: Release,
-    /// During an update the higher of both.
+    /// During an update, the higher of the two releases.
     pub highest: Release,
 }
 
-/// What a bundle gains.
+/// New permissions of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gains {
-    /// The image of the bundle, as the catalog names it.
+pub struct CheckedPermissions {
+    /// Image of the bundle in the catalog.
     pub image: String,
-    /// The same by its digest, if it was found.
-    pub looked_at: String,
-    /// The rights, nothing if they are none; or why they are not known.
+    /// Image by digest, if it could be fetched.
+    pub checked_at: String,
+    /// New permissions, `None` if the bundle has none; or the reason why they are not known.
     pub rights: Result<Option<NewRights>, String>,
 }
 
-/// What is to be done.
+/// Decision about a platform operator.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// In the cluster.
-    pub act: Act,
-    /// To be written down where it differs.
+pub struct OperatorPlan {
+    /// Action on the BundleInstance.
+    pub act: InstanceAction,
+    /// Record of the approval; written if it differs.
     pub keep: Option<Kept>,
-    /// What could be next, and what it waits for.
+    /// Next bundle, and the reason why it waits.
     pub next: Option<NextBundle>,
-    /// What it would gain.
+    /// New permissions of the next bundle.
     pub new_rights: Option<NewRights>,
-    /// What people should know.
+    /// Warnings for the message of the condition.
     pub warnings: Vec<String>,
 }
 
-/// What is to be done in the cluster.
+/// Action on the BundleInstance of a platform operator.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Act {
-    /// Nothing can be done for it.
+pub enum InstanceAction {
+    /// Report a problem without a change.
     Refuse {
-        /// In one word.
+        /// CamelCase reason of the condition.
         reason: &'static str,
-        /// In words.
+        /// Message for people.
         message: String,
     },
-    /// What was chosen is to be installed, or stays.
-    Have(Box<Chosen>),
-    /// The rights of a bundle are to be looked at first.
-    Look {
-        /// The image of the bundle.
+    /// Apply the chosen bundle.
+    Apply(Box<BundleChoice>),
+    /// Compute the new permissions of a bundle first.
+    CheckPermissions {
+        /// Image of the bundle.
         image: String,
-        /// What it is to be installed as.
+        /// Class of its BundleInstance.
         class: Class,
     },
-    /// The BundleInstance goes, or is not to be touched.
-    Leave,
+    /// Leave the BundleInstance unchanged, since it is terminating.
+    NoChange,
 }
 
-// === impl There ===
+// === impl ExistingInstance ===
 
-impl<'a> There<'a> {
-    /// The BundleInstance, if it is this operator's.
+impl<'a> ExistingInstance<'a> {
+    /// Returns the BundleInstance if it belongs to this operator.
     pub fn ours(self) -> Option<&'a BundleInstance> {
         match self {
             Self::Ours(instance) => Some(instance),
-            Self::Nothing | Self::Others { .. } | Self::Former => None,
+            Self::Nothing | Self::Foreign { .. } | Self::Orphaned => None,
         }
     }
 }
 
-// === impl Plan ===
+// === impl OperatorPlan ===
 
-impl Plan {
-    fn only(act: Act) -> Self {
+impl OperatorPlan {
+    fn only(act: InstanceAction) -> Self {
         Self {
             act,
             keep: None,
@@ -156,134 +156,136 @@ impl Plan {
     }
 
     fn refuse(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::only(Act::Refuse {
+        Self::only(InstanceAction::Refuse {
             reason,
             message: message.into(),
         })
     }
 
-    fn have(chosen: Chosen) -> Self {
-        Self::only(Act::Have(Box::new(chosen)))
+    fn have(chosen: BundleChoice) -> Self {
+        Self::only(InstanceAction::Apply(Box::new(chosen)))
     }
 }
 
-/// The catalog that is to be asked: of `spec.catalog` without a namespace the one that was chosen from before, as long as that
-/// has the name.
-pub fn asked_catalog(
+/// Returns the requested catalog. If `spec.catalog` has no namespace, that of the previously chosen catalog with the same
+/// name is used.
+pub fn requested_catalog(
     operator: &PlatformOperator,
     instance: Option<&BundleInstance>,
 ) -> Option<CatalogRef> {
-    let mut wanted = operator.spec.catalog.clone()?;
-    if wanted.namespace.is_none()
+    let mut requested = operator.spec.catalog.clone()?;
+    if requested.namespace.is_none()
         && let Some(chosen) = instance
             .and_then(here::chosen)
             .or_else(|| record::read(operator).ok().flatten())
         && let Some((namespace, name)) = chosen.bundle.catalog.split_once('/')
-        && name == wanted.name
+        && name == requested.name
     {
-        wanted.namespace = Some(namespace.to_owned());
+        requested.namespace = Some(namespace.to_owned());
     }
-    Some(wanted)
+    Some(requested)
 }
 
-/// Decides.
-pub fn plan(input: &Input<'_>) -> Plan {
+/// Decides about a platform operator.
+pub fn plan(input: &Input<'_>) -> OperatorPlan {
     let operator = input.operator;
     let name = operator.name_any();
     if let Err(unserved) = operator.check() {
-        return Plan::refuse(reason::SOURCE_FAILED, unserved.to_string());
+        return OperatorPlan::refuse(reason::SOURCE_FAILED, unserved.to_string());
     }
-    let ours = match input.there {
-        There::Nothing => None,
-        There::Others { is_leaving: true } => return Plan::only(Act::Leave),
-        There::Others { is_leaving: false } => {
+    let own = match input.existing {
+        ExistingInstance::Nothing => None,
+        ExistingInstance::Foreign { is_leaving: true } => {
+            return OperatorPlan::only(InstanceAction::NoChange);
+        }
+        ExistingInstance::Foreign { is_leaving: false } => {
             let message = format!(
-                "BundleInstance {name} exists and was not made for this PlatformOperator; delete it, or give the \
-                 PlatformOperator another name"
+                "BundleInstance {name} already exists and does not belong to this PlatformOperator; delete it, or \
+                 rename the PlatformOperator"
             );
-            return Plan::refuse(reason::INSTALL_FAILED, message);
+            return OperatorPlan::refuse(reason::INSTALL_FAILED, message);
         }
-        There::Former => {
+        ExistingInstance::Orphaned => {
             let message = format!(
-                "BundleInstance {name} belongs to a PlatformOperator of the same name that is gone; it is waited for until it \
-                 is removed"
+                "BundleInstance {name} belongs to a deleted PlatformOperator of the same name; waiting for the \
+                 deletion of the BundleInstance"
             );
-            return Plan::refuse(reason::INSTALL_PENDING, message);
+            return OperatorPlan::refuse(reason::INSTALL_PENDING, message);
         }
-        There::Ours(instance) if instance.metadata.deletion_timestamp.is_some() => {
-            return Plan::only(Act::Leave);
+        ExistingInstance::Ours(instance) if instance.metadata.deletion_timestamp.is_some() => {
+            return OperatorPlan::only(InstanceAction::NoChange);
         }
-        There::Ours(instance) => Some(instance),
+        ExistingInstance::Ours(instance) => Some(instance),
     };
-    let here = ours.map(here::of).unwrap_or_default();
+    let current = own.map(here::state).unwrap_or_default();
     let package = &operator.spec.package.name;
-    if let Some(other) = here.package.as_ref().filter(|it| *it != package) {
+    if let Some(other) = current.package.as_ref().filter(|other| *other != package) {
         let other = shortened(other, 80);
         let message = format!(
-            "BundleInstance {name} is of package {other}, and another package is no upgrade of it: set spec.package.name to \
-             {other} again, and create another PlatformOperator for {package}"
+            "BundleInstance {name} has package {other}, which cannot be upgraded to another package; set \
+             spec.package.name to {other} again, and create another PlatformOperator for {package}"
         );
-        return Plan::refuse(reason::SOURCE_FAILED, message);
+        return OperatorPlan::refuse(reason::SOURCE_FAILED, message);
     }
     if let Some(conflict) = &input.conflict {
-        return Plan::refuse(reason::SOURCE_FAILED, conflict.to_string());
+        return OperatorPlan::refuse(reason::SOURCE_FAILED, conflict.to_string());
     }
     let openshift = match input.openshift {
         Ok(openshift) => openshift,
         Err(why) => {
-            let why = format!("the cluster's version is not known: {why}");
-            return stay(&here, reason::SOURCE_FAILED, &why);
+            let why = format!("failed to determine the cluster version: {why}");
+            return retain_or_refuse(&current, reason::SOURCE_FAILED, &why);
         }
     };
     let kubernetes = match input.kubernetes {
         Ok(version) => version,
         Err(why) => {
-            let why = format!("the version of Kubernetes is not known: {why}");
-            return stay(&here, reason::SOURCE_FAILED, &why);
+            let why = format!("failed to determine the Kubernetes version: {why}");
+            return retain_or_refuse(&current, reason::SOURCE_FAILED, &why);
         }
     };
-    if let Some(why) = input.olm.filter(|_| here.chosen.is_none()) {
-        let why = format!("it is not known which packages OLM manages: {why}");
-        return Plan::refuse(reason::INSTALL_PENDING, why);
+    if let Some(why) = input.olm.filter(|_| current.chosen.is_none()) {
+        let why = format!("cannot determine which packages OLM manages: {why}");
+        return OperatorPlan::refuse(reason::INSTALL_PENDING, why);
     }
     let Some(offers) = input.offers else {
-        let why = "it is not known yet which catalogs there are";
-        return stay(&here, reason::INSTALL_PENDING, why);
+        let why = "catalogs have not been listed yet";
+        return retain_or_refuse(&current, reason::INSTALL_PENDING, why);
     };
-    let chooser = Chooser {
+    let chooser = UpgradeChooser {
         input,
-        here: &here,
+        current: &current,
         openshift,
         kubernetes,
         offers,
     };
-    if ours.is_some() {
+    if own.is_some() {
         return chooser.choose();
     }
     match record::read(operator) {
         Ok(None) => chooser.choose(),
         Ok(Some(recorded)) => chooser.recreate(&recorded),
-        // A choice that never was in the cluster restricts nothing.
+        // A choice that was never applied restricts nothing.
         Err(_) if operator.active_instance().is_none() => chooser.choose(),
         Err(malformed) => {
             let annotation = labels::CHOSEN_BUNDLE;
             let message = format!(
-                "the BundleInstance is missing, and the annotation {annotation} that records its bundle {malformed}; remove the \
-                 annotation to have a bundle chosen anew"
+                "the BundleInstance is missing, and the annotation {annotation} that records its bundle {malformed}; \
+                 remove the annotation to choose a bundle again"
             );
-            Plan::refuse(reason::INSTALL_PENDING, message)
+            OperatorPlan::refuse(reason::INSTALL_PENDING, message)
         }
     }
 }
 
-/// What was chosen stays; if nothing was, it is said why.
-fn stay(here: &Here, reason: &'static str, why: &str) -> Plan {
-    match &here.chosen {
-        Some(chosen) => Plan::have(chosen.clone()),
+/// Retains the chosen bundle, or reports the reason if none was chosen.
+fn retain_or_refuse(current: &InstalledState, reason: &'static str, why: &str) -> OperatorPlan {
+    match &current.chosen {
+        Some(chosen) => OperatorPlan::have(chosen.clone()),
         None if reason == reason::SOURCE_FAILED => {
-            Plan::refuse(reason, format!("{why}: failed to run sourcing logic"))
+            OperatorPlan::refuse(reason, format!("{why}: failed to run sourcing logic"))
         }
-        None => Plan::refuse(reason, why),
+        None => OperatorPlan::refuse(reason, why),
     }
 }
 

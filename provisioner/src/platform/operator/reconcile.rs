@@ -1,4 +1,4 @@
-//! One look at a PlatformOperator: fetch, decide, do, report.
+//! The reconcile of one PlatformOperator: read inputs, decide, act, write the status.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,12 +24,12 @@ use tracing::{Instrument as _, info, info_span, warn};
 use super::{
     Shared,
     declare::{self, MANAGER},
-    fit,
-    here::{self, Chosen},
-    instances::Named,
-    plan::{self, Act, Bounds, Gains, Input, Plan},
+    here::{self, BundleChoice},
+    instances::NameOwner,
+    plan::{self, CheckedPermissions, ClusterReleases, Input, InstanceAction, OperatorPlan},
     record, rights,
-    status::{self, Found},
+    status::{self, Observation},
+    truncate,
 };
 use crate::{
     catalogs::maxima::Maxima,
@@ -42,7 +42,7 @@ use crate::{
 };
 use apply::backoff::spread;
 
-/// What could not be done, after which it is tried again soon.
+/// Error of a reconcile, which is retried.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("failed to {what} of PlatformOperator {name}")]
@@ -54,9 +54,9 @@ pub(super) enum Error {
     },
 }
 
-/// What of the cluster counts.
+/// Versions of the cluster.
 struct Facts {
-    openshift: Result<Option<Bounds>, String>,
+    openshift: Result<Option<ClusterReleases>, String>,
     kubernetes: Result<manifests::version::Version, String>,
     cluster: Cluster,
 }
@@ -70,10 +70,12 @@ pub(super) async fn reconcile(
     let metrics = &shared.ctx.metrics;
     metrics.queue(Controller::Platform).begun(&name);
     let _measure = metrics.reconcile(Controller::Platform);
-    look(&operator, &shared).instrument(span).await
+    reconcile_operator(&operator, &shared)
+        .instrument(span)
+        .await
 }
 
-/// After an error of the reconcile itself: soon, and then ever more slowly.
+/// Logs an error of the reconcile itself, and schedules a retry with back-off.
 #[expect(clippy::needless_pass_by_value)] // kube's signature
 pub(super) fn failed(
     operator: Arc<PlatformOperator>,
@@ -82,10 +84,7 @@ pub(super) fn failed(
 ) -> Action {
     let name = operator.name_any();
     let error = unpacker::job::chain(error);
-    warn!(
-        operator = name,
-        error, "could not be finished; it is tried again"
-    );
+    warn!(operator = name, error, "reconcile failed; retrying");
     shared.ctx.metrics.failed(
         Controller::Platform,
         manifests::api::condition::reason::RECONCILE_FAILED,
@@ -93,16 +92,16 @@ pub(super) fn failed(
     Action::requeue(shared.again(&operator))
 }
 
-async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Error> {
-    // The garbage collector removes what it has.
+async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Error> {
+    // The garbage collector deletes the BundleInstance.
     if operator.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
     let ctx = &shared.ctx;
     let named = shared.instances.named(operator).await;
-    let named = named.map_err(failed_to("look at the BundleInstance", operator))?;
+    let named = named.map_err(failed_to("read the BundleInstance", operator))?;
     let live;
-    let operator = if let Named::Nothing = named {
+    let operator = if let NameOwner::Nothing = named {
         // The cache may be older than the choice that was recorded last.
         live = read(operator, shared).await?;
         match &live {
@@ -112,69 +111,79 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     } else {
         operator
     };
-    let ours = named.there().ours();
+    let own = named.existing().ours();
     let all = shared.operators.state();
     let managed = shared.olm.managed();
     let unknown = shared.olm.unknown();
-    // A package stays with the operator that had it while the BundleInstance is created again.
-    let held = |it: &PlatformOperator| shared.instances.package(it).or_else(|| record::package(it));
+    // An operator keeps its package while its BundleInstance is created again.
+    let held = |operator: &PlatformOperator| {
+        shared
+            .instances
+            .package(operator)
+            .or_else(|| record::package(operator))
+    };
     let all = all.iter().map(AsRef::as_ref);
-    let conflict = conflict::of(operator, all, held, &managed);
+    let conflict = conflict::find_conflict(operator, all, held, &managed);
     let facts = facts(shared).await;
-    let only = plan::asked_catalog(operator, ours);
+    let only = plan::requested_catalog(operator, own);
     let package = &operator.spec.package.name;
     let offers = ctx.catalogs.offers(package, only.as_ref());
     let offered = offers.list();
     let are_listed = ctx.catalogs.are_listed();
-    let mut gains: Vec<Gains> = Vec::new();
-    let mut unseen = None;
-    // The rights of a new minor version, and of a patch that goes on meanwhile.
+    let mut gains: Vec<CheckedPermissions> = Vec::new();
+    let mut check_failure = None;
+    // Each iteration may require the permissions of another bundle: a new minor version, or a patch that is installed
+    // in the meantime.
     let plan = loop {
         let plan = plan::plan(&Input {
             operator,
             conflict: conflict.clone(),
-            there: named.there(),
+            existing: named.existing(),
             offers: are_listed.then_some(offered.as_slice()),
             openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
             kubernetes: facts.kubernetes.as_ref().map_err(String::as_str),
             olm: unknown.as_deref(),
             gains: &gains,
         });
-        let (Act::Look { image, class }, Some(instance)) = (&plan.act, ours) else {
+        let (InstanceAction::CheckPermissions { image, class }, Some(instance)) = (&plan.act, own)
+        else {
             break plan;
         };
-        let looked = Box::pin(rights::gains(shared, operator, instance, image, *class)).await;
-        let (looked_at, rights) = match looked {
-            Ok(looked) => (looked.image, Ok(looked.rights)),
-            // Whoever cannot be looked at waits; what does not wait for it goes on.
+        let computed = Box::pin(rights::compute(shared, operator, instance, image, *class)).await;
+        let (checked_at, rights) = match computed {
+            Ok(result) => (result.image, Ok(result.rights)),
+            // A bundle whose permissions are not known waits; other bundles do not.
             Err(unknown) => {
-                let text = format!("the rights of {image} are not known: {}", unknown.why);
-                unseen = Some((text, unknown.wait));
+                let text = format!(
+                    "cannot determine the permissions of {image}: {}",
+                    unknown.why
+                );
+                check_failure = Some((text, unknown.wait));
                 (image.clone(), Err(unknown.why))
             }
         };
-        gains.push(Gains {
+        gains.push(CheckedPermissions {
             image: image.clone(),
-            looked_at,
+            checked_at,
             rights,
         });
     };
-    let applied = act(operator, shared, ours, &plan).await;
-    // While something else fails, too, that decides.
-    let wait = applied.is_ok().then_some(unseen.as_ref()).flatten();
+    let applied = act(operator, shared, own, &plan).await;
+    // If another action fails as well, its back-off applies.
+    let wait = applied.is_ok().then_some(check_failure.as_ref()).flatten();
     let wait = wait.and_then(|(_, wait)| *wait);
-    let failure = unseen.map(|(text, _)| text).or(applied.err());
-    let verdict = ours.and_then(|it| verdict(shared, &facts, operator, it));
+    let failure = check_failure.map(|(text, _)| text).or(applied.err());
+    let verdict = own.and_then(|instance| verdict(shared, &facts, operator, instance));
     let states: Vec<_> = offers.states().collect();
-    let found = Found {
+    let found = Observation {
         plan: &plan,
-        instance: ours,
+        instance: own,
         failure: failure.as_deref(),
         catalogs: are_listed.then_some(states.as_slice()),
         verdict: verdict.as_ref(),
     };
-    let mut status = status::of(operator, &found, (ctx.now)());
-    shared.recall(&operator.name_any(), &mut status);
+    let mut status = status::build(operator, &found, (ctx.now)());
+    shared.merge_written_status(&operator.name_any(), &mut status);
     report(operator, shared, &plan, &status).await?;
     if failure.is_some() {
         return Ok(Action::requeue(
@@ -185,7 +194,7 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     Ok(Action::requeue(spread(ctx.settings.resync)))
 }
 
-/// Reads an operator from the API server; `None` if the operator is deleted.
+/// Reads an operator from the API server; `None` if it was deleted.
 async fn read(
     operator: &PlatformOperator,
     shared: &Shared,
@@ -219,16 +228,16 @@ async fn facts(shared: &Shared) -> Facts {
         Ok(Some(cluster)) => {
             let completed = cluster.completed().map_err(str::to_owned);
             let bounds = match (&completed, cluster.highest()) {
-                (Ok(completed), Some(highest)) => Ok(Some(Bounds {
+                (Ok(completed), Some(highest)) => Ok(Some(ClusterReleases {
                     completed: *completed,
                     highest,
                 })),
                 (Err(why), _) => Err(why.clone()),
-                (Ok(_), None) => Err("it names no version".to_owned()),
+                (Ok(_), None) => Err("the ClusterVersion has no version".to_owned()),
             };
-            // The gate is about the release that the payload is of.
+            // The gate is about the release of the payload.
             let gate = versions.release().map(openshift::Cluster::of_release);
-            let gate = gate.map(|it| it.completed().map_err(str::to_owned));
+            let gate = gate.map(|cluster| cluster.completed().map_err(str::to_owned));
             (bounds, Cluster::OpenShift(gate.unwrap_or(completed)))
         }
     };
@@ -239,42 +248,44 @@ async fn facts(shared: &Shared) -> Facts {
     }
 }
 
-/// Brings the BundleInstance about; or why that failed.
+/// Applies the BundleInstance, or returns the reason why that failed.
 async fn act(
     operator: &PlatformOperator,
     shared: &Shared,
     instance: Option<&BundleInstance>,
-    plan: &Plan,
+    plan: &OperatorPlan,
 ) -> Result<(), String> {
     let chosen = match &plan.act {
-        Act::Have(chosen) => Some(chosen.as_ref().clone()),
-        Act::Look { .. } | Act::Refuse { .. } | Act::Leave => None,
+        InstanceAction::Apply(chosen) => Some(chosen.as_ref().clone()),
+        InstanceAction::CheckPermissions { .. }
+        | InstanceAction::Refuse { .. }
+        | InstanceAction::NoChange => None,
     };
     let Some(chosen) = chosen else {
         return Ok(());
     };
     record_annotations(operator, shared, plan, &chosen).await?;
-    let mut wanted = declare::instance(operator, &chosen);
+    let mut desired = declare::instance(operator, &chosen);
     if let Some(instance) = instance {
-        if declare::is_declared(instance, &wanted) {
+        if declare::is_declared(instance, &desired) {
             return Ok(());
         }
-        // Whoever decided from something older is told so, instead of turning it back.
-        declare::only_over(&mut wanted, instance);
+        // A decision from an outdated object causes a conflict, instead of reverting a newer one.
+        declare::require_resource_version(&mut desired, instance);
     }
     record_status(operator, shared, &chosen).await?;
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
-    // Only what is this operator's is taken from others; one that somebody makes at this moment is not.
+    // Fields are forced only in the operator's own object, not in one that another client creates at the same time.
     let params = PatchParams {
         force: instance.is_some(),
         ..PatchParams::apply(MANAGER)
     };
-    match api.patch(&name, &params, &Patch::Apply(&wanted)).await {
+    match api.patch(&name, &params, &Patch::Apply(&desired)).await {
         Ok(_) => {
-            info!(bundle = %chosen.bundle.name, catalog = %chosen.bundle.catalog, "declared");
-            let was = instance.and_then(|it| here::of(it).chosen);
-            if was.map(|it| it.bundle.name).as_ref() != Some(&chosen.bundle.name) {
+            info!(bundle = %chosen.bundle.name, catalog = %chosen.bundle.catalog, "applied the BundleInstance");
+            let previous = instance.and_then(|instance| here::state(instance).chosen);
+            if previous.map(|chosen| chosen.bundle.name).as_ref() != Some(&chosen.bundle.name) {
                 let note = format!(
                     "chose {} {} from catalog {}, channel {}",
                     chosen.bundle.name,
@@ -282,28 +293,28 @@ async fn act(
                     chosen.bundle.catalog,
                     chosen.bundle.channel
                 );
-                tell(operator, shared, EventType::Normal, "BundleChosen", &note).await;
+                publish_event(operator, shared, EventType::Normal, "BundleChosen", &note).await;
             }
             Ok(())
         }
-        // It has changed since, and will be looked at again for that.
+        // The object has changed since, and its change causes another reconcile.
         Err(kube::Error::Api(status)) if status.code == 409 && instance.is_some() => Ok(()),
         Err(error) => Err(format!(
-            "BundleInstance {name} cannot be applied: {error}; it is tried again"
+            "failed to apply BundleInstance {name}: {error}; retrying"
         )),
     }
 }
 
-/// Writes the annotations that record a choice, before the BundleInstance has the choice; or returns why that failed.
+/// Writes the annotations that record a choice before the choice is applied, or returns the reason why that failed.
 async fn record_annotations(
     operator: &PlatformOperator,
     shared: &Shared,
-    plan: &Plan,
-    chosen: &Chosen,
+    plan: &OperatorPlan,
+    chosen: &BundleChoice,
 ) -> Result<(), String> {
     let name = operator.name_any();
     let annotation = record::annotation(chosen).map_err(|problem| {
-        let bundle = fit(&chosen.bundle.name, bounds::WORD);
+        let bundle = truncate(&chosen.bundle.name, bounds::WORD);
         format!(
             "PlatformOperator {name}: the record of bundle {bundle} {problem}; choose a bundle with shorter names"
         )
@@ -316,13 +327,11 @@ async fn record_annotations(
     annotate(operator, shared, annotations)
         .await
         .map_err(|error| {
-            format!(
-                "failed to record the choice of PlatformOperator {name}: {error}; the provisioner tries again"
-            )
+            format!("failed to record the choice of PlatformOperator {name}: {error}; retrying")
         })
 }
 
-/// Writes those of the annotations that differ.
+/// Writes the annotations that differ.
 async fn annotate(
     operator: &PlatformOperator,
     shared: &Shared,
@@ -341,17 +350,17 @@ async fn annotate(
     Ok(())
 }
 
-/// Writes a choice into the status, before the BundleInstance has the choice; or returns why that failed. OpenShift's
-/// definition has no field for the choice.
+/// Writes a choice to the status before the choice is applied, or returns the reason why that failed. OpenShift's CRD has
+/// no field for the choice.
 async fn record_status(
     operator: &PlatformOperator,
     shared: &Shared,
-    chosen: &Chosen,
+    chosen: &BundleChoice,
 ) -> Result<(), String> {
     let mut status = operator.status.clone().unwrap_or_default();
     let before = status.chosen_bundle.clone();
-    status.chosen_bundle = Some(status::told(&chosen.bundle));
-    status::recall(&mut status, &operator.status.clone().unwrap_or_default());
+    status.chosen_bundle = Some(status::truncated(&chosen.bundle));
+    status::restore_reasons(&mut status, &operator.status.clone().unwrap_or_default());
     if status.chosen_bundle == before {
         return Ok(());
     }
@@ -363,14 +372,14 @@ async fn record_status(
         Err(error) if !is_unknown_field(&error) => {
             let name = operator.name_any();
             Err(format!(
-                "failed to record the choice of PlatformOperator {name}: {error}; the provisioner tries again"
+                "failed to record the choice of PlatformOperator {name}: {error}; retrying"
             ))
         }
         _ => Ok(()),
     }
 }
 
-/// What the installed bundle means for an upgrade of the cluster.
+/// Assesses the effect of the installed bundle on an upgrade of the cluster.
 fn verdict(
     shared: &Shared,
     facts: &Facts,
@@ -379,41 +388,42 @@ fn verdict(
 ) -> Option<gate::Verdict> {
     let catalogs = &shared.ctx.catalogs;
     let mut maxima = Maxima::new();
-    if let Some(it) = gate::identity(instance)
-        && let Some(said) = catalogs.maximum(&it.package, &it.bundle, &it.digest)
+    if let Some(identity) = gate::identity(instance)
+        && let Some(maximum) =
+            catalogs.maximum(&identity.package, &identity.bundle, &identity.digest)
     {
-        maxima.insert(it.key(), said);
+        maxima.insert(identity.key(), maximum);
     }
-    let mut of = Operator::of_instance(instance, &maxima)?;
+    let mut assessed = Operator::of_instance(instance, &maxima)?;
     if let Cluster::OpenShift(Ok(release)) = &facts.cluster
-        && of.blocks(*release)
+        && assessed.blocks(*release)
     {
         let running = (*release, facts.kubernetes.as_ref().ok());
-        of.remedy = upgrade::remedy(instance, Some(operator), catalogs, running);
+        assessed.remedy = upgrade::remedy(instance, Some(operator), catalogs, running);
     }
-    Some(gate::judge(&facts.cluster, [&of], &[]))
+    Some(gate::judge(&facts.cluster, [&assessed], &[]))
 }
 
 async fn report(
     operator: &PlatformOperator,
     shared: &Shared,
-    plan: &Plan,
+    plan: &OperatorPlan,
     status: &PlatformOperatorStatus,
 ) -> Result<(), Error> {
     let name = operator.name_any();
-    // A choice has written what is kept already.
-    if let (Some(keep), false) = (plan.keep, matches!(plan.act, Act::Have(_))) {
+    // With a choice, the record is written already.
+    if let (Some(keep), false) = (plan.keep, matches!(plan.act, InstanceAction::Apply(_))) {
         let annotations = BTreeMap::from([(labels::KEPT_MINORS, keep.to_string())]);
         let written = annotate(operator, shared, annotations).await;
-        written.map_err(failed_to("write what is kept", operator))?;
+        written.map_err(failed_to("record the retained minor versions", operator))?;
     }
     let before = operator.status.clone().unwrap_or_default();
-    if *status == before || shared.has_written(operator, status) {
+    if *status == before || shared.is_status_written(operator, status) {
         return Ok(());
     }
     let written = match write(operator, shared, status).await {
         Err(error) if is_unknown_field(&error) => {
-            write(operator, shared, &openshifts(status)).await
+            write(operator, shared, &openshift_status(status)).await
         }
         other => other,
     };
@@ -421,10 +431,12 @@ async fn report(
     let Some(written) = written else {
         return Ok(());
     };
-    shared.wrote(&name, status, written.status.as_ref());
+    shared.record_status(&name, status, written.status.as_ref());
     let find = |status: &PlatformOperatorStatus| {
         let mut conditions = status.conditions.iter();
-        conditions.find(|it| it.type_ == INSTALLED).cloned()
+        conditions
+            .find(|condition| condition.type_ == INSTALLED)
+            .cloned()
     };
     let (was, is) = (find(&before), find(status));
     if let Some(is) = is
@@ -436,12 +448,12 @@ async fn report(
         } else {
             EventType::Warning
         };
-        tell(operator, shared, type_, &is.reason, &is.message).await;
+        publish_event(operator, shared, type_, &is.reason, &is.message).await;
     }
     Ok(())
 }
 
-/// Writes the status; returns the object, `None` if it was deleted.
+/// Writes the status, and returns the object; `None` if it was deleted.
 async fn write(
     operator: &PlatformOperator,
     shared: &Shared,
@@ -457,13 +469,13 @@ async fn write(
     Ok(written)
 }
 
-/// Fields that a definition does not know are dropped from objects, but whoever applies some is refused.
+/// Reports whether the CRD lacks a field. Such fields are dropped from objects, but an apply with one is rejected.
 fn is_unknown_field(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("field not declared in schema"))
 }
 
-/// What OpenShift's own definition knows of a status.
-fn openshifts(status: &PlatformOperatorStatus) -> PlatformOperatorStatus {
+/// Returns the fields of a status that OpenShift's own CRD has.
+fn openshift_status(status: &PlatformOperatorStatus) -> PlatformOperatorStatus {
     PlatformOperatorStatus {
         conditions: status.conditions.clone(),
         active_bundle_deployment: status.active_bundle_deployment.clone(),
@@ -471,7 +483,7 @@ fn openshifts(status: &PlatformOperatorStatus) -> PlatformOperatorStatus {
     }
 }
 
-async fn tell(
+async fn publish_event(
     operator: &PlatformOperator,
     shared: &Shared,
     type_: EventType,

@@ -1,4 +1,4 @@
-//! The rights that a bundle gains over what is installed: its image is fetched and converted before anything is declared.
+//! New permissions of a bundle compared with the installed one. The image is fetched and converted before it is declared.
 
 mod answers;
 
@@ -15,15 +15,15 @@ use manifests::{
 use tokio::task::spawn_blocking;
 use unpacker::{Progress, Source, job::chain, source::Image, store};
 
-use self::answers::Question;
-pub(super) use self::answers::{Answers, Looked, Unknown};
+use self::answers::PermissionQuery;
+pub(super) use self::answers::{PermissionCache, PermissionResult, QueryFailure};
 use super::Shared;
 use crate::{bundle, context::Context, platform::approval};
 
-/// Why they are not known.
+/// Reason why the permissions are not known.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("it is no image: {0}")]
+    #[error("invalid image reference: {0}")]
     Reference(#[from] image::Error),
     #[error(transparent)]
     Unpack(#[from] unpacker::Error),
@@ -33,21 +33,21 @@ enum Error {
     Load(#[from] bundle::LoadError),
     #[error("the bundle cannot be installed: {0}")]
     Refused(String),
-    #[error("the provisioner is about to end")]
+    #[error("the provisioner is shutting down")]
     Cancelled,
 }
 
-/// What a bundle may do that the installed one may not, and the image by its digest that this was found in. It is read as
-/// what it is to be installed as, whatever else it looks like.
-pub(super) async fn gains(
+/// Returns the permissions of a bundle that the installed one does not have, and the image by digest that they were found
+/// in. The content is converted with the class that it is to be installed with.
+pub(super) async fn compute(
     shared: &Shared,
     operator: &PlatformOperator,
     instance: &BundleInstance,
     image: &str,
     class: Class,
-) -> Result<Looked, Unknown> {
+) -> Result<PermissionResult, QueryFailure> {
     let ctx = &shared.ctx;
-    let unknown = |error: kube::Error| Unknown {
+    let unknown = |error: kube::Error| QueryFailure {
         why: chain(&error),
         wait: None,
     };
@@ -56,40 +56,40 @@ pub(super) async fn gains(
         Some(installed) => {
             let bundles = Api::<Bundle>::all(ctx.client.clone());
             let found = bundles.get_opt(&installed.name).await.map_err(unknown)?;
-            // The permissions of a Bundle that another client created must not count as those of the installed one.
+            // Permissions of a Bundle that another client created must not count as those of the installed one.
             found.filter(|bundle| installed.is(bundle))
         }
         None if status.is_some_and(|status| status.installed_bundle_name.is_some()) => {
-            return Err(Unknown {
-                why: "the status of the BundleInstance does not name the installed Bundle by its uid yet".to_owned(),
+            return Err(QueryFailure {
+                why: "the status of the BundleInstance does not record the uid of the installed Bundle yet".to_owned(),
                 wait: None,
             });
         }
         None => None,
     };
-    let question = Question {
+    let question = PermissionQuery {
         image: image.to_owned(),
         class,
         installed: installed.as_ref().and_then(ResourceExt::uid),
-        namespace: status.and_then(|it| it.install_namespace.clone()),
+        namespace: status.and_then(|status| status.install_namespace.clone()),
         kubernetes: ctx.versions.kubernetes().await.map_err(unknown)?,
     };
     let uid = operator.uid().unwrap_or_default();
     let of = (uid.as_str(), operator.metadata.generation);
-    if let Some(known) = shared.answers.recall(of, &question, Instant::now()) {
-        return known;
+    if let Some(cached) = shared.answers.get(of, &question, Instant::now()) {
+        return cached;
     }
-    // A download is a large future, and mostly there is none.
-    let answer = Box::pin(look(ctx, &question, installed.as_ref())).await;
+    // A download is a large future, and is rarely needed.
+    let answer = Box::pin(render_and_compare(ctx, &question, installed.as_ref())).await;
     let answer = answer.map_err(|error| chain(&error));
-    shared.answers.keep(of, question, answer, Instant::now())
+    shared.answers.insert(of, question, answer, Instant::now())
 }
 
-async fn look(
+async fn render_and_compare(
     ctx: &Context,
-    question: &Question,
+    question: &PermissionQuery,
     installed: Option<&Bundle>,
-) -> Result<Looked, Error> {
+) -> Result<PermissionResult, Error> {
     let options = Options {
         install_namespace: question.namespace.clone(),
         kube_version: question.kubernetes,
@@ -99,7 +99,7 @@ async fn look(
     if let Some(installed) = installed {
         let class = Class::parse(&installed.spec.provisioner_class_name);
         let converted = bundle::convert(ctx, installed, converter(class, options.clone())).await;
-        // What cannot be converted any more has no rights to build on: all of the next one are new.
+        // If the installed bundle cannot be converted any longer, all permissions of the next one count as new.
         before = converted
             .map_err(|_| Error::Cancelled)??
             .objects
@@ -126,17 +126,17 @@ async fn look(
     let after = converted.objects.ok_or_else(refused)?;
     let gained = spawn_blocking(move || rights::gained(&before, &after));
     let gained = gained.await.map_err(|_| Error::Cancelled)?;
-    let looked_at = match pinned.resolved {
+    let checked_at = match pinned.resolved {
         Source::Image(found) => found.reference.to_string(),
         _ => question.image.clone(),
     };
-    Ok(Looked {
+    Ok(PermissionResult {
         rights: gained.as_ref().map(approval::listed),
-        image: looked_at,
+        image: checked_at,
     })
 }
 
-/// Converts a bundle to its RBAC objects.
+/// Returns a function that converts a bundle to its RBAC objects.
 fn converter(
     class: Option<Class>,
     options: Options,
@@ -150,7 +150,7 @@ fn converter(
     };
     move |content, limits| {
         let mut converted = convert::plain(content, &Options { limits, ..options });
-        // The rest would only take memory while the other bundle is converted.
+        // Other objects would only use memory while the other bundle is converted.
         if let Some(objects) = &mut converted.objects {
             objects.retain(rights::is_rbac);
         }

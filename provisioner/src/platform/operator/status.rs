@@ -1,4 +1,4 @@
-//! From what was decided and found to the status of a PlatformOperator. No I/O.
+//! Builds the status of a PlatformOperator from a decision and its result. Pure; no I/O.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -9,8 +9,9 @@ use manifests::api::{
 };
 
 use super::{
-    fit, here,
-    plan::{Act, Plan},
+    here,
+    plan::{InstanceAction, OperatorPlan},
+    truncate,
 };
 use crate::{
     catalogs,
@@ -20,34 +21,34 @@ use crate::{
 
 /// Reasons of the condition CatalogAvailable.
 pub mod catalog_reason {
-    /// All catalogs that count can be read.
+    /// All selected catalogs can be read.
     pub const AVAILABLE: &str = "CatalogsAvailable";
-    /// Some cannot.
+    /// Some of them cannot be read.
     pub const UNAVAILABLE: &str = "CatalogUnavailable";
-    /// There are none.
+    /// No catalog is selected.
     pub const NONE: &str = "NoCatalogs";
-    /// Nobody knows yet.
+    /// The catalogs are not listed or loaded yet.
     pub const PENDING: &str = "CatalogsPending";
 }
 
-/// What was found.
-pub struct Found<'a> {
-    /// What was decided.
-    pub plan: &'a Plan,
-    /// The BundleInstance, if it is this operator's.
+/// Inputs of the status.
+pub struct Observation<'a> {
+    /// Decision about the operator.
+    pub plan: &'a OperatorPlan,
+    /// BundleInstance, if it belongs to this operator.
     pub instance: Option<&'a BundleInstance>,
-    /// Why it could not be applied.
+    /// Reason why the plan could not be carried out; `None` if it was.
     pub failure: Option<&'a str>,
-    /// How the catalogs that count are; nothing as long as it is not known which there are.
+    /// States of the selected catalogs; `None` until all catalogs are listed.
     pub catalogs: Option<&'a [&'a catalogs::State]>,
-    /// What the operator means for an upgrade of the cluster; nothing as long as it is not installed.
+    /// Effect of the operator on cluster upgrades; `None` if it is not installed.
     pub verdict: Option<&'a Verdict>,
 }
 
-/// The status, given the one before.
-pub fn of(
+/// Returns the status from the previous one.
+pub fn build(
     operator: &PlatformOperator,
-    found: &Found<'_>,
+    found: &Observation<'_>,
     now: Timestamp,
 ) -> PlatformOperatorStatus {
     let before = operator.status.clone().unwrap_or_default();
@@ -61,13 +62,13 @@ pub fn of(
         status.cluster_minor = Some(keep.cluster.to_string());
         status.package_minor = Some(keep.package.to_string());
     }
-    if let Act::Have(chosen) = &found.plan.act {
-        status.chosen_bundle = Some(told(&chosen.bundle));
-        recall(&mut status, &before);
+    if let InstanceAction::Apply(chosen) = &found.plan.act {
+        status.chosen_bundle = Some(truncated(&chosen.bundle));
+        restore_reasons(&mut status, &before);
     }
     if found
         .instance
-        .is_some_and(|it| here::of(it).installed.is_some())
+        .is_some_and(|instance| here::state(instance).installed.is_some())
     {
         let active = Some(InstanceRef {
             name: operator.name_any(),
@@ -86,61 +87,70 @@ pub fn of(
     status
 }
 
-/// Of what stays, why it was chosen is known from before: from what a cache has, or from what was written a moment ago.
-pub fn recall(status: &mut PlatformOperatorStatus, before: &PlatformOperatorStatus) {
+/// Restores the reasons for a retained choice, which only an earlier status has.
+pub fn restore_reasons(status: &mut PlatformOperatorStatus, before: &PlatformOperatorStatus) {
     if let Some(bundle) = &mut status.chosen_bundle
         && bundle.why.is_empty()
-        && let Some(known) = &before.chosen_bundle
-        && (&known.name, &known.image) == (&bundle.name, &bundle.image)
+        && let Some(previous) = &before.chosen_bundle
+        && (&previous.name, &previous.image) == (&bundle.name, &bundle.image)
     {
-        bundle.why.clone_from(&known.why);
+        bundle.why.clone_from(&previous.why);
     }
 }
 
-/// A bundle as far as a status can tell it: names are as long as strangers like.
-pub(super) fn told(bundle: &ChosenBundle) -> ChosenBundle {
+/// Truncates the texts of a bundle for the status, since catalogs do not limit them.
+pub(super) fn truncated(bundle: &ChosenBundle) -> ChosenBundle {
     ChosenBundle {
-        name: fit(&bundle.name, bounds::WORD),
-        version: fit(&bundle.version, bounds::WORD),
-        release: bundle.release.as_deref().map(|it| fit(it, bounds::WORD)),
-        channel: fit(&bundle.channel, bounds::WORD),
-        catalog: fit(&bundle.catalog, bounds::WORD),
-        image: fit(&bundle.image, bounds::REFERENCE),
+        name: truncate(&bundle.name, bounds::WORD),
+        version: truncate(&bundle.version, bounds::WORD),
+        release: bundle
+            .release
+            .as_deref()
+            .map(|release| truncate(release, bounds::WORD)),
+        channel: truncate(&bundle.channel, bounds::WORD),
+        catalog: truncate(&bundle.catalog, bounds::WORD),
+        image: truncate(&bundle.image, bounds::REFERENCE),
         why: bundle.why.clone(),
     }
 }
 
-fn installed_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
-    let told = found.instance.map(installed::of);
-    let is_there = told.as_ref().is_some_and(|told| told.is_installed);
+fn installed_condition(conditions: &mut Conditions<'_>, found: &Observation<'_>) {
+    let condition = found.instance.map(installed::condition);
+    let is_installed = condition
+        .as_ref()
+        .is_some_and(|condition| condition.is_installed);
     let mut set = |status, reason: &str, message: &str| {
         conditions.set(condition::INSTALLED, status, reason, message);
     };
-    match (&found.plan.act, found.failure, told) {
-        // What is in the cluster stays in it, whatever cannot be done about it now.
-        (Act::Refuse { message, .. }, _, Some(told)) if is_there => {
+    match (&found.plan.act, found.failure, condition) {
+        // An installed bundle remains installed, regardless of the problem.
+        (InstanceAction::Refuse { message, .. }, _, Some(condition)) if is_installed => {
             set(
                 "True",
-                &told.reason,
-                &format!("{}; {message}", told.message),
+                &condition.reason,
+                &format!("{}; {message}", condition.message),
             );
         }
-        (Act::Refuse { reason, message }, ..) => set("False", reason, message),
-        (_, Some(failure), Some(told)) if is_there => {
+        (InstanceAction::Refuse { reason, message }, ..) => set("False", reason, message),
+        (_, Some(failure), Some(condition)) if is_installed => {
             set(
                 "True",
-                &told.reason,
-                &format!("{}; {failure}", told.message),
+                &condition.reason,
+                &format!("{}; {failure}", condition.message),
             );
         }
         (_, Some(failure), _) => set("False", reason::INSTALL_FAILED, failure),
-        (_, None, Some(told)) => {
-            let status = if told.is_installed { "True" } else { "False" };
-            let mut message = told.message;
+        (_, None, Some(condition)) => {
+            let status = if condition.is_installed {
+                "True"
+            } else {
+                "False"
+            };
+            let mut message = condition.message;
             if !found.plan.warnings.is_empty() {
                 message = format!("{message}; {}", found.plan.warnings.join("; "));
             }
-            set(status, &told.reason, &message);
+            set(status, &condition.reason, &message);
         }
         (_, None, None) => set(
             "False",
@@ -150,34 +160,34 @@ fn installed_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
     }
 }
 
-fn catalogs_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
+fn catalogs_condition(conditions: &mut Conditions<'_>, found: &Observation<'_>) {
     let (status, reason, message) = match found.catalogs {
         None => (
             "Unknown",
             catalog_reason::PENDING,
-            "it is not known yet which catalogs there are".to_owned(),
+            "catalogs have not been listed yet".to_owned(),
         ),
         Some([]) => (
             "False",
             catalog_reason::NONE,
-            "there is no catalog to choose from; create a CatalogSource in a namespace that the provisioner takes catalogs \
-             from, or correct spec.catalog"
+            "no catalog found; create a CatalogSource in a namespace that the provisioner reads catalogs from, or \
+             correct spec.catalog"
                 .to_owned(),
         ),
         Some(catalogs) => {
-            let away: Vec<String> = catalogs
+            let unavailable: Vec<String> = catalogs
                 .iter()
-                .filter_map(|it| Some(format!("{}: {}", it.catalog, it.trouble.as_ref()?)))
+                .filter_map(|state| Some(format!("{}: {}", state.catalog, state.trouble.as_ref()?)))
                 .collect();
-            let pending = catalogs.iter().find(|it| !it.is_read);
+            let pending = catalogs.iter().find(|state| !state.is_read);
             match pending {
-                _ if !away.is_empty() => ("False", catalog_reason::UNAVAILABLE, away.join("; ")),
+                _ if !unavailable.is_empty() => ("False", catalog_reason::UNAVAILABLE, unavailable.join("; ")),
                 Some(pending) => {
                     let message = format!("{} has not been read yet", pending.catalog);
                     ("Unknown", catalog_reason::PENDING, message)
                 }
                 None => {
-                    let message = "all catalogs can be read".to_owned();
+                    let message = "all catalogs are available".to_owned();
                     ("True", catalog_reason::AVAILABLE, message)
                 }
             }
@@ -191,9 +201,9 @@ fn catalogs_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
     );
 }
 
-fn upgradeable_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
+fn upgradeable_condition(conditions: &mut Conditions<'_>, found: &Observation<'_>) {
     let (status, reason, message) = match found.verdict {
-        None => ("Unknown", "NotInstalled", "nothing is installed yet"),
+        None => ("Unknown", "NotInstalled", "no bundle is installed yet"),
         Some(verdict) if verdict.is_upgradeable => ("True", verdict.reason, &*verdict.message),
         Some(verdict) => ("False", verdict.reason, &*verdict.message),
     };

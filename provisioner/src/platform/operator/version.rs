@@ -1,4 +1,4 @@
-//! When the cluster's version may have changed: OpenShift's ClusterVersion is another one, or the API server was away.
+//! Watches for changes of the cluster's version: a change of OpenShift's ClusterVersion, or an outage of the API server.
 
 use futures::StreamExt as _;
 use kube::{Api, core::GroupVersionKind, runtime::watcher};
@@ -10,12 +10,12 @@ use manifests::{
 use crate::context::Context;
 use apply::{api_error as answer, backoff::patient};
 
-/// Follows the ClusterVersion, whenever such a thing is served. While a cluster is upgraded it is written every few seconds;
-/// only another version is news.
+/// Watches the ClusterVersion while its kind is served. During an update of the cluster it is written every few seconds;
+/// only a change of the versions counts.
 pub(super) async fn follow(ctx: &Context) {
-    let wanted = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
+    let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
     ctx.kinds
-        .while_served(&wanted, |served| async move {
+        .while_served(&kind, |served| async move {
             if served.is_none() {
                 return;
             }
@@ -23,7 +23,7 @@ pub(super) async fn follow(ctx: &Context) {
             let only = format!("metadata.name={CLUSTER_VERSION}");
             let events = watcher::watcher(api, watcher::Config::default().fields(&only));
             let mut events = patient(events).boxed();
-            let mut known: Option<Cluster> = None;
+            let mut last: Option<Cluster> = None;
             let mut is_listed = false;
             while let Some(event) = events.next().await {
                 if matches!(event, Ok(watcher::Event::InitApply(_))) {
@@ -32,15 +32,15 @@ pub(super) async fn follow(ctx: &Context) {
                 let is_news = match event {
                     Ok(watcher::Event::Apply(version) | watcher::Event::InitApply(version)) => {
                         let now = Some(version.status.unwrap_or_default().cluster());
-                        std::mem::replace(&mut known, now.clone()) != now
+                        std::mem::replace(&mut last, now.clone()) != now
                     }
-                    Ok(watcher::Event::Delete(_)) => known.take().is_some(),
+                    Ok(watcher::Event::Delete(_)) => last.take().is_some(),
                     Ok(watcher::Event::Init) => false,
-                    // It may have gone while nobody watched.
+                    // It may have been deleted while the watch was interrupted.
                     Ok(watcher::Event::InitDone) => {
-                        !std::mem::take(&mut is_listed) && known.take().is_some()
+                        !std::mem::take(&mut is_listed) && last.take().is_some()
                     }
-                    // The API server may come back as another version.
+                    // The API server may have another version after its restart.
                     Err(error) => answer::is_outage(answer::code(&error)),
                 };
                 if is_news {

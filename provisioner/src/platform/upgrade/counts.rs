@@ -1,4 +1,4 @@
-//! Which APIs accounts were seen to call, where an OpenShift counts requests.
+//! Reads the calls to deprecated APIs that OpenShift counts, by service account.
 
 use std::time::Duration;
 
@@ -15,50 +15,50 @@ use tracing::warn;
 use super::Uses;
 use crate::context::Context;
 
-/// How often requests are looked at: what goes is announced for years.
-const EVERY: Duration = Duration::from_secs(30 * 60);
-/// After which time that is tried again if it fails.
-const AGAIN: Duration = Duration::from_secs(5 * 60);
-/// How many objects are in a page: each may have a day's users of every node.
-const PAGE: u32 = 20;
-/// How many pages are read: a cluster serves some hundred resources.
-const MOST_PAGES: usize = 250;
+/// Interval of reads; removals are announced years in advance.
+const READ_INTERVAL: Duration = Duration::from_secs(30 * 60);
+/// Delay until a failed read is retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Page size of lists. Each object may list the users of all nodes for a day.
+const PAGE_SIZE: u32 = 20;
+/// Maximum number of pages. A cluster serves some hundred resources.
+const MAX_PAGES: usize = 250;
 
-/// What is not read.
+/// Placeholder for fields that are not read.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
-struct Nothing {}
+struct Ignored {}
 
-/// Keeps what was counted, while that is served.
+/// Updates the counts while their kind is served.
 pub(super) async fn follow(ctx: &Context, uses: &Uses) {
-    let wanted = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
+    let kind = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
     ctx.kinds
-        .while_served(&wanted, |served| async move {
+        .while_served(&kind, |served| async move {
             let Some(served) = served else {
                 uses.count(Calls::default());
                 return;
             };
             loop {
-                let pause = match read(&ctx.client, &served.resource).await {
+                let delay = match read(&ctx.client, &served.resource).await {
                     Ok(calls) => {
                         uses.count(calls);
-                        EVERY
+                        READ_INTERVAL
                     }
                     Err(error) => {
-                        warn!(%error, "APIRequestCounts cannot be read; what was counted before stays, and it is tried again");
-                        AGAIN
+                        warn!(%error, "failed to read APIRequestCounts; keeping the previous counts and retrying");
+                        RETRY_INTERVAL
                     }
                 };
-                sleep(pause).await;
+                sleep(delay).await;
             }
         })
         .await;
 }
 
 async fn read(client: &Client, resource: &ApiResource) -> Result<Calls, kube::Error> {
-    let api: Api<Object<Nothing, RequestCount>> = Api::all_with(client.clone(), resource);
+    let api: Api<Object<Ignored, RequestCount>> = Api::all_with(client.clone(), resource);
     let mut calls = Calls::default();
-    let mut params = ListParams::default().limit(PAGE);
-    for _ in 0..MOST_PAGES {
+    let mut params = ListParams::default().limit(PAGE_SIZE);
+    for _ in 0..MAX_PAGES {
         let page = api.list(&params).await?;
         for count in &page.items {
             if let Some(status) = &count.status {
@@ -70,6 +70,6 @@ async fn read(client: &Client, resource: &ApiResource) -> Result<Calls, kube::Er
             None => return Ok(calls),
         }
     }
-    warn!("there are more APIRequestCounts than are read");
+    warn!("too many APIRequestCounts; ignoring the rest");
     Ok(calls)
 }

@@ -11,20 +11,20 @@ use manifests::{
     version::KubeVersion,
 };
 
-/// The maximum number of messages about one instance.
+/// Maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;
 
-/// The uses by one instance.
+/// Uses of removed APIs by one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// A message for each known use.
+    /// Messages, one for each known use.
     pub messages: Vec<String>,
     /// Whether more uses may exist: a live revision does not list its uses.
     pub is_incomplete: bool,
 }
 
 impl Removed {
-    /// Returns no uses, of which more may exist.
+    /// Returns an incomplete result without known uses.
     pub(super) fn unknown() -> Self {
         Self {
             messages: Vec::new(),

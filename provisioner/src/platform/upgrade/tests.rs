@@ -55,7 +55,7 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
         revision
     };
     let active = |uses: &[(&str, &str)]| revision(1, "Active", uses);
-    let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day, which Kubernetes 1.25 does not serve";
+    let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day; Kubernetes 1.25 does not serve this API";
     let none = Calls::default;
     for (revisions, calls, expected) in ::tests::rows![
         json!([]), none() => (vec![], true);
@@ -113,21 +113,22 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     let package = limited(&maxima.map(|(version, _)| version), &maxima);
     let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
         let running = (Release::new(4, release), None);
-        way_on(instance, None, &[offer(answer)], running)
+        upgrade_path(instance, None, &[offer(answer)], running)
     };
     let whole = Answer::Package(&package);
-    let upgrade = Remedy::Upgrade("1.1.0".to_owned());
+    let upgrade = UpgradeRemedy::Upgrade("1.1.0".to_owned());
     let tide = instance();
     assert_eq!(found(&tide, whole, 20), upgrade);
-    assert_eq!(found(&tide, whole, 21), Remedy::None);
-    assert_eq!(found(&tide, Answer::Absent, 20), Remedy::None);
-    let unread = Remedy::Unread("catalog ours/mine cannot be read now".to_owned());
-    assert_eq!(found(&tide, Answer::Pending, 20), unread);
-    assert_eq!(found(&tide, Answer::Unknown("away"), 20), unread);
+    assert_eq!(found(&tide, whole, 21), UpgradeRemedy::None);
+    assert_eq!(found(&tide, Answer::Absent, 20), UpgradeRemedy::None);
+    let invalid_maximum =
+        UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".to_owned());
+    assert_eq!(found(&tide, Answer::Pending, 20), invalid_maximum);
+    assert_eq!(found(&tide, Answer::Unknown("away"), 20), invalid_maximum);
     let mut nameless = tide.clone();
     let facts = &mut nameless.status.as_mut().unwrap().facts;
     (facts.package, facts.cluster_service_version) = (None, None);
-    assert_eq!(found(&nameless, whole, 20), Remedy::None);
+    assert_eq!(found(&nameless, whole, 20), UpgradeRemedy::None);
 
     // Plain manifests do not tell their name; what they were chosen for does.
     let digest = format!("sha256:{}", "a".repeat(64));
@@ -140,13 +141,16 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     let source = json!({"type": "image", "image": {"ref": format!("quay.io/tide@{digest}")}});
     nameless.status.as_mut().unwrap().resolved_source = serde_json::from_value(source).unwrap();
     assert_eq!(found(&nameless, whole, 20), upgrade);
-    assert_eq!(found(&nameless, Answer::Unknown("away"), 20), unread);
+    assert_eq!(
+        found(&nameless, Answer::Unknown("away"), 20),
+        invalid_maximum
+    );
     // It is from this catalog, so that another one is not followed.
     let others = [
         offer(Answer::Pending),
         with!(offer(whole) => catalog: "ours/other"),
     ];
-    assert_rows!(way_on(&nameless, None, &others, (Release::new(4, 20), None)) => unread);
+    assert_rows!(upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => invalid_maximum);
 }
 
 #[test]
@@ -154,6 +158,6 @@ fn a_catalog_that_was_not_listed_yet_may_have_one() {
     let catalogs = Catalogs::default();
     assert_rows! {
         remedy(&instance(), None, &catalogs, (Release::new(4, 20), None))
-            => Remedy::Unread("which catalogs there are is not known yet".to_owned());
+            => UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned());
     }
 }

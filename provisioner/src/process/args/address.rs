@@ -1,4 +1,4 @@
-//! Addresses to listen on, as Go writes them.
+//! Listen addresses in the syntax of Go.
 
 use std::{
     fmt,
@@ -6,36 +6,36 @@ use std::{
     str::FromStr,
 };
 
-/// `:8081`, `127.0.0.1:8081`, `[::1]:8081`, or `0` for nowhere.
+/// Listen address: `:8081`, `127.0.0.1:8081`, `[::1]:8081`, or `0` for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Address(Option<SocketAddr>);
+pub(super) struct ListenAddress(Option<SocketAddr>);
 
-impl Address {
-    /// Where to listen, if anywhere.
+impl ListenAddress {
+    /// Returns the socket address to listen on, or `None`.
     pub(super) fn socket(self) -> Option<SocketAddr> {
         self.0
     }
 }
 
-impl FromStr for Address {
+impl FromStr for ListenAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "0" {
             return Ok(Self(None));
         }
-        let every = text
+        let all_addresses = text
             .strip_prefix(':')
             .and_then(|port| port.parse().ok())
-            .map(every);
-        every
+            .map(all_interfaces);
+        all_addresses
             .or_else(|| text.parse().ok())
             .map(|address| Self(Some(address)))
-            .ok_or("write :PORT, IP:PORT, or 0 for nowhere")
+            .ok_or("use :PORT, IP:PORT, or 0 to disable it")
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(address) => address.fmt(f),
@@ -44,8 +44,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// All addresses of this machine: IPv6 and with it IPv4, unless the kernel was told to have none of it.
-fn every(port: u16) -> SocketAddr {
+/// Returns the address of all interfaces: IPv6, which includes IPv4, unless the kernel has IPv6 disabled.
+fn all_interfaces(port: u16) -> SocketAddr {
     if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
         (Ipv6Addr::UNSPECIFIED, port).into()
     } else {

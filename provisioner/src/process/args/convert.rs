@@ -1,35 +1,35 @@
-//! `provisioner convert-catalogsources`.
+//! Arguments of `provisioner convert-catalogsources`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{Address, LogFormat, own_namespace, values};
+use super::{ListenAddress, LogFormat, own_namespace, values};
 use crate::conversion;
 
-/// Convert CatalogSources between v1alpha1 and v1 for the apiserver, and nothing else: what the webhook's pods run
+/// Convert CatalogSources between v1alpha1 and v1 for the API server; the program of the webhook pods
 ///
-/// Two of them run, so that there is always one. They keep an authority of their own, and tell the definition of CatalogSources
-/// to believe it, if that is ours.
+/// Two replicas run, so that one is always available. They manage their own CA, and set the CA bundle in the CRD of
+/// CatalogSources, if rukpak manages that CRD.
 #[derive(Debug, Args)]
 pub(in crate::process) struct ConvertArgs {
-    /// The kubeconfig of the cluster; without it KUBECONFIG, ~/.kube/config, or what every pod is given
+    /// Path of the kubeconfig file; by default KUBECONFIG, ~/.kube/config or the configuration of the pod
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(in crate::process) kubeconfig: Option<PathBuf>,
-    /// The namespace of the webhook's Service; by default that of this pod, or rukpak-system outside a pod
+    /// Namespace of the webhook Service; by default the namespace of this pod, or rukpak-system outside a pod
     #[arg(long, value_name = "NAMESPACE", value_parser = values::label)]
     namespace: Option<String>,
-    /// Where to listen
+    /// Listen address of the webhook
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
-    bind_address: Address,
-    /// Serve with this Secret of the namespace, type kubernetes.io/tls, that somebody else keeps, and not with an authority
-    /// of its own
+    bind_address: ListenAddress,
+    /// Secret of the namespace, of type kubernetes.io/tls and managed by another tool, with the serving certificate; by
+    /// default the webhook uses its own CA
     #[arg(long, value_name = "NAME", value_parser = values::label)]
     tls_secret: Option<String>,
-    /// error, warn, info, debug, trace, or directives of tracing's EnvFilter
+    /// Log level: error, warn, info, debug, trace, or directives of tracing's EnvFilter
     #[arg(long, value_name = "LEVEL", value_parser = values::log_level, default_value = "info")]
     pub(in crate::process) log_level: String,
-    /// json for machines, text for people
+    /// Log format: json for machines, text for people
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Json, hide_possible_values = true)]
     pub(in crate::process) log_format: LogFormat,
 }
@@ -37,7 +37,7 @@ pub(in crate::process) struct ConvertArgs {
 // === impl ConvertArgs ===
 
 impl ConvertArgs {
-    /// What the webhook is told.
+    /// Returns the options of the webhook.
     pub(in crate::process) fn options(&self) -> conversion::Options {
         let default = conversion::Options::default();
         conversion::Options {

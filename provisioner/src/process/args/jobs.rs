@@ -8,17 +8,17 @@ use manifests::api::bundle::Pull;
 use super::values;
 use crate::settings::{self, Mode};
 
-/// How nodes pull images.
+/// Flags of unpack Jobs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Unpack Jobs")]
-pub(super) struct Jobs {
-    /// Who pulls images of Bundles that do not say (spec.source.image.pull): registry, which is this process, or job, a
-    /// Job on a node with its mirrors and credentials
+pub(super) struct UnpackJobArgs {
+    /// Component that pulls images of Bundles without spec.source.image.pull: registry (this process), or job (a Job on a
+    /// node, with its mirrors and credentials)
     #[arg(long, value_name = "WHO", value_parser = values::pull, default_value = "registry")]
     image_pull: Pull,
 
-    /// The image of unpack Jobs, with the program /unpack, and of the init container of every catalog's own pod, with
-    /// /provisioner; the provisioner's own has both
+    /// Image of unpack Jobs, with the program /unpack, and of the init container of registry pods, with /provisioner; the
+    /// image of the provisioner has both
     #[arg(
         long,
         value_name = "IMAGE",
@@ -27,12 +27,12 @@ pub(super) struct Jobs {
     )]
     unpack_image: String,
 
-    /// How unpack Jobs get to see an image: image-volume, so that nothing of it runs, init-container, where clusters have
-    /// no image volumes, or auto, by the version of the cluster (image volumes since 1.35)
+    /// Access of unpack Jobs to an image: image-volume (no program of the image runs), init-container (for clusters without
+    /// image volumes), or auto (by cluster version: image volumes since 1.35)
     #[arg(long, value_name = "MODE", value_parser = values::mode, default_value = "auto")]
     unpack_mode: Mode,
 
-    /// How long an unpack Job may take, pulling the image included
+    /// Timeout of an unpack Job, including the pull of the image
     #[arg(
         long,
         value_name = "DURATION",
@@ -42,7 +42,7 @@ pub(super) struct Jobs {
     unpack_deadline: Duration,
 }
 
-impl Jobs {
+impl UnpackJobArgs {
     pub(super) fn settings(self) -> settings::Jobs {
         let Self {
             image_pull,

@@ -1,4 +1,4 @@
-//! Flags of where content is kept, and of how large it may be.
+//! Flags of the content store and its limits.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use unpacker::{Limits, store::Budget};
 
 use super::{Error, values};
 
-/// What there is for bundles.
+/// Flags of the content store and of the limits of bundles.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Storage and limits")]
-pub(super) struct Room {
-    /// The folder for bundles' content
+pub(super) struct StorageArgs {
+    /// Directory of the content store
     #[arg(long, value_name = "FOLDER", default_value = "/var/cache/bundles")]
     storage_dir: PathBuf,
 
-    /// How much of it may be used; what was used longest ago makes room
+    /// Maximum size of the content store; the least recently used content is evicted
     #[arg(
         long,
         value_name = "SIZE",
@@ -25,7 +25,7 @@ pub(super) struct Room {
     )]
     storage_size: u64,
 
-    /// How much content is kept in memory
+    /// Maximum size of the content that is cached in memory
     #[arg(
         long,
         value_name = "SIZE",
@@ -34,7 +34,8 @@ pub(super) struct Room {
     )]
     memory_cache: u64,
 
-    /// The folder survives this pod: uploads that are too large for the cluster (8 MiB) are taken, too
+    /// Declare that the storage directory outlives this pod: uploads that are too large for the cluster (8 MiB) are
+    /// accepted, too
     #[arg(
         long,
         num_args = 0..=1,
@@ -46,7 +47,7 @@ pub(super) struct Room {
     )]
     persistent_storage: bool,
 
-    /// All files of a bundle together
+    /// Maximum size of all files of a bundle together
     #[arg(
         long,
         value_name = "SIZE",
@@ -55,7 +56,7 @@ pub(super) struct Room {
     )]
     max_bundle_size: u64,
 
-    /// One file of a bundle
+    /// Maximum size of one file of a bundle
     #[arg(
         long,
         value_name = "SIZE",
@@ -64,7 +65,7 @@ pub(super) struct Room {
     )]
     max_file_size: u64,
 
-    /// Files and folders of a bundle
+    /// Maximum number of files and directories of a bundle
     #[arg(
         long,
         value_name = "NUMBER",
@@ -73,8 +74,8 @@ pub(super) struct Room {
     )]
     max_files: u32,
 
-    /// Values in all manifests of a bundle together: entries of mappings and lists. Memory that they may take follows
-    /// from it: 100 bytes for each, and at least 64 MiB
+    /// Maximum number of values in all manifests of a bundle together: entries of mappings and lists. Also sets the maximum
+    /// memory for values: 100 bytes for each, and at least 64 MiB
     #[arg(
         long,
         value_name = "NUMBER",
@@ -84,12 +85,12 @@ pub(super) struct Room {
     max_values: u32,
 }
 
-/// The default of `--max-values`.
-#[allow(clippy::cast_possible_truncation)] // it is far below
+/// Default of `--max-values`.
+#[allow(clippy::cast_possible_truncation)] // far below u32::MAX
 const MAX_VALUES: u32 = crate::settings::MAX_VALUES as u32;
 
-impl Room {
-    /// The largest bundle has to fit in.
+impl StorageArgs {
+    /// Returns an error if the largest permitted bundle exceeds the content store.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.storage_size < self.max_bundle_size {
             return Err(Error::Storage);
@@ -97,7 +98,7 @@ impl Room {
         Ok(())
     }
 
-    /// What bundles may have.
+    /// Returns the options for unpacking, with the limits of bundles.
     pub(super) fn unpack(&self) -> unpacker::Options {
         let defaults = unpacker::Options::default();
         unpacker::Options {
@@ -111,7 +112,7 @@ impl Room {
         }
     }
 
-    /// The limits of manifests.
+    /// Returns the limits of manifests.
     pub(super) fn manifests(&self) -> yaml::Limits {
         yaml::Limits::with_values(usize::try_from(self.max_values).unwrap_or(usize::MAX))
     }

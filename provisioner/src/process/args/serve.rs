@@ -1,4 +1,4 @@
-//! `provisioner serve`.
+//! Arguments of `provisioner serve` and `provisioner copy`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, Subcommand, ValueHint};
 
 use super::ConvertArgs;
 
-/// What the program does instead of working in the cluster.
+/// Commands that run instead of the controllers.
 #[derive(Debug, Subcommand)]
 pub(in crate::process) enum Command {
     Serve(ServeArgs),
@@ -15,28 +15,28 @@ pub(in crate::process) enum Command {
     ConvertCatalogsources(ConvertArgs),
 }
 
-/// Serve one catalog over gRPC, as "opm serve" does, and nothing else: what the pod of a catalog runs
+/// Serve one catalog over gRPC, like "opm serve"; the program of registry pods
 ///
-/// Needs no cluster and no rights. DIR is a file-based catalog, or one in an SQLite database. Parts of it may be
-/// compressed (*.yaml.gz, *.json.gz), and ConfigMaps that are mounted there are read as what they hold. The catalog is
-/// checked and written into one file before it is served: into --cache-dir, else into the system's temporary folder, one
-/// of which has to be writable. Packages with faults are left out and told of. What changes on disk later is not seen.
+/// Needs no cluster and no permissions. DIR is a file-based catalog or an SQLite database. Files of the catalog may be
+/// compressed (*.yaml.gz, *.json.gz), and mounted ConfigMaps are supported. The catalog is validated and written into one
+/// file before it is served: into --cache-dir or the temporary directory of the system, one of which must be writable.
+/// Invalid packages are skipped and logged. Later changes on disk have no effect.
 #[derive(Debug, Args)]
 pub(in crate::process) struct ServeArgs {
-    /// The folder of a file-based catalog, or a database
+    /// Directory of a file-based catalog, or a database
     #[arg(value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub(in crate::process) catalog: PathBuf,
-    /// Port to listen on, on all addresses; 0 for any that is free
+    /// Port to listen on, on all addresses; 0 for any free port
     #[arg(short, long, value_name = "PORT", default_value_t = 50051)]
     pub(in crate::process) port: u16,
-    /// Keep what is made of the catalog in this folder, and use what is there
+    /// Directory for the cache of the catalog; an existing cache is used
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(in crate::process) cache_dir: Option<PathBuf>,
-    /// Make the cache, and serve nothing
+    /// Create the cache and exit
     #[arg(long)]
     pub(in crate::process) cache_only: bool,
-    /// Fail unless the cache is there, of this very catalog, and whole. By default so with --cache-dir, unless
-    /// --cache-only; with "=false" the cache is made again when it has to be
+    /// Fail unless the cache exists, belongs to this catalog and is complete. By default true with --cache-dir and without
+    /// --cache-only; with "=false" the cache is recreated if necessary
     #[arg(
         long,
         value_name = "BOOL",
@@ -47,30 +47,31 @@ pub(in crate::process) struct ServeArgs {
         action = ArgAction::Set,
     )]
     cache_enforce_integrity: Option<bool>,
-    /// Serve what --cache-dir has made in this folder before, if it is there and of this very catalog; never written to
+    /// Serve the cache that --cache-dir created in this directory, if it exists and belongs to this catalog; the directory
+    /// is never written to
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "cache_dir")]
     pub(in crate::process) cache_from: Option<PathBuf>,
-    /// Fail when anything of the catalog is left out
+    /// Fail if any part of the catalog is skipped
     #[arg(long)]
     pub(in crate::process) strict: bool,
-    /// Write why the service failed into this file. The default is written only where it exists: in a pod
+    /// File for the reason of a failure. The default is written only if the file exists, as in a pod
     #[arg(short, long, value_name = "FILE", default_value = TERMINATION_LOG)]
     pub(in crate::process) termination_log: PathBuf,
-    /// Log more: also the beginning of each request
+    /// Log more, including the start of each request
     #[arg(long)]
     pub(in crate::process) debug: bool,
 }
 
-/// Copy this program to DIR/provisioner, for a container of another image to run it there
+/// Copy this program to DIR/provisioner, so that a container of another image can run it
 #[derive(Debug, Args)]
 pub(in crate::process) struct CopyArgs {
-    /// The folder, which both containers have
+    /// Directory that both containers mount
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(in crate::process) folder: PathBuf,
 }
 
 impl ServeArgs {
-    /// Reports whether only what is in the cache may be served.
+    /// Reports whether only the contents of the cache may be served.
     pub(in crate::process) fn enforces(&self) -> bool {
         let default = self.cache_dir.is_some() && !self.cache_only;
         self.cache_enforce_integrity.unwrap_or(default)

@@ -1,4 +1,4 @@
-//! How catalogs are served.
+//! Flags of the registry server, which serves catalogs.
 
 use std::{collections::BTreeSet, env, net::IpAddr};
 
@@ -7,10 +7,10 @@ use clap::Args;
 use super::values;
 use crate::settings::{self, Namespaces, Ports};
 
-/// Flags.
+/// Flags of the registry server.
 #[derive(Debug, Args)]
-pub(super) struct Serving {
-    /// Of which namespaces catalogs are served in a cluster without OLM, "*" for all, "none" for none; by default those of
+pub(super) struct RegistryServerArgs {
+    /// Namespaces whose catalogs are served in a cluster without OLM, "*" for all, "none" for none; by default those of
     /// --catalog-namespaces
     #[arg(
         long,
@@ -21,7 +21,7 @@ pub(super) struct Serving {
     )]
     served_namespaces: Option<Vec<String>>,
 
-    /// Serve each catalog by a pod of its own, as OLM does, and not only those that say how their pod has to be
+    /// Serve each catalog from its own pod, as OLM does, instead of only those that configure their pod
     #[arg(
         long,
         num_args = 0..=1,
@@ -34,11 +34,11 @@ pub(super) struct Serving {
     )]
     catalog_pods: bool,
 
-    /// The ports that catalogs are served at, one each; by default any that are free
+    /// Range of ports for catalogs, one port each; by default any free ports
     #[arg(long, value_name = "FIRST-LAST", help_heading = "Catalogs")]
     catalog_ports: Option<Ports>,
 
-    /// How many catalogs of one namespace are served; those of --catalog-namespaces are not counted
+    /// Maximum number of served catalogs per namespace, except in --catalog-namespaces
     #[arg(
         long,
         value_name = "NUMBER",
@@ -48,8 +48,7 @@ pub(super) struct Serving {
     )]
     catalogs_per_namespace: u16,
 
-    /// How much the files may have that the catalogs of one namespace are served from; those of --catalog-namespaces are
-    /// not counted
+    /// Maximum total size of the files that the catalogs of one namespace are served from, except in --catalog-namespaces
     #[arg(
         long,
         value_name = "SIZE",
@@ -59,21 +58,21 @@ pub(super) struct Serving {
     )]
     catalog_size_per_namespace: u64,
 
-    /// Where this pod is reached, for the EndpointSlices of catalogs; by default POD_IP. Without either no catalog is
+    /// Address of this pod in the EndpointSlices of catalogs; by default POD_IP. Without an address, catalogs are not
     /// served
     #[arg(long, value_name = "IP", value_parser = address, help_heading = "Catalogs")]
     catalog_address: Option<IpAddr>,
 }
 
-// === impl Serving ===
+// === impl RegistryServerArgs ===
 
-impl Serving {
-    /// What they come to, where catalogs of these namespaces count.
-    pub(super) fn settings(self, counting: &[String]) -> Option<settings::Serving> {
+impl RegistryServerArgs {
+    /// Returns the settings of the registry server, where `selectable` lists the namespaces of --catalog-namespaces.
+    pub(super) fn settings(self, selectable: &[String]) -> Option<settings::Serving> {
         let own = || address(&env::var("POD_IP").ok()?).ok();
         let namespaces = match self.served_namespaces {
-            None => Namespaces::Some(counting.iter().cloned().collect()),
-            Some(some) if some.iter().any(|it| it == "*") => Namespaces::All,
+            None => Namespaces::Some(selectable.iter().cloned().collect()),
+            Some(some) if some.iter().any(|namespace| namespace == "*") => Namespaces::All,
             Some(none) if none == ["none"] => return None,
             Some(some) => Namespaces::Some(some.into_iter().collect::<BTreeSet<_>>()),
         };
@@ -97,7 +96,7 @@ fn namespace(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An address that an EndpointSlice may have.
+/// Parses an address that is valid in an EndpointSlice.
 fn address(text: &str) -> Result<IpAddr, &'static str> {
     match text.parse::<IpAddr>() {
         Ok(address)
@@ -105,6 +104,6 @@ fn address(text: &str) -> Result<IpAddr, &'static str> {
         {
             Ok(address)
         }
-        _ => Err("write the address of this pod, as in 10.0.0.1"),
+        _ => Err("use the IP address of this pod, such as 10.0.0.1"),
     }
 }

@@ -7,7 +7,7 @@ fn parse(flags: &str) -> Result<Args, String> {
     Args::try_parse_from(words).map_err(|error| error.to_string())
 }
 
-fn configuration(flags: &str) -> Result<Configuration, String> {
+fn configuration(flags: &str) -> Result<RuntimeConfig, String> {
     let configuration = parse(flags)?.configuration();
     configuration.map_err(|error| error.to_string())
 }
@@ -126,20 +126,20 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = format!("--ca-file={}", file.path().display());
     for (flag, expected) in ::tests::rows![
-        "--controllers=bundles" => "write some of bundle, instance, platform and aggregator, with commas between them, or none";
-        "--system-namespace=Rukpak" => "small letters";
-        "--optional-kinds=servicemonitors" => "write Kind.group";
-        "--http-external-address=core.svc" => "write https://HOST";
-        "--http-external-address=https://me@core.svc" => "write https://HOST";
-        "--health-probe-bind-address=8081" => "write :PORT, IP:PORT, or 0";
+        "--controllers=bundles" => "use a comma-separated list of bundle, instance, platform and aggregator, or none";
+        "--system-namespace=Rukpak" => "lower-case letters";
+        "--optional-kinds=servicemonitors" => "use Kind.group";
+        "--http-external-address=core.svc" => "use https://HOST";
+        "--http-external-address=https://me@core.svc" => "use https://HOST";
+        "--health-probe-bind-address=8081" => "use :PORT, IP:PORT, or 0";
         "--content-bind-address=0" => "--content-bind-address";
-        "--catalog-ports=20000" => "write FIRST-LAST";
-        "--catalog-ports=20001-20000" => "write FIRST-LAST";
+        "--catalog-ports=20000" => "use FIRST-LAST";
+        "--catalog-ports=20001-20000" => "use FIRST-LAST";
         "--catalog-ports=80-90" => "from 1024";
         "--catalog-ports=60000-70000" => "to 65535";
         "--catalog-address=127.0.0.1" => "address of this pod";
         "--catalog-address=core" => "address of this pod";
-        "--served-namespaces=a,B" => "small letters";
+        "--served-namespaces=a,B" => "lower-case letters";
         "--admin-bind-address=:8082" => "127.0.0.1";
         "--admin-bind-address=10.0.0.1:8082" => "127.0.0.1";
         "--lease-duration=15" => "15s";
@@ -171,7 +171,7 @@ fn the_install_files_have_flags_that_are_known() {
     }
 }
 
-fn flags_are_known(text: &[u8]) -> Configuration {
+fn flags_are_known(text: &[u8]) -> RuntimeConfig {
     let pod = manifests::yaml::documents(text)
         .map(Result::unwrap)
         .find(|object| object["kind"] == "Deployment")

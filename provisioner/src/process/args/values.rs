@@ -1,4 +1,4 @@
-//! What flags may say.
+//! Parsers of flag values.
 
 use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 
@@ -13,51 +13,51 @@ use crate::{
     settings::{CatalogServer, Mode},
 };
 
-/// Certificates of all authorities there are come to some hundred kilobytes.
-const MAX_AUTHORITIES: u64 = 4 << 20;
-/// More than a list of mirrors may have.
-const MAX_MIRRORS: u64 = 2 << 20;
+/// Maximum size of a CA file in bytes. The certificates of all public CAs have some hundred kilobytes.
+const MAX_CA_FILE_SIZE: u64 = 4 << 20;
+/// Maximum size of a file with mirrors in bytes.
+const MAX_MIRRORS_FILE_SIZE: u64 = 2 << 20;
 
-/// Which controllers run.
+/// Controllers that run in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "any of them may run without the others"
 )]
 pub(in crate::process) struct Controllers {
-    /// That of Bundles.
+    /// Controller of Bundles.
     pub(in crate::process) bundle: bool,
-    /// That of BundleInstances.
+    /// Controller of BundleInstances.
     pub(in crate::process) instance: bool,
-    /// That of PlatformOperators, and the catalogs.
+    /// Controller of PlatformOperators, and the catalogs.
     pub(in crate::process) platform: bool,
-    /// What tells of all of these, and whether the cluster may be upgraded.
+    /// Aggregator of the status of the others, and the upgrade gate of the cluster.
     pub(in crate::process) aggregator: bool,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::process) enum LogFormat {
-    /// For machines, one object a line.
+    /// One JSON object per line, for machines.
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
-/// Who serves catalogs.
+/// Component that serves catalogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Server {
+pub(super) enum CatalogServerArg {
     Auto,
     Own,
     Olm,
 }
 
-impl From<Server> for CatalogServer {
-    fn from(server: Server) -> Self {
+impl From<CatalogServerArg> for CatalogServer {
+    fn from(server: CatalogServerArg) -> Self {
         match server {
-            Server::Auto => Self::Auto,
-            Server::Own => Self::Own,
-            Server::Olm => Self::Olm,
+            CatalogServerArg::Auto => Self::Auto,
+            CatalogServerArg::Own => Self::Own,
+            CatalogServerArg::Olm => Self::Olm,
         }
     }
 }
@@ -80,7 +80,8 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
             "aggregator" => controllers.aggregator = true,
             other => {
                 return Err(format!(
-                    "there is no controller {other:?}; write some of bundle, instance, platform and aggregator, with commas between them, or none"
+                    "unknown controller {other:?}; use a comma-separated list of bundle, instance, platform and \
+                     aggregator, or none"
                 ));
             }
         }
@@ -88,69 +89,70 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
     Ok(controllers)
 }
 
-pub(super) fn duration(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+pub(super) fn duration(text: &str, min: u64, max: u64) -> Result<Duration, String> {
     let parsed: Result<SignedDuration, _> = text.parse();
     let parsed = parsed
         .ok()
         .and_then(|parsed| Duration::try_from(parsed).ok());
-    let parsed = parsed.ok_or("write a duration such as 15s, 10m or 1h")?;
-    if (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&parsed) {
+    let parsed = parsed.ok_or("use a duration such as 15s, 10m or 1h")?;
+    if (Duration::from_secs(min)..=Duration::from_secs(max)).contains(&parsed) {
         Ok(parsed)
     } else {
-        Err(format!("choose from {least}s to {most}s"))
+        Err(format!("use a duration from {min}s to {max}s"))
     }
 }
 
-pub(super) fn size(text: &str, least: u64) -> Result<u64, String> {
+pub(super) fn size(text: &str, min: u64) -> Result<u64, String> {
     let size = manifests::size::bytes(text)?;
-    if size < least {
-        return Err(format!("choose {least} bytes or more"));
+    if size < min {
+        return Err(format!("use {min} bytes or more"));
     }
     Ok(size)
 }
 
-/// Of which namespaces catalogs count.
-pub(super) fn catalog_namespaces(given: Option<Vec<String>>, system: &str) -> Vec<String> {
-    let Some(mut given) = given else {
-        // No tenant of OpenShift can have a namespace of such a name.
-        let mut usual = vec![system.to_owned(), "openshift-marketplace".to_owned()];
-        usual.dedup();
-        return usual;
+/// Returns the namespaces whose catalogs are available to platform operators.
+pub(super) fn catalog_namespaces(requested: Option<Vec<String>>, system: &str) -> Vec<String> {
+    let Some(mut requested) = requested else {
+        // OpenShift tenants cannot create namespaces with such names.
+        let mut defaults = vec![system.to_owned(), "openshift-marketplace".to_owned()];
+        defaults.dedup();
+        return defaults;
     };
-    if given == ["none"] {
+    if requested == ["none"] {
         return Vec::new();
     }
-    let mut seen = std::collections::BTreeSet::new();
-    given.retain(|namespace| seen.insert(namespace.clone()));
-    given
+    let mut unique = std::collections::BTreeSet::new();
+    requested.retain(|namespace| unique.insert(namespace.clone()));
+    requested
 }
 
-/// A name of a namespace.
+/// Parses the name of a namespace.
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
     if is_label(text, 63) {
         Ok(text.to_owned())
     } else {
         Err(
-            "write a name of at most 63 small letters, digits and dashes, with none of these at an end",
+            "use a name of at most 63 lower-case letters, digits and dashes that starts and ends with a letter or \
+             digit",
         )
     }
 }
 
-/// A name of most other objects.
+/// Parses the name of most other objects.
 pub(super) fn subdomain(text: &str) -> Result<String, &'static str> {
     if text.len() <= 253 && text.split('.').all(|part| is_label(part, 253)) {
         Ok(text.to_owned())
     } else {
-        Err("write a name of at most 253 small letters, digits, dashes and dots")
+        Err("use a name of at most 253 lower-case letters, digits, dashes and dots")
     }
 }
 
-fn is_label(text: &str, most: usize) -> bool {
-    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= most
-        && text.starts_with(small)
-        && text.ends_with(small)
-        && text.chars().all(|c| small(c) || c == '-')
+fn is_label(text: &str, max: usize) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= max
+        && text.starts_with(is_alphanumeric)
+        && text.ends_with(is_alphanumeric)
+        && text.chars().all(|c| is_alphanumeric(c) || c == '-')
 }
 
 pub(super) fn optional_kind(text: &str) -> Result<String, String> {
@@ -160,39 +162,39 @@ pub(super) fn optional_kind(text: &str) -> Result<String, String> {
     };
     match text.split_once('.') {
         Some((kind, group)) if is_kind(kind) && subdomain(group).is_ok() => Ok(text.to_owned()),
-        _ => Err("write Kind.group, such as ServiceMonitor.monitoring.coreos.com".to_owned()),
+        _ => Err("use Kind.group, such as ServiceMonitor.monitoring.coreos.com".to_owned()),
     }
 }
 
-/// Who pulls images.
+/// Parses the component that pulls images.
 pub(super) fn pull(text: &str) -> Result<Pull, &'static str> {
     match text {
         "registry" => Ok(Pull::Registry),
         "job" => Ok(Pull::Job),
-        _ => Err("write registry or job"),
+        _ => Err("use registry or job"),
     }
 }
 
-/// How an unpack Job gets to see an image.
+/// Parses how an unpack Job accesses an image.
 pub(super) fn mode(text: &str) -> Result<Mode, &'static str> {
     match text {
         "auto" => Ok(Mode::Auto),
         "image-volume" => Ok(Mode::ImageVolume),
         "init-container" => Ok(Mode::InitContainer),
-        _ => Err("write auto, image-volume or init-container"),
+        _ => Err("use auto, image-volume or init-container"),
     }
 }
 
-/// An image, as people write it.
+/// Parses an image reference.
 pub(super) fn image(text: &str) -> Result<String, String> {
     let reference: Reference = text.parse().map_err(|error| format!("{error}"))?;
     drop(reference);
     Ok(text.to_owned())
 }
 
-/// An address to be continued by `/bundles/…`.
+/// Parses an address that `/bundles/…` is appended to.
 pub(super) fn external_address(text: &str) -> Result<String, String> {
-    let problem = "write https://HOST or https://HOST:PORT, with or without a path";
+    let problem = "use https://HOST or https://HOST:PORT, with or without a path";
     let url: Url = text
         .parse()
         .map_err(|error| format!("{error}; {problem}"))?;
@@ -214,19 +216,20 @@ pub(super) fn log_level(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The mirrors of a file.
+/// Reads the mirrors of a file.
 pub(super) fn mirrors(path: PathBuf) -> Result<Mirrors, Error> {
     let mut text = String::new();
-    let read = File::open(&path).and_then(|file| file.take(MAX_MIRRORS).read_to_string(&mut text));
+    let read = File::open(&path)
+        .and_then(|file| file.take(MAX_MIRRORS_FILE_SIZE).read_to_string(&mut text));
     if let Err(source) = read {
         return Err(Error::Read { path, source });
     }
     Mirrors::from_registries_conf(&text).map_err(|source| Error::Mirrors { path, source })
 }
 
-/// All certificates of these files, one behind the other.
-pub(super) fn authorities(files: &[PathBuf]) -> Result<String, Error> {
-    let mut all = String::new();
+/// Reads the certificates of all files, concatenated.
+pub(super) fn ca_certificates(files: &[PathBuf]) -> Result<String, Error> {
+    let mut certificates = String::new();
     for path in files {
         let failed = |source| Error::Read {
             path: path.clone(),
@@ -234,22 +237,22 @@ pub(super) fn authorities(files: &[PathBuf]) -> Result<String, Error> {
         };
         let mut text = String::new();
         let file = File::open(path).map_err(failed)?;
-        let mut file = file.take(MAX_AUTHORITIES);
+        let mut file = file.take(MAX_CA_FILE_SIZE);
         file.read_to_string(&mut text).map_err(failed)?;
         let trust = Trust {
             roots: text.clone(),
             ..Trust::default()
         };
-        let understood = web::Client::new(&trust, &web::Patience::default());
-        understood.map_err(|source| Error::Authorities {
+        let client = web::Client::new(&trust, &web::Patience::default());
+        client.map_err(|source| Error::Authorities {
             path: path.clone(),
             source,
         })?;
         if !text.contains("-----BEGIN CERTIFICATE-----") {
             return Err(Error::NoAuthorities(path.clone()));
         }
-        all.push_str(&text);
-        all.push('\n');
+        certificates.push_str(&text);
+        certificates.push('\n');
     }
-    Ok(all)
+    Ok(certificates)
 }

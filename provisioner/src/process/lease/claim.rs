@@ -1,64 +1,64 @@
-//! Whether a Lease may be taken.
+//! Decides whether a replica may take a Lease. Pure; no I/O.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use tokio::time::Instant;
 
-/// How long a Lease lasts that does not say so itself, or says something strange.
-const DEFAULT: Duration = Duration::from_secs(15);
-const LONGEST: Duration = Duration::from_secs(600);
+/// Duration of a Lease that sets none, or an invalid one.
+const DEFAULT_DURATION: Duration = Duration::from_secs(15);
+const MAX_DURATION: Duration = Duration::from_secs(600);
 
-/// What may be done.
+/// Permitted action on the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Claim {
-    /// It is nobody's, or has ended.
+pub(super) enum LeaseAction {
+    /// Take the Lease: it has no holder, or it has expired.
     Take,
-    /// It is ours.
+    /// Renew the Lease: this replica holds it.
     Renew,
-    /// It is this replica's.
+    /// Wait: the replica with this identity holds the Lease.
     Wait(String),
 }
 
-/// What was seen of the Lease, and when by our own clock: those of other machines may be wrong.
+/// Last observed state of the Lease, with the local time of the observation. The clocks of other machines may be wrong.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
-    seen: Option<(LeaseSpec, Instant)>,
+pub(super) struct ObservedLease {
+    last: Option<(LeaseSpec, Instant)>,
 }
 
-/// Decides.
+/// Returns the permitted action.
 pub(super) fn claim(
     lease: Option<&LeaseSpec>,
-    me: &str,
-    observed: &mut Observed,
+    identity: &str,
+    observed: &mut ObservedLease,
     now: Instant,
-) -> Claim {
+) -> LeaseAction {
     let Some(lease) = lease else {
-        return Claim::Take;
+        return LeaseAction::Take;
     };
     let holder = lease.holder_identity.as_deref().unwrap_or_default();
-    if holder == me {
-        return Claim::Renew;
+    if holder == identity {
+        return LeaseAction::Renew;
     }
     if holder.is_empty() {
-        return Claim::Take;
+        return LeaseAction::Take;
     }
-    let since = match &observed.seen {
-        Some((seen, since)) if seen == lease => *since,
+    let since = match &observed.last {
+        Some((observed_spec, since)) if observed_spec == lease => *since,
         _ => {
-            observed.seen = Some((lease.clone(), now));
+            observed.last = Some((lease.clone(), now));
             now
         }
     };
     let duration = lease
         .lease_duration_seconds
         .and_then(|seconds| u64::try_from(seconds).ok())
-        .map_or(DEFAULT, Duration::from_secs)
-        .min(LONGEST);
+        .map_or(DEFAULT_DURATION, Duration::from_secs)
+        .min(MAX_DURATION);
     if now.saturating_duration_since(since) > duration {
-        Claim::Take
+        LeaseAction::Take
     } else {
-        Claim::Wait(holder.to_owned())
+        LeaseAction::Wait(holder.to_owned())
     }
 }
 
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn what_is_nobodys_or_ours_is_taken() {
         let now = Instant::now();
-        let observed = &mut Observed::default();
+        let observed = &mut ObservedLease::default();
         assert_rows! {
-            claim(None, "me", observed, now) => Claim::Take;
-            claim(Some(&LeaseSpec::default()), "me", observed, now) => Claim::Take;
-            claim(Some(&lease("", 0)), "me", observed, now) => Claim::Take;
-            claim(Some(&lease("me", 0)), "me", observed, now) => Claim::Renew;
+            claim(None, "me", observed, now) => LeaseAction::Take;
+            claim(Some(&LeaseSpec::default()), "me", observed, now) => LeaseAction::Take;
+            claim(Some(&lease("", 0)), "me", observed, now) => LeaseAction::Take;
+            claim(Some(&lease("me", 0)), "me", observed, now) => LeaseAction::Renew;
         }
     }
 
@@ -90,15 +90,15 @@ mod tests {
     fn what_is_somebodys_is_waited_for_by_our_own_clock() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let observed = &mut Observed::default();
-        let wait = Claim::Wait("other".to_owned());
-        // Its time says that it ended long ago, or will end in a thousand years: neither counts.
+        let observed = &mut ObservedLease::default();
+        let wait = LeaseAction::Wait("other".to_owned());
+        // The renewal time lies far in the past or future, and is ignored.
         assert_rows! {
             claim(Some(&lease("other", 0)), "me", observed, after(0)) => wait;
             claim(Some(&lease("other", 0)), "me", observed, after(9)) => wait;
             claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(10)) => wait;
             claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(20)) => wait;
-            claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(21)) => Claim::Take;
+            claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(21)) => LeaseAction::Take;
         }
     }
 
@@ -107,9 +107,9 @@ mod tests {
         let start = Instant::now();
         for seconds in [None, Some(-5), Some(i32::MAX)] {
             let lease = with!(lease("other", 0) => lease_duration_seconds: seconds);
-            let observed = &mut Observed::default();
-            assert_rows!(claim(Some(&lease), "me", observed, start) => Claim::Wait("other".to_owned()));
-            assert_rows!(claim(Some(&lease), "me", observed, start + LONGEST + Duration::from_secs(1)) => Claim::Take);
+            let observed = &mut ObservedLease::default();
+            assert_rows!(claim(Some(&lease), "me", observed, start) => LeaseAction::Wait("other".to_owned()));
+            assert_rows!(claim(Some(&lease), "me", observed, start + MAX_DURATION + Duration::from_secs(1)) => LeaseAction::Take);
         }
     }
 }

@@ -23,7 +23,7 @@ fn objects(all: Vec<(Source, DynamicObject)>) -> Objects {
 
 fn read(all: Vec<(Source, DynamicObject)>) -> (Configuration, Vec<String>) {
     let (configuration, problems) = Configuration::read(&objects(all));
-    let text = |one: Problem| format!("{:?} {}: {}", one.source, one.object, one.text);
+    let text = |one: ConfigProblem| format!("{:?} {}: {}", one.source, one.object, one.text);
     (configuration, problems.into_iter().map(text).collect())
 }
 
@@ -119,21 +119,21 @@ fn what_cannot_be_used_is_left_out_and_told() {
     let named_ca = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
     let trusting = || proxy(json!({"trustedCA": {"name": "cas"}}), json!({}));
     for (all, problem) in ::tests::rows![
-        vec![image(json!({"registrySources": {"allowedRegistries": "quay.io"}}))] => "Image cluster: its spec is not understood";
+        vec![image(json!({"registrySources": {"allowedRegistries": "quay.io"}}))] => "Image cluster: its spec is invalid and ignored";
         vec![(Source::ImageDigestMirrorSet, object("odd", json!({"spec": {"imageDigestMirrors": [7]}})))]
-            => "ImageDigestMirrorSet odd: its spec is not understood";
+            => "ImageDigestMirrorSet odd: its spec is invalid and ignored";
         vec![(Source::ImageTagMirrorSet, object("new", json!({"spec": {"imageTagMirrors": [
             {"source": "a.b", "mirrorSourcePolicy": "Sometimes"}]}})))]
-            => "ImageTagMirrorSet new: its spec is not understood";
-        vec![proxy(json!({}), json!({"httpProxy": 1}))] => "Proxy cluster: its status is not understood";
+            => "ImageTagMirrorSet new: its spec is invalid and ignored";
+        vec![proxy(json!({}), json!({"httpProxy": 1}))] => "Proxy cluster: its status is invalid and ignored";
         vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {"ca.crt": good}})))]
-            => "ProxyAuthorities cas: there is no \"ca-bundle.crt\"";
+            => "ProxyAuthorities cas: ConfigMap or its key \"ca-bundle.crt\" not found";
         vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {CA_BUNDLE: "none"}})))]
-            => "\"ca-bundle.crt\" has something that is no certificate in PEM, which is left out; 0 are used";
+            => "\"ca-bundle.crt\" contains invalid PEM certificates, which are ignored; 0 are used";
         vec![named_ca(), (Source::ImageAuthorities, object("cas", json!({"data": {"r.example": half}})))]
-            => "\"r.example\" has something that is no certificate in PEM, which is left out; 1 are used";
+            => "\"r.example\" contains invalid PEM certificates, which are ignored; 1 are used";
         vec![secret("{")] => "PullSecret pull-secret: the registry credentials are not JSON";
-        vec![(Source::PullSecret, object("pull-secret", json!({"data": {}})))] => "it has no \".dockerconfigjson\"";
+        vec![(Source::PullSecret, object("pull-secret", json!({"data": {}})))] => "key \".dockerconfigjson\" is missing";
     ] {
         let (_, problems) = read(all);
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -144,7 +144,7 @@ fn what_cannot_be_used_is_left_out_and_told() {
     assert_eq!(Configuration::read(&missing).1, []);
     missing.insert(Source::ImageAuthorities, Vec::new());
     let told = Configuration::read(&missing).1;
-    assert_rows!(told[0].text.contains("there is no such ConfigMap") => true, "{told:?}");
+    assert_rows!(told[0].text.contains("ConfigMap not found") => true, "{told:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn what_is_served_and_named_is_watched_and_nothing_else() {
             ];
         &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
-        let wanted = wanted(&served(sources), &objects.into_iter().collect());
+        let wanted = targets(&served(sources), &objects.into_iter().collect());
         let shown = wanted.values().map(|target| {
             let name = target.name.as_deref().unwrap_or("*");
             let namespace = target.namespace.unwrap_or_default();
@@ -62,8 +62,8 @@ async fn a_watch_that_is_refused_is_not_waited_for_and_one_that_hangs_is() {
         namespace: None,
         name: None,
     };
-    let mut known = Known::default();
-    assert!(!known.waits());
+    let mut known = WatchState::default();
+    assert!(!known.is_incomplete());
     let watch = Watch {
         target: target.clone(),
         task: tokio::spawn(async {}),
@@ -71,25 +71,25 @@ async fn a_watch_that_is_refused_is_not_waited_for_and_one_that_hangs_is() {
     };
     let source = Source::ImageDigestMirrorSet;
     known.watches.insert(source, watch);
-    assert!(known.waits());
+    assert!(known.is_incomplete());
     let failure = |is_refusal| {
-        Told::Failing(Failure {
+        WatchEvent::Failed(Failure {
             problem: "no".to_owned(),
             is_refusal,
         })
     };
-    known.learn(source, &target, failure(false));
-    assert!(known.waits());
-    known.learn(source, &target, failure(true));
-    assert!(!known.waits());
-    known.learn(source, &target, Told::Objects(Vec::new()));
-    assert!(!known.waits() && known.watches[&source].failing.is_none());
+    known.observe(source, &target, failure(false));
+    assert!(known.is_incomplete());
+    known.observe(source, &target, failure(true));
+    assert!(!known.is_incomplete());
+    known.observe(source, &target, WatchEvent::Objects(Vec::new()));
+    assert!(!known.is_incomplete() && known.watches[&source].failing.is_none());
     // What was known counts although its watch fails.
-    known.learn(source, &target, failure(false));
-    assert!(!known.waits() && known.objects.contains_key(&source));
+    known.observe(source, &target, failure(false));
+    assert!(!known.is_incomplete() && known.objects.contains_key(&source));
     // What has ended has nothing to say any more.
     let other = with!(target => name: Some("x".to_owned()));
     known.objects.clear();
-    known.learn(source, &other, Told::Objects(Vec::new()));
+    known.observe(source, &other, WatchEvent::Objects(Vec::new()));
     assert!(known.objects.is_empty());
 }

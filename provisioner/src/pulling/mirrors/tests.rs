@@ -10,12 +10,12 @@ fn set(source: &str, mirrors: &[&str], never: bool) -> MirrorSet {
     }
 }
 
-fn of(pull: Pull, entry: &MirrorSet) -> Set<'_> {
+fn of(pull: Pull, entry: &MirrorSet) -> SetEntry<'_> {
     let source = match pull {
         Pull::Tags => Source::ImageTagMirrorSet,
         _ => Source::ImageDigestMirrorSet,
     };
-    Set {
+    SetEntry {
         source,
         object: "mine",
         pull,
@@ -94,7 +94,7 @@ fn all_sets_of_a_source_are_one_rule() {
         shown(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
         problems.len() => 1;
         problems[0].source => Source::ImageTagMirrorSet;
-        problems[0].text.contains("make them agree") => true, "{problems:?}";
+        problems[0].text.contains("make mirrorSourcePolicy consistent") => true, "{problems:?}";
     }
 }
 
@@ -175,15 +175,15 @@ fn what_makes_no_sense_is_left_out_and_told() {
     let texts: Vec<_> = problems.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts.len(), 9, "{texts:#?}");
     for (text, part) in texts.iter().zip([
-        "source of a mirror set is left out: \"https://quay.io\"",
-        "a mirror of \"quay.io\" is left out: \"*.b\"",
-        "a mirror of \"quay.io\" is left out: \"Bad Place\"",
-        "\"ghcr.io\" is never to be contacted, and is among its own mirrors",
-        "a mirror of \"gcr.io\" is left out",
-        "spec.registrySources.insecureRegistries is left out: \"org\"",
-        "insecureRegistries is left out: \"*.a/b\"",
-        "blockedRegistries is left out: \"a*b.io\"",
-        "blockedRegistries is left out: \"\"",
+        "the source of a mirror set is ignored: \"https://quay.io\"",
+        "a mirror of \"quay.io\" is ignored: \"*.b\"",
+        "a mirror of \"quay.io\" is ignored: \"Bad Place\"",
+        "source \"ghcr.io\" must never be contacted, but is one of its own mirrors",
+        "a mirror of \"gcr.io\" is ignored",
+        "spec.registrySources.insecureRegistries is ignored: \"org\"",
+        "insecureRegistries is ignored: \"*.a/b\"",
+        "blockedRegistries is ignored: \"a*b.io\"",
+        "blockedRegistries is ignored: \"\"",
     ]) {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -191,20 +191,20 @@ fn what_makes_no_sense_is_left_out_and_told() {
 
 #[test]
 fn too_many_sets_and_lines_are_told_and_bounded() {
-    let hosts = (0..MOST + 10).map(|number| format!("h{number}.example"));
+    let hosts = (0..MAX_ENTRIES + 10).map(|number| format!("h{number}.example"));
     let lines: Vec<_> = hosts.collect();
     let many = lines.iter().map(|host| set(host, &["a.example"], false));
     let many: Vec<_> = many.collect();
     let sets: Vec<_> = many.iter().map(|set| of(Pull::Digests, set)).collect();
     let lists = with!(RegistrySources::default() => insecure_registries: lines);
     let (mirrors, problems) = rules(&sets, &lists);
-    assert_eq!(mirrors.rules().len(), MOST);
+    assert_eq!(mirrors.rules().len(), MAX_ENTRIES);
     assert_eq!(problems.len(), 2, "{problems:?}");
     // A long circle ends, too.
-    let names = (0..MOST).map(|number| format!("m{number}.example"));
+    let names = (0..MAX_ENTRIES).map(|number| format!("m{number}.example"));
     let names: Vec<_> = names.collect();
     let forth: Vec<&str> = names.iter().map(String::as_str).collect();
     let back: Vec<&str> = forth.iter().rev().copied().collect();
     let order = ordered("s", &[forth, back]);
-    assert_rows!(order.iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MOST);
+    assert_rows!(order.iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MAX_ENTRIES);
 }

@@ -88,8 +88,8 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
         own.replace(CONDITION, &params, &condition).await.unwrap();
     };
     say("False").await;
-    let words = "The following operators ask not to be upgraded now: wave-system/wave\n- wave-system/wave: asks not to be \
-                 upgraded: Busy: moving data";
+    let words = "The following operators are not upgradeable: wave-system/wave\n- wave-system/wave: not upgradeable: \
+                 Busy: moving data";
     gate_is(platform, "False", "OperatorConditionsNotUpgradeable", words).await;
     // Nobody takes that for a change of what was applied.
     let instance = platform.instances().get("wave").await.unwrap();

@@ -55,8 +55,8 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     let source = image(&moon);
     platform.world.instance("moon", "registry", source).await;
     // The warning precedes the end of the rollout, and the name of the namespace follows.
-    let words = "Ready for upgrade\n- moon-system/moon: Warning: ClusterRole moon-reader names the resource of IPAddress, of which \
-                 Kubernetes 1.37 does not serve";
+    let words = "Ready for upgrade\n- moon-system/moon: Warning: ClusterRole moon-reader refers to the resource of \
+                 IPAddress, and Kubernetes 1.37 does not serve";
     let warned = |it: &PlatformStatus| {
         let upgradeable = condition(&it.status.as_ref()?.conditions, "Upgradeable")?;
         let has_warning = upgradeable.status == "True"

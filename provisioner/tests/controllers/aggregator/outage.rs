@@ -29,7 +29,7 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     // From the beginning: that it is not known what the cluster runs is no reason to say nothing.
     relay.fails(Fault::Busy(&["/clusterversions"]));
     let provisioner = platform.start_with(through(&relay)).await;
-    let is_away = |plural: &str| format!("{plural} cannot be listed: ");
+    let is_away = |plural: &str| format!("failed to list {plural}: ");
     let away = is_away("clusterversions");
     becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
     core_becomes(&platform, ("Available", "True"), "").await;
@@ -44,7 +44,7 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     relay.mend();
     // Watches pause for some ten seconds at most.
     sleep(Duration::from_secs(13)).await;
-    let failed = |line: &&Value| line.to_string().contains("a watch failed");
+    let failed = |line: &&Value| line.to_string().contains("watch failed");
     assert!(provisioner.lines().iter().filter(failed).count() > 5);
     assert_eq!(api.get(AGGREGATED).await.unwrap(), before);
 
@@ -54,9 +54,9 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     let away = is_away("bundleinstances");
     becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
     assert!(began.elapsed() > Duration::from_secs(25));
-    let away = is_away("The platform operators cannot be listed: platformoperators");
+    let away = "Failed to list the platform operators: failed to list platformoperators: ";
     let degraded = ("Degraded", "True");
-    operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", &away).await;
+    operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", away).await;
     relay.mend();
     becomes(&platform, "Upgradeable=True AsExpected", READY).await;
     core_becomes(&platform, ("Degraded", "False"), "").await;
@@ -68,7 +68,7 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     for path in paths {
         relay.fails(Fault::Silent(path));
         let provisioner = platform.start_with(through(&relay)).await;
-        let away = "bundleinstances cannot be listed: the apiserver has not answered for 30 s";
+        let away = "failed to list bundleinstances: the API server has not responded for 30 s";
         becomes(&platform, &format!("Upgradeable=False {ERROR}"), away).await;
         relay.mend();
         drop(provisioner);

@@ -84,7 +84,7 @@ async fn refused_reports_hold_nothing_up(platform: &Platform) {
     assert_eq!(written_status.conditions, []);
     // Once for one reason, however often it is tried.
     let lines = provisioner.lines().into_iter().map(|it| it.to_string());
-    let told = |line: &String| line.contains("what is concluded cannot be written");
+    let told = |line: &String| line.contains("failed to update the platform operator status");
     let warnings: Vec<_> = lines.filter(told).collect();
     let [warning] = &warnings[..] else {
         panic!("{warnings:?}");

@@ -63,6 +63,6 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     let installing = "Progressing=True PlatformOperatorsInstalling";
     let operator = becomes(&platform, installing, "Installing 1 of 1").await;
     assert_eq!(operator.owner_references(), []);
-    let told = |line: &Value| line.to_string().contains("stays when the product goes");
+    let told = |line: &Value| line.to_string().contains("kept when rukpak is uninstalled");
     assert!(provisioner.lines().iter().any(told));
 }

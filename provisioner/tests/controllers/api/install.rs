@@ -30,7 +30,7 @@ async fn fields_are_explained() {
         kubectl(cluster, &explain, "").await
     })
     .await;
-    let words = "`DeleteIfUnused` keeps those of which custom resources exist";
+    let words = "`DeleteIfUnused` keeps CRDs with custom resources";
     for part in [words, "ENUM:"] {
         assert!(said.contains(part), "{said}");
     }

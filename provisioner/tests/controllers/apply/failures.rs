@@ -187,7 +187,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     let failure = only(&report.failed);
     assert_eq!(failure.cause, Cause::NotEstablished);
     assert!(
-        failure.message.contains("names are not accepted"),
+        failure.message.contains("names not accepted"),
         "{failure:?}"
     );
     assert_eq!(report.stopped_in, Some(Wave::Definitions));
@@ -212,7 +212,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     })
     .await;
     assert!(
-        failure.message.contains("install what serves it"),
+        failure.message.contains("install its CRD or API server"),
         "{failure:?}"
     );
 }

@@ -223,9 +223,9 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
         assert_eq!(names(&pruned.going), [name.as_str()]);
         let line = &pruned.waiting_for[&pruned.going[0]];
         let expected = format!(
-            "1 custom resource is being deleted ({}/held [finalizers: example.com/operator]); see to it that whoever \
-             acts on their finalizers runs, or remove these; or set spec.crdDeletionPolicy to Retain, so that it stays, \
-             with its custom resources",
+            "1 custom resource is being deleted ({}/held [finalizers: example.com/operator]); make sure that the \
+             controllers of their finalizers run, or remove the finalizers; or set spec.crdDeletionPolicy to Retain to \
+             keep the CRD with its custom resources",
             scene.namespace
         );
         assert_eq!(line, &expected);

@@ -37,7 +37,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     failing(&name, source, &missing).await;
 
     put_secret(world, &secret, "Opaque", json!({"password": "hush"})).await;
-    let wrong = "a pull secret has one of kubernetes.io/dockerconfigjson";
+    let wrong = "a pull secret requires type kubernetes.io/dockerconfigjson";
     says(&name, "UnpackFailed", wrong).await;
 
     let secrets: Api<Secret> = Api::namespaced(world.client(), SYSTEM);
@@ -68,7 +68,7 @@ async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
     let type_ = "kubernetes.io/basic-auth";
     let login = |password: &str| json!({"username": OWNER.name, "password": password});
     put_secret(world, &secret, type_, login("wrong")).await;
-    let bundle = failing(&name, source, "refuses these credentials").await;
+    let bundle = failing(&name, source, "rejected the credentials").await;
     let told = serde_json::to_string(&bundle.status).unwrap();
     assert!(!told.contains("wrong"), "{told}");
     put_secret(world, &secret, type_, login(OWNER.password)).await;

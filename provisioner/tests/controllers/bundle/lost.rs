@@ -96,7 +96,7 @@ async fn lost_content_is_fetched_again_unless_it_changed() {
         };
         assert_eq!(bundle, "lost");
         let message = source.to_string();
-        assert!(message.contains("a Bundle does not change"), "{message}");
+        assert!(message.contains("this Bundle is pinned"), "{message}");
         assert!(error.is_terminal());
         assert!(!lost.path.exists());
     }

@@ -31,7 +31,7 @@ async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
     let none = files.add("none", none);
     let pinned = unpacker::Digest::of(b"pinned");
     let document = format!("{}#{pinned}", files.add("document", DOCUMENT));
-    let gives = format!("gives something else, but is pinned to {pinned}");
+    let gives = format!("provides other content, but is pinned to {pinned}");
     let actual = unpacker::Digest::of(DOCUMENT).hex();
     let said = git(&site.url("/r.git"), branch("main"), None);
     // Not every reader of Bundles can reach a server, so no status has what the last column says.
@@ -39,7 +39,7 @@ async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
         "b7", http(&none), "readdir manifests: file does not exist" => "hello";
         "h4", http(&none.replace("/none", "/missing")), "unexpected status \"404 Not Found\"" => "department";
         "pinned", http(&document), gives.as_str() => actual.as_str();
-        "said", said, "the server refuses; check what" => "embargoed";
+        "said", said, "the server rejected the request; check its" => "embargoed";
     ];
     let names = rows.each_ref().map(|(name, ..)| unique(name));
     for (name, (_, source, ..)) in names.iter().zip(&rows) {
@@ -49,6 +49,6 @@ async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
         let status = says(name, "UnpackFailed", problem).await.status;
         let status = serde_json::to_string(&status).unwrap();
         assert!(!status.contains(secret), "{name}: {status}");
-        assert!(!status.contains("neither a tar"), "{name}: {status}");
+        assert!(!status.contains("not a tar archive"), "{name}: {status}");
     }
 }

@@ -181,7 +181,7 @@ async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else(
         .unwrap()
         .message;
     assert!(message.starts_with("source bundle content: "), "{message}");
-    assert!(message.contains("a Bundle does not change"), "{message}");
+    assert!(message.contains("this Bundle is pinned"), "{message}");
     assert_eq!(lost.phase, before.phase);
     drop(third);
 }

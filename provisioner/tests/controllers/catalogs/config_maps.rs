@@ -79,7 +79,7 @@ async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     let mut damaged = both;
     damaged["data"]["packages"] = "{".into();
     apply(&shelf.cluster, &damaged).await;
-    let words = "*the text of key packages cannot be read*";
+    let words = "*failed to parse the value of key packages*";
     let unread = json!({"reason": "ConfigMapError", "message": words});
     shelf.reports("mine", unread).await;
     delete(&maps, "tides").await;

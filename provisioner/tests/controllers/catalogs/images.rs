@@ -167,7 +167,7 @@ async fn secrets_of_others_do_not_help(shelf: &Shelf) {
     shelf.image("may-not", &image).await;
     let elsewhere = json!({"image": image, "secrets": ["pull"]});
     shelf.declare("more-catalogs", "lost", elsewhere).await;
-    let refused = "needs credentials for org/catalog";
+    let refused = "requires credentials for org/catalog";
     shelf.trouble("may-not", refused).await;
     let missing = ["Secret more-catalogs/pull not found"];
     shelf.is_in_trouble("more-catalogs/lost", &missing).await;
@@ -187,7 +187,7 @@ async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Regis
     buildah.push(&built, &pushed, &["--tls-verify=false"]);
     let spec = |name: &str| json!({"image": format!("{}/org/{name}:v1", watched.host)});
     shelf.declare("catalogs", "nothing", spec("nothing")).await;
-    shelf.trouble("nothing", "has no catalog").await;
+    shelf.trouble("nothing", "contains no catalog").await;
     shelf.image("odd", "No Image").await;
     let odd = "spec.image of CatalogSource catalogs/odd";
     shelf.trouble("odd", odd).await;
@@ -209,7 +209,7 @@ async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Regis
     shelf.declare("catalogs", "nothing", changed.clone()).await;
     let (asked, once_more) = (async || heads("nothing"), before + 1);
     until("it is asked once more", asked, |asked| *asked == once_more).await;
-    shelf.trouble("nothing", "has no catalog").await;
+    shelf.trouble("nothing", "contains no catalog").await;
     push_tide(registry, "org/nothing:v1", &["1.0.0"]);
     changed["priority"] = 2.into();
     shelf.declare("catalogs", "nothing", changed).await;

@@ -170,7 +170,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     apply(&place.cluster, &account).await;
     let error = place.try_keep(json!({}), false).await.unwrap_err();
     let error = error.to_string();
-    let taken = "ServiceAccount shelf/tide.v1 is not of this catalog";
+    let taken = "ServiceAccount shelf/tide.v1 already exists and does not belong to this catalog";
     assert!(error.contains(taken), "{error}");
     assert!(place.names().await.is_empty());
     assert!(place.secrets().await.is_empty());

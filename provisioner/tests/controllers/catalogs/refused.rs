@@ -25,7 +25,7 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
         shelf.declare(namespace, "mine", spec.clone()).await;
     }
-    let hidden = "more-catalogs/*: unknown: its CatalogSources cannot be listed: …";
+    let hidden = "more-catalogs/*: unknown: failed to list its CatalogSources: …";
     let mine = "catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, hidden]).await;
     assert!(shelf.ctx.catalogs.are_listed());

@@ -137,7 +137,7 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let before = services.get("mine").await.unwrap();
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
-    let theirs = "not the provisioner's";
+    let theirs = "is not managed by the provisioner";
     shelf.emits("mine", "CatalogNotServed", theirs).await;
     let served = r#"{namespace="catalogs",name="mine"} 0"#;
     assert_eq!(leader.served(), [served]);
@@ -148,7 +148,7 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let states = leader.ctx.catalogs.states();
     assert!(states.iter().all(|it| it.is_read), "{states:?}");
     let reported = json!({
-        "reason": "RegistryServerError", "message": "*not the provisioner's*", "registryService": null,
+        "reason": "RegistryServerError", "message": "*is not managed by the provisioner*", "registryService": null,
     });
     shelf.reports("mine", reported).await;
 
@@ -156,7 +156,7 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     shelf.declare("catalogs", "a-b", grpc(&image)).await;
     shelf.serves("a-b", &ONE).await;
     shelf.declare("catalogs", "a.b", grpc(&image)).await;
-    let taken = "is that of CatalogSource a-b";
+    let taken = "belongs to CatalogSource a-b";
     shelf.emits("a.b", "CatalogNotServed", taken).await;
     let (long, words) = ("long".repeat(16), "has 64 characters");
     shelf.declare("catalogs", &long, grpc(&image)).await;

@@ -61,7 +61,7 @@ async fn one_that_cannot_be_read_hides_no_other() {
     ];
     shelf.offers_become("tide", &offers).await;
     shelf
-        .is_in_trouble("catalogs/typed", &["spec cannot be read: ", "integer `5`"])
+        .is_in_trouble("catalogs/typed", &["failed to read spec: ", "integer `5`"])
         .await;
     // What is nested deep may be in what is told of an object, too, for ever; and its status is written all the same.
     let of = |name: &str| {

@@ -128,7 +128,9 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     create(&maps, &changed).await;
     let error = restore(site, &bundle).await.unwrap_err();
     assert!(
-        error.to_string().contains("not what was uploaded"),
+        error
+            .to_string()
+            .contains("its bytes differ from the upload"),
         "{error}"
     );
 
@@ -148,7 +150,7 @@ async fn config_maps_of_others_are_left_alone(site: &Site) {
         let before = maps.patch(&name, &params, &theirs).await.unwrap();
         let content = stored(site, &saying("x"));
         let error = keep(site, &bundle, &content).await.unwrap_err();
-        let message = format!("ConfigMap {}/{name} is in the way", site.namespace);
+        let message = format!("ConfigMap {}/{name} already exists", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);
         assert_eq!(restored(site, &bundle).await, None);
@@ -181,7 +183,10 @@ async fn large_uploads_are_kept_in_a_lasting_store() {
     site.store.remove(&digest(&content)).unwrap();
     let lost = restored.store(&site.store, &options).unwrap_err();
     assert!(
-        lost.is_terminal() && lost.to_string().contains("gone from the store"),
+        lost.is_terminal()
+            && lost
+                .to_string()
+                .contains("the content store lost the upload"),
         "{lost}"
     );
 }

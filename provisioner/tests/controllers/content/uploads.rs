@@ -83,7 +83,7 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     let (first, second) = (saying("first"), saying("second"));
 
     let (status, _, message) = site.put("absent", token, packed(&first)).await.refusal();
-    assert_eq!((status, &*message), (404, "there is no Bundle absent"));
+    assert_eq!((status, &*message), (404, "Bundle absent not found"));
     let other = site.bundle("plain", image()).await.name_any();
     let (status, _, message) = site.put(&other, token, packed(&first)).await.refusal();
     assert_eq!(
@@ -275,7 +275,7 @@ pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &st
     end.send(()).unwrap();
     let (status, _, message) = slow.await.unwrap().refusal();
     assert_eq!(status, 503, "{message}");
-    assert!(message.contains("does not lead"), "{message}");
+    assert!(message.contains("is not the leader"), "{message}");
     assert_eq!(maps(site).await, before);
     assert_eq!(site.store.digests().unwrap(), [digest(&first)]);
 }

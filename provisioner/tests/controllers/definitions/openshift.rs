@@ -83,7 +83,7 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     // An OpenShift that does not know its version yet.
     let findings = check(&client, &facts(12), Enforcement::Enforce).await;
     assert_eq!(findings.problems, []);
-    let unknown = "the ClusterVersion names no version";
+    let unknown = "the ClusterVersion has no version";
     let warning = &findings.warnings[0].message;
     assert!(warning.contains(unknown), "{findings:?}");
 
@@ -91,7 +91,7 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     for (entries, newest, problem) in tests::rows![
         &["Completed 4.12.7"][..], 12 => None;
         &["Partial 4.13.0", "Completed 4.12.7"], 12
-            => Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13");
+            => Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, being upgraded to 4.13");
         &["Completed 4.13.2"], 12 => Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.13");
     ] {
         history(&cluster, entries).await;

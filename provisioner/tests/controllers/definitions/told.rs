@@ -18,7 +18,7 @@ pub(super) async fn resources_that_were_invalid_before_hold_nothing_back(definit
     assert_eq!(
         messages(&findings.warnings),
         [format!(
-            "upgrade of CRD \"{}\": 1 custom resources are invalid under the old schema as under the new one",
+            "upgrade of CRD \"{}\": 1 custom resources are invalid under both the old and the new schema",
             definition.name()
         )]
     );
@@ -44,7 +44,7 @@ pub(super) async fn missing_permission_to_list_is_reported(definition: &Definiti
     };
     let incoming = definition.crd(&[version("v1", &with_required_color())]);
     let findings = definition.check_by(&incoming, None, Some(account)).await;
-    let message = one_containing(&findings.problems, "cannot be checked");
+    let message = one_containing(&findings.problems, "failed to check the custom resources");
     let remedy = format!("allow `list` on {}", definition.name());
     assert!(message.ends_with(&remedy), "{message}");
     let user = "system:serviceaccount:default:tenant";
@@ -65,7 +65,7 @@ async fn a_conversion_webhook_that_does_not_answer_is_told() {
     let mut incoming = webhook.clone();
     incoming["spec"]["versions"][1] = version("v2", &with_required_color());
     let findings = definition.check(&incoming).await;
-    let message = one_containing(&findings.problems, "cannot be checked");
-    let remedy = "make the conversion webhook work";
+    let message = one_containing(&findings.problems, "failed to check the custom resources");
+    let remedy = "make sure that the conversion webhook is running";
     assert!(message.ends_with(remedy), "{message}");
 }

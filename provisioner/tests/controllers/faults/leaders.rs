@@ -44,7 +44,7 @@ async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
     let first = replica(cluster, "first").await;
     first.says("leading").await;
     let second = replica(cluster, "second").await;
-    second.says("waiting: another replica leads").await;
+    second.says("waiting for the leader Lease").await;
     let mark = audit.mark();
     play.install(&world, 1).await;
     play.settled(&world, 1).await;
@@ -65,7 +65,7 @@ async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
 
     // Put to sleep in the midst of another.
     let third = replica(cluster, "third").await;
-    third.says("waiting: another replica leads").await;
+    third.says("waiting for the leader Lease").await;
     play.upgrade(&world, 1).await;
     sleep(Duration::from_millis(fastrand::u64(50..600))).await;
     second.signal("STOP").await;

@@ -88,7 +88,7 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     }
     let requests = stage.audit.since(&mark);
     requests.at_most(60, "an object that is written all the time");
-    let parts = ["by rival again and again"];
+    let parts = ["rival repeatedly changes"];
     world.says(&play.name, "Progressing", &parts).await;
     let settled = Instant::now();
     let text = async || maps.get("map-05").await.unwrap().data.unwrap()["text"].clone();

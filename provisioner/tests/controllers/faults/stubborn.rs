@@ -27,7 +27,7 @@ async fn who_takes_our_labels_away_is_told_and_not_fought_for_ever() {
     let hook = Hook::new(world, &name, Say::Change(change)).await;
     let mark = stage.audit.mark();
     install_maps(world, &name, MAPS).await;
-    world.says(&name, "Progressing", &["again and again"]).await;
+    world.says(&name, "Progressing", &["repeatedly"]).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(300, "labels taken away");
 

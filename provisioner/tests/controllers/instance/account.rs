@@ -88,7 +88,7 @@ async fn install_operator(world: &World, name: &str, account: ServiceAccountRef)
 
 /// Waits until an instance tells what its account lacks, and does with it what it says: `kubectl create -f -`.
 async fn grant(world: &World, name: &str) -> String {
-    let instance = says(world, name, "Installed", &["kubectl create -f - and this"]).await;
+    let instance = says(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     assert_eq!(line(&instance, "Progressing"), "False Blocked");
     let (_, granted) = message(&instance, "Installed")
@@ -124,8 +124,9 @@ async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_
     let world = modest().await;
     let (name, space) = fresh(world, "tenant").await;
     install_operator(world, &name, installer(world, space.name()).await).await;
-    let told = says(world, &name, "Installed", &["lacks rights"]).await;
-    let lacks = format!("ServiceAccount {space}/installer lacks rights that this bundle takes");
+    let told = says(world, &name, "Installed", &["lacks permissions"]).await;
+    let lacks =
+        format!("ServiceAccount {space}/installer lacks permissions required by this bundle");
     assert!(message(&told, "Installed").starts_with(&lacks), "{told:?}");
     let operators = deployments(world, space.name());
     let begun = operators.list(&ListParams::default()).await.unwrap();
@@ -229,9 +230,9 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
 /// Waits until an instance without an account reports the permissions that the provisioner lacks.
 async fn own_permissions_are_reported(world: &World, name: &str) {
     let parts = [
-        "lacks rights",
+        "lacks permissions",
         "bind ClusterRole provisioner-install-anything",
-        "name a spec.serviceAccount",
+        "set a spec.serviceAccount",
     ];
     says(world, name, "Installed", &parts).await;
 }
@@ -278,12 +279,15 @@ async fn account_problems_are_reported_with_their_remedies() {
     let deletion = format!("delete rolebinding bundle-instance-impersonator --namespace {space}");
     kubectl(world.cluster, &deletion, "").await;
     service_account(world.cluster, space.name(), "installer").await;
-    let denied = format!("the provisioner may not act as ServiceAccount {space}/installer");
+    let denied =
+        format!("the provisioner is not allowed to impersonate ServiceAccount {space}/installer");
     let parts = [denied.as_str(), "cannot impersonate"];
     let refused = says(world, &name, "Installed", &parts).await;
     let problem = message(&refused, "Installed");
     // The command in the message is complete.
-    let (_, command) = problem.split_once("with: kubectl ").unwrap();
+    let (_, command) = problem
+        .split_once("run as a cluster admin: kubectl ")
+        .unwrap();
     kubectl(world.cluster, command, "").await;
     grant(world, &name).await;
     world.wait_instance(&name, "Healthy", "True").await;

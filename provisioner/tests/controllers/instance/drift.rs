@@ -111,7 +111,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     upgrade(world, &name, "v2", &of("v2")).await;
     is_scaled("v2").await;
     let progressing = read(world, &name).await;
-    assert!(!message(&progressing, "Progressing").contains("again and again"));
+    assert!(!message(&progressing, "Progressing").contains("repeatedly"));
     delete(world, &name).await;
 }
 

@@ -129,9 +129,9 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     point_at(world, &name, &source).await;
     let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let parts = [
-        "stays installed",
+        "is still installed",
         "requires Kubernetes >= 1.99.0 but the cluster is",
-        "to spec.overrides to install it nevertheless",
+        "to spec.overrides to install it anyway",
     ];
     let said = tells(&told, "Installed", &parts);
     let status = |it: &BundleInstance| it.status.clone().unwrap();
@@ -161,7 +161,7 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
         (overridden.digest.as_str(), overridden.reason.as_str()),
         (digest, "tried by us")
     );
-    let allows = "which spec.overrides allows: \"tried by us\"";
+    let allows = "(overridden in spec.overrides: \"tried by us\")";
     tells(&now, "Installed", &[allows]);
     let facts = status(&now).facts;
     assert_eq!(facts.min_kube_version.as_deref(), Some("1.99.0"));

@@ -70,7 +70,11 @@ async fn rejected_objects_are_named(world: &World, before: &BundleInstance, name
         let source = publish(world, &format!("{name}:rejected-{number}"), &objects).await;
         point_at(world, &name, &source).await;
         let failed = says(world, &name, "Installed UpgradeFailed", &[&parts[0]]).await;
-        for part in parts.iter().map(String::as_str).chain(["stays installed"]) {
+        for part in parts
+            .iter()
+            .map(String::as_str)
+            .chain(["is still installed"])
+        {
             tells(&failed, "Installed", &[part]);
         }
         unharmed(world, before, namespace).await;

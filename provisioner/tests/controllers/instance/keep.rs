@@ -74,7 +74,7 @@ async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str,
     assert_eq!(line(&kept, "Installed"), "True UpgradeFailed");
     assert_eq!(line(&kept, "HasValidBundle"), "True UnpackSuccessful");
     let missing = r#"no matches for kind "Widget""#;
-    tells(&kept, "Installed", &["stays installed", missing, &group]);
+    tells(&kept, "Installed", &["is still installed", missing, &group]);
 
     world.apply(&support::crd(&group, "Widget")).await;
     has_value(world, namespace, "a", "v", "2").await;
@@ -128,7 +128,7 @@ async fn half_applied_upgrades_are_repaired_and_reverted() {
     has_value(world, space.name(), "old", "v", "1").await;
     let found = read(world, &name).await;
     assert_eq!(line(&found, "Installed"), "True UpgradeFailed");
-    tells(&found, "Installed", &["was being replaced"]);
+    tells(&found, "Installed", &["is partly replaced"]);
     assert_eq!(api.get("both").await.unwrap().data.unwrap()["v"], "2");
     let definitions: Api<CustomResourceDefinition> = world.api();
     let moved = definitions.get(&format!("widgets.{group}")).await.unwrap();

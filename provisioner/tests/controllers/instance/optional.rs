@@ -13,7 +13,7 @@ async fn optional_objects_wait_for_their_definition_and_wait_again_when_it_goes(
     let waits = vec![format!("{kind} {group}/v1 {space}/logs")];
     assert_eq!(waiting.status.as_ref().unwrap().waiting, waits);
     assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
-    tells(&waiting, "Installed", &["1 objects wait for APIs"]);
+    tells(&waiting, "Installed", &["1 objects are deferred"]);
 
     let definition = support::crd(group, kind);
     let full = definition["metadata"]["name"].as_str().unwrap();

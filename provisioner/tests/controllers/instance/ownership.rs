@@ -39,7 +39,7 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     let told = refused(world, &second).await;
     let told = message(&told, "Installed");
     let expected = format!(
-        "ConfigMap {space}/both exists and belongs to BundleInstance {first}: delete that BundleInstance, or remove the \
+        "ConfigMap {space}/both already exists and is owned by BundleInstance {first}: delete that BundleInstance, or remove the \
          object from one of the two bundles"
     );
     assert_eq!(told, expected);
@@ -143,9 +143,9 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
     declare(world, &name, &objects).await;
     let told = refused(world, &name).await;
     let parts = [
-        "/plain exists and belongs to no BundleInstance: ",
-        "/olm exists and belongs to OLM, for its ClusterServiceVersion operators/etcd.v1: ",
-        "/helm exists and belongs to the Helm release db/etcd: ",
+        "/plain already exists and is not managed by a BundleInstance: ",
+        "/olm already exists and is managed by OLM, for its ClusterServiceVersion operators/etcd.v1: ",
+        "/helm already exists and is managed by the Helm release db/etcd: ",
         &format!("core.rukpak.io/adopt={name}"),
     ];
     tells(&told, "Installed", &parts);
@@ -165,7 +165,7 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
     becomes(world, &name, "only one left", |status| {
         let told = &condition(&status.conditions, "Installed")?.message;
         let is_free = !told.contains("/plain") && !told.contains("/helm");
-        (is_free && told.contains("/olm exists")).then_some(())
+        (is_free && told.contains("/olm already exists")).then_some(())
     })
     .await;
     meddle(&api, "olm", hand_over(&name)).await;
@@ -200,7 +200,7 @@ async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
     ours["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
     declare(world, &name, &[ours, map(&name, "a", &[])]).await;
     let installed = world.wait_instance(&name, "Installed", "True").await;
-    tells(&installed, "Installed", &["used as it is"]);
+    tells(&installed, "Installed", &["used unchanged"]);
     let spaces: Api<Namespace> = world.api();
     let labels = spaces.get(&name).await.unwrap().metadata.labels.unwrap();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");

@@ -142,7 +142,7 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
     let parts = [
         &format!("CustomResourceDefinition {}", scene.definition()),
         &format!("1 custom resource is left ({}/precious)", scene.space),
-        "delete them and then it",
+        "delete them and then the CRD",
     ];
     has_parts(&scene.released().await, &parts);
     let definition = support::crd(&scene.group(), "Widget");

@@ -167,7 +167,7 @@ async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again()
         "waiting for 1 object to go",
         &format!("ConfigMap {space}/held: is being deleted"),
         "example.com/rival",
-        "remove them",
+        "remove the finalizers",
     ];
     tells(&waiting, "Progressing", &parts);
     assert_eq!(api.get_opt("free").await.unwrap(), None);

@@ -152,7 +152,7 @@ async fn what_was_begun_is_told_of_until_it_is_over_and_can_be_taken_back_later(
     upgrade(world, &name, "v2", &v2).await;
     let first = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     has_value(world, space.name(), "v", "v", "2").await;
-    tells(&first, "Installed", &["was being replaced"]);
+    tells(&first, "Installed", &["is partly replaced"]);
 
     // The second try changes nothing, as the Namespace is there by now.
     change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;

@@ -34,7 +34,7 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
     assert_eq!(refused.status.as_ref().unwrap().installed_bundle_name, None);
     let parts = [
         &format!("namespace {name:?} is being deleted"),
-        "once it is gone, the installation goes on by itself",
+        "the installation continues automatically after the deletion",
         &format!("ConfigMap {space}/a exists and is being deleted"),
     ];
     tells(&refused, "Installed", &parts);

@@ -21,10 +21,10 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     platform.define_kind("PlatformOperator").await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
-    let not_installed = ("Unknown", "NotInstalled", "nothing is installed");
+    let not_installed = ("Unknown", "NotInstalled", "no bundle is installed");
     for (condition, said) in tests::rows![
         INSTALLED => ("False", "SourceFailed", failed);
-        CATALOG_AVAILABLE => ("False", "NoCatalogs", "there is no catalog");
+        CATALOG_AVAILABLE => ("False", "NoCatalogs", "no catalog found");
         UPGRADEABLE => not_installed;
     ] {
         platform.says("tide", condition, said).await;
@@ -62,7 +62,7 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     for name in ["garbage", "nothing", "odd"] {
         platform.no_source(name).await;
     }
-    all_are_there(&platform, "all catalogs can be read").await;
+    all_are_there(&platform, "all catalogs are available").await;
     // The better one goes away: what it has said stays, and nobody goes back.
     let address = better.stop().await;
     is_away(&platform, "catalogs/better: ").await;
@@ -82,7 +82,8 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     let better = Server::of(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
     let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
-    let lost = "which what is installed was chosen from, is gone or has the package no more";
+    let lost =
+        "the source of the installed bundle, no longer exists or no longer contains the package";
     platform.succeeds("tide", lost).await;
     all_are_there(&platform, "").await;
     assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);

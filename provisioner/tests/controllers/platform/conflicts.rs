@@ -96,11 +96,12 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     assert_eq!(chosen.name, "tide.v1.0.0");
     platform.has("reef", "1.0.0").await;
     for (name, reason, words) in tests::rows![
-        "second", "SourceFailed" => "package tide belongs to PlatformOperator tide, which had it before second";
-        "surf", "SourceFailed" => "package surf is managed by OLM: Subscription catalogs/mine";
-        "sand", "SourceFailed" => "package sand is managed by OLM: ClusterServiceVersion catalogs/sand.v1";
+        "second", "SourceFailed" => "package tide already belongs to PlatformOperator tide; delete PlatformOperator \
+                                     tide or second";
+        "surf", "SourceFailed" => "package surf is managed by OLM (Subscription catalogs/mine)";
+        "sand", "SourceFailed" => "package sand is managed by OLM (ClusterServiceVersion catalogs/sand.v1)";
         "gull", "UnpackFailed" => "does not support the AllNamespaces install mode";
-        "moon", "InstallFailed" => "BundleInstance moon exists and was not made for this PlatformOperator";
+        "moon", "InstallFailed" => "BundleInstance moon already exists and does not belong to this PlatformOperator";
     ] {
         platform.becomes(name, "False", reason, words).await;
     }

@@ -93,7 +93,7 @@ async fn objects_land_where_the_operator_says(platform: &Platform) {
     let account = instance.spec.service_account.unwrap();
     assert_eq!((&*account.name, &*account.namespace), ("captain", "crew"));
 
-    let lacks = "ServiceAccount crew/cook lacks rights that this bundle takes";
+    let lacks = "ServiceAccount crew/cook lacks permissions required by this bundle";
     let refused = platform.becomes("moon", "False", "InstallFailed", lacks);
     refused.await;
     let moon = deployments.get_opt("moon-operator").await.unwrap();

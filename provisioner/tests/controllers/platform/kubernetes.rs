@@ -25,7 +25,7 @@ pub(super) async fn packages_follow_the_apiserver(
     platform.has("wave", "1.0.0").await;
     minors(platform, "1.36", "1.0").await;
     let server = server.replaced(&with(2)).await;
-    let words = "is installed when the cluster is upgraded to one after 1.36";
+    let words = "is installed when the cluster is upgraded to a new minor version after 1.36";
     platform.waits("wave", "1.1.0", words).await;
     let cluster = platform.world.cluster;
     cluster.upgrade_apiserver("v1.37.0").await.unwrap();

@@ -114,7 +114,7 @@ impl Sea {
     async fn is_told_with_what_the_definition_knows(&self) {
         let platform = &self.platform;
         // Before there is a release, nobody knows what may run.
-        let unknown = "the cluster's version is not known";
+        let unknown = "failed to determine the cluster version";
         let refused = platform.becomes("tide", "False", "SourceFailed", unknown);
         refused.await;
         self.history(&["Completed 4.12.0"]).await;
@@ -135,7 +135,7 @@ impl Sea {
         // It lets the package be changed, too.
         let name = |package: &str| json!({"spec": {"package": {"name": package}}});
         platform.edit("surf", name("moon")).await;
-        let other = "is of package surf, and another package is no upgrade of it";
+        let other = "has package surf, which cannot be upgraded to another package";
         platform.succeeds("surf", other).await;
         platform.edit("surf", name("surf")).await;
         self.comes_to_rest().await;
@@ -196,7 +196,7 @@ impl Sea {
         let annotations = json!({"annotations": {"example.com/depth": "3"}});
         let config = json!({"spec": {"config": {"deploymentConfig": annotations}}});
         self.platform.patch::<BundleInstance>("surf", config).await;
-        let kept = "it is installed already, and is kept as it is";
+        let kept = "it is already installed and is kept";
         wait_for(self.platform.instances(), "surf", kept, |it| {
             let status = it.status.as_ref()?;
             let installed = condition(&status.conditions, INSTALLED)?;

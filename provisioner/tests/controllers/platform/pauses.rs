@@ -12,7 +12,7 @@ use crate::{
     support::{Provisioner, until},
 };
 
-const REFUSED: &str = "could not be finished; it is tried again";
+const REFUSED: &str = "reconcile failed; retrying";
 
 /// When a look at the operator failed, each time.
 fn failures(provisioner: &Provisioner) -> Vec<jiff::Timestamp> {

@@ -37,7 +37,7 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     // What is installed takes more rights: an account's, or the second binding.
     wait_for(platform.instances(), "tide", "refused", |tide| {
         let mut conditions = tide.status.as_ref()?.conditions.iter();
-        let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
+        let is_refused = conditions.any(|it| it.message.contains("lacks permissions"));
         is_refused.then_some(())
     })
     .await;
@@ -47,7 +47,7 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     })
     .await;
     // The image is looked for, with the secret.
-    let trouble = provisioner.says("a catalog cannot be read").await;
+    let trouble = provisioner.says("failed to read catalog").await;
     let error = trouble["error"].as_str().unwrap();
     assert!(error.contains("none"), "{error}");
     for line in provisioner.lines() {

@@ -80,7 +80,7 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
 }
 
 async fn new_rights_wait_for_their_digest(platform: &Platform) {
-    let gains = "gains rights, which nobody has approved";
+    let gains = "requests new permissions that are not approved";
     let status = platform.waits("sand", "1.0.1", gains).await;
     let rights = status.new_rights.unwrap();
     let rules = rights.rules.join("\n");
@@ -88,7 +88,7 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
     let patch = |digest: &str| json!({"spec": {"approvedRights": digest}});
     let other = format!("sha256:{}", "0".repeat(64));
     platform.edit("sand", patch(&other)).await;
-    let others = "other ones than spec.approvedRights stands for";
+    let others = "other than those of spec.approvedRights";
     platform.waits("sand", "1.0.1", others).await;
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
     platform.edit("sand", patch(&rights.digest)).await;
@@ -107,14 +107,14 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
         ("sand.v1.0.1", "catalogs/mine")
     );
     let why = chosen.why.join("\n");
-    assert!(why.contains("its new rights are approved"), "{why}");
+    assert!(why.contains("its new permissions are approved"), "{why}");
     let sand = platform.instances().get("sand").await.unwrap();
     assert!(sand.annotations()[labels::CHOSEN_BUNDLE].contains("sand.v1.0.1"));
 }
 
 /// What is installed is kept as it was declared meanwhile.
 async fn what_nobody_can_look_at_waits(platform: &Platform) {
-    let unknown = "the rights of 127.0.0.1:1/reef:none are not known: ";
+    let unknown = "cannot determine the permissions of 127.0.0.1:1/reef:none: ";
     platform.succeeds("reef", unknown).await;
     let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
     platform.patch::<BundleInstance>("reef", patch).await;

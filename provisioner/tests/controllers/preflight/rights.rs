@@ -119,7 +119,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
     assert_eq!(found.problems.len(), 1, "{found:#?}");
     assert_eq!(found.warnings, [], "{found:#?}");
     for part in [
-        &format!("ServiceAccount {namespace}/installer lacks rights"),
+        &format!("ServiceAccount {namespace}/installer lacks permissions"),
         r#"- {apiGroups: ["", "apps"], resources: ["*"], verbs: ["watch"]}"#,
         r#"- {nonResourceURLs: ["/metrics"], verbs: ["get"]}"#,
         r#"resources: ["horizontalpodautoscalers", "horizontalpodautoscalers/status"], verbs: ["get", "list", "watch"]}"#,

@@ -43,7 +43,7 @@ async fn others_are_ready_to_lead(cluster: &Cluster) {
     let first = replica(cluster, &flag, "60s").await;
     first.says("leading").await;
     let second = replica(cluster, &flag, "60s").await;
-    second.says("waiting: another replica leads").await;
+    second.says("waiting for the leader Lease").await;
     assert!(leads(&first).await);
     assert!(!leads(&second).await);
     let ready = get(&format!("{}/readyz", second.url("probes"))).await;
@@ -70,7 +70,7 @@ async fn a_leader_that_slept_too_long_ends(cluster: &Cluster) {
     second.says("leading").await;
     first.signal("CONT").await;
     assert_eq!(first.ended().await, 1, "{}", first.log());
-    assert!(first.log().contains("lost the Lease"), "{}", first.log());
+    assert!(first.log().contains("lost Lease"), "{}", first.log());
     assert!(leads(&second).await);
 }
 

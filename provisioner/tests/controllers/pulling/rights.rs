@@ -21,7 +21,7 @@ pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
         Provisioner::start(&lab.cluster, options).await
     };
     let provisioner = start().await;
-    let refused = "cannot follow the cluster in pulling";
+    let refused = "invalid pull configuration";
     let line = provisioner.says(refused).await;
     let problem = line["problem"].as_str().unwrap();
     let remedy = "manifests/install/openshift.yaml";
@@ -37,7 +37,7 @@ pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
     support::install_rights(&lab.cluster, &install::openshift(&options)).await;
     let provisioner = start().await;
     lab.unpacked(&bundle).await;
-    provisioner.says("pulling follows the cluster").await;
+    provisioner.says("updated pull configuration").await;
     let mut lines = provisioner.lines().into_iter();
     assert_eq!(lines.find(|line| line["message"] == refused), None);
     lab.delete(&config).await;

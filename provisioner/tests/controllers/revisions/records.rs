@@ -183,9 +183,9 @@ async fn unusable_record_is_reported_and_written_again() {
     let other = fixture.maps().get("other").await.unwrap();
     let cases = [
         (Damage::Deleted, "not found"),
-        (Damage::Truncated, "its checksum is"),
-        (Damage::Edited, "its checksum is"),
-        (Damage::Forged, "its checksum is"),
+        (Damage::Truncated, "checksum mismatch"),
+        (Damage::Edited, "checksum mismatch"),
+        (Damage::Forged, "checksum mismatch"),
     ];
     for (number, (kind, message)) in cases.into_iter().enumerate() {
         let [before, after] = drifting(number);
@@ -243,7 +243,9 @@ async fn record_of_another_instance_is_not_used() {
         replace(world, part.clone(), |secret| secret.data = data).await;
     }
     for fixture in &fixtures {
-        let report = fixture.follow(&["cannot be used", "its checksum is"]).await;
+        let report = fixture
+            .follow(&["cannot be used", "checksum mismatch"])
+            .await;
         fixture.alter("kept").await;
         report.await.unwrap();
         let text = &fixture.name;
@@ -395,7 +397,7 @@ async fn unrecorded_revision_is_not_applied() {
 
     let objects = [fixture.map("a", "2"), fixture.map("c", "2")];
     fixture.upgrade("v2", &objects).await;
-    for part in ["nothing of it is applied", "exceeded quota"] {
+    for part in ["none of its objects is applied", "exceeded quota"] {
         fixture.reports(part).await;
     }
     observe(OBSERVATION, async || {
@@ -438,7 +440,10 @@ async fn full_etcd_stops_a_rollout_before_its_first_object() {
     until(
         "the message",
         async || provisioner.log(),
-        |log| log.contains("nothing of it is applied") && log.contains("database space exceeded"),
+        |log| {
+            log.contains("none of its objects is applied")
+                && log.contains("database space exceeded")
+        },
     )
     .await;
     observe(OBSERVATION, async || {

@@ -131,7 +131,7 @@ async fn upgrades_of_immutable_objects_are_refused_without_permission() {
         let remedy = "set spec.upgrade.recreate: WhenImmutable, or delete the object";
         assert!(message.contains(&(line + remedy)), "{message}");
     }
-    assert!(message.contains("stays installed"), "{message}");
+    assert!(message.contains("is still installed"), "{message}");
     assert_eq!(fixture.condition("Progressing").await.0, "Blocked");
     fixture.has_reason("Stalled", "Blocked").await;
     let untouched = (
@@ -222,8 +222,8 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(web.spec.unwrap().cluster_ip.as_deref(), Some("None"));
     let space = fixture.namespace();
     let note = |object: &str| {
-        let cause = "because its new form changes immutable fields";
-        format!("{object} was deleted and created again, {cause}")
+        let cause = "its new form changes immutable fields";
+        format!("recreated {object}: {cause}")
     };
     let notes = [
         note(&format!("ConfigMap {space}/fixed")),
@@ -265,7 +265,7 @@ async fn annotations_precede_the_spec() {
         };
         fixture.install_with(spec, &objects("1")).await;
         let (_, installed) = fixture.condition("Installed").await;
-        let warning = format!("has the invalid value {value:?}, which counts as Never");
+        let warning = format!("has the invalid value {value:?}, which is treated as Never");
         assert_eq!(
             installed.contains(&warning),
             refused.is_some(),

@@ -106,7 +106,7 @@ async fn revisions_list_the_uses_of_removed_apis() {
     };
     let (number, first) = listed().await;
     let text = format!(
-        "Role {}/addresses names the resource of IPAddress, of which Kubernetes 1.37 does not serve networking.k8s.io/v1beta1",
+        "Role {}/addresses refers to the resource of IPAddress, and Kubernetes 1.37 does not serve networking.k8s.io/v1beta1",
         fixture.name
     );
     let found: Vec<_> = first

@@ -1,14 +1,15 @@
-//! What a pod of a Job says about itself.
+//! State of a pod of an unpack Job.
 
 use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 use kube::ResourceExt;
 
-use super::State;
+use super::JobState;
 use crate::bundle::job::declare::CONTAINER;
 
-/// The reason why a kubelet has no image yet, in its own words; rukpak repeats these without a word of its own.
+/// Waiting reasons of the kubelet for an image that is not pulled yet. As in rukpak, the status repeats the kubelet's
+/// message unchanged.
 const PULLING: [&str; 6] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -17,14 +18,14 @@ const PULLING: [&str; 6] = [
     "RegistryUnavailable",
     "SignatureValidationFailed",
 ];
-/// What is no problem.
+/// Waiting reasons that are not a problem.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-/// How it begins what is told of a name that cannot be pulled.
+/// Start of the message for an image name that cannot be parsed.
 pub(super) const UNREADABLE: &str = "the node cannot read the name of the image";
-/// The program's own exit codes: it has said why, and no other pod would fare better.
-const SAID: [i32; 2] = [1, 2];
+/// Exit codes of the unpack program itself. Its termination message gives the reason, and another pod would fail as well.
+const PROGRAM_EXIT_CODES: [i32; 2] = [1, 2];
 
-/// The last pod that was made.
+/// Returns the pod that was created last.
 pub(super) fn newest<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<&'a Pod> {
     let age = |pod: &&Pod| {
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -33,57 +34,58 @@ pub(super) fn newest<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<&'a 
     pods.into_iter().max_by_key(age)
 }
 
-/// How a Job whose last pod this is is getting on, of which that was known before.
-pub(super) fn state(pod: &Pod, job: &str, before: Option<&str>) -> State {
+/// Returns the state of a Job from its last pod. `previous` is the message that was reported before.
+pub(super) fn state(pod: &Pod, job: &str, previous: Option<&str>) -> JobState {
     let name = pod.name_any();
     let phase = phase(pod);
     if pod.metadata.deletion_timestamp.is_some() {
-        // What was in its way is more than that it goes, which may be just because of that.
-        let told = before.map(str::to_owned);
-        return State::Begun(
-            told.unwrap_or_else(|| format!("pod {name} of Job {job} is being deleted")),
+        // The earlier problem is more useful than the deletion, which it may have caused.
+        let message = previous.map(str::to_owned);
+        return JobState::Starting(
+            message.unwrap_or_else(|| format!("pod {name} of Job {job} is being deleted")),
         );
     }
     let ended = ended(pod).filter(|ended| ended.exit_code != 0);
-    if let Some(why) = words(pod) {
-        let is_said = ended.is_some_and(|ended| SAID.contains(&ended.exit_code));
-        // Beside somebody's container that does not end, the pod does not either, and the Job does not notice.
-        if (is_said && !is_disrupted(pod)) || phase == "Running" {
-            return State::Failed {
-                message: format!("unpack Job {job} failed: {why}"),
+    if let Some(reason) = describe_failure(pod) {
+        let is_program_exit =
+            ended.is_some_and(|ended| PROGRAM_EXIT_CODES.contains(&ended.exit_code));
+        // Next to an injected container that does not exit, the pod does not end either, so the Job does not fail.
+        if (is_program_exit && !is_disrupted(pod)) || phase == "Running" {
+            return JobState::Failed {
+                message: format!("unpack Job {job} failed: {reason}"),
                 since: ended.and_then(|ended| Some(ended.finished_at.as_ref()?.0)),
             };
         }
-        return State::Held(format!("pod {name} failed, and its Job tries again: {why}"));
+        return JobState::Waiting(format!("pod {name} failed; its Job retries: {reason}"));
     }
     if let Some(state) = waiting(pod, &name) {
         return state;
     }
-    if let Some(why) = unschedulable(pod) {
-        return State::Held(format!("pod {name} has no node: {why}"));
+    if let Some(reason) = unschedulable(pod) {
+        return JobState::Waiting(format!("pod {name} is not scheduled: {reason}"));
     }
     let runs = container(pod).and_then(|status| status.state.as_ref()?.running.as_ref());
     match runs {
-        Some(_) => State::Runs,
-        None => State::Begun(format!("pod {name} of Job {job} starts")),
+        Some(_) => JobState::Running,
+        None => JobState::Starting(format!("pod {name} of Job {job} is starting")),
     }
 }
 
-/// Reports whether a pod has failed, and another one has to follow.
+/// Reports whether a pod has failed, so that another one has to follow.
 pub(super) fn is_over(pod: &Pod) -> bool {
     phase(pod) == "Failed"
 }
 
-/// Reports whether the work is done and the pod is not.
-pub(in crate::bundle::job) fn lingers(pods: &[Pod]) -> bool {
+/// Reports whether the unpack container has finished while its pod still runs.
+pub(in crate::bundle::job) fn is_lingering(pods: &[Pod]) -> bool {
     newest(pods).is_some_and(|pod| phase(pod) == "Running" && ended(pod).is_some())
 }
 
-/// The reason why a pod has failed, if it has.
-pub(super) fn words(pod: &Pod) -> Option<String> {
-    let all = statuses(pod);
-    let ours = all.filter(|status| matches!(status.name.as_str(), CONTAINER | "install"));
-    let ended = ours
+/// Returns the reason why a pod has failed, or `None` if it has not failed.
+pub(super) fn describe_failure(pod: &Pod) -> Option<String> {
+    let statuses = statuses(pod);
+    let relevant = statuses.filter(|status| matches!(status.name.as_str(), CONTAINER | "install"));
+    let ended = relevant
         .filter_map(|status| status.state.as_ref()?.terminated.as_ref())
         .find(|ended| ended.exit_code != 0);
     let status = pod.status.as_ref()?;
@@ -97,32 +99,32 @@ pub(super) fn words(pod: &Pod) -> Option<String> {
         )
     };
     match ended {
-        Some(ended) => evicted().or_else(|| Some(last_words(ended))),
+        Some(ended) => evicted().or_else(|| Some(describe_exit(ended))),
         None if phase(pod) == "Failed" => {
-            Some(evicted().unwrap_or_else(|| "the pod failed and does not say why".to_owned()))
+            Some(evicted().unwrap_or_else(|| "the pod failed without a reason".to_owned()))
         }
         None => None,
     }
 }
 
-fn last_words(ended: &ContainerStateTerminated) -> String {
+fn describe_exit(ended: &ContainerStateTerminated) -> String {
     let reason = ended.reason.as_deref().unwrap_or_default();
     let message = ended.message.as_deref().unwrap_or_default().trim();
     let code = ended.exit_code;
     match (reason, message) {
         ("OOMKilled", _) => {
-            "it ran out of memory (OOMKilled); something lowers the limit of its container, or its node has none left"
+            "out of memory (OOMKilled); check the container's memory limit and the node's free memory"
                 .to_owned()
         }
-        (_, "") => format!("it ended with exit code {code} ({reason}) and said nothing; see the log of its pod"),
-        // What the program says begins with a word of its own.
+        (_, "") => format!("exited with code {code} ({reason}) without a message; see the pod log"),
+        // The message of the program is complete without the reason.
         ("Error", message) => message.to_owned(),
         (reason, message) => format!("{reason}: {message}"),
     }
 }
 
-/// What a container waits for, if that is worth telling.
-fn waiting(pod: &Pod, name: &str) -> Option<State> {
+/// Returns the state for a waiting container, if its reason is worth reporting.
+fn waiting(pod: &Pod, name: &str) -> Option<JobState> {
     let waits = || {
         statuses(pod).filter_map(|status| {
             let waiting = status.state.as_ref()?.waiting.as_ref()?;
@@ -132,8 +134,8 @@ fn waiting(pod: &Pod, name: &str) -> Option<State> {
         })
     };
     if let Some((_, message)) = waits().find(|(reason, _)| *reason == "InvalidImageName") {
-        return Some(State::Stuck(format!(
-            "{UNREADABLE}: {message}; make a new Bundle with another name in spec.source.image.ref"
+        return Some(JobState::Stuck(format!(
+            "{UNREADABLE}: {message}; create a new Bundle with a valid name in spec.source.image.ref"
         )));
     }
     let mut pulls: Vec<&str> = waits()
@@ -142,7 +144,7 @@ fn waiting(pod: &Pod, name: &str) -> Option<State> {
         .collect();
     pulls.dedup();
     if !pulls.is_empty() {
-        return Some(State::Held(pulls.join("; ")));
+        return Some(JobState::Waiting(pulls.join("; ")));
     }
     let (reason, message) = waits().find(|(reason, _)| !STARTING.contains(reason))?;
     let mut text = format!("pod {name} cannot start: {reason}");
@@ -156,11 +158,11 @@ fn waiting(pod: &Pod, name: &str) -> Option<State> {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
-            "; if the container runtime of node {node:?} does not know image volumes, start the provisioner with \
+            "; if the container runtime of node {node:?} does not support image volumes, start the provisioner with \
              --unpack-mode=init-container"
         );
     }
-    Some(State::Held(text))
+    Some(JobState::Waiting(text))
 }
 
 fn is_volume(pod: &Pod) -> bool {
@@ -173,14 +175,16 @@ fn is_volume(pod: &Pod) -> bool {
 
 fn unschedulable(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let scheduled = conditions.iter().find(|one| one.type_ == "PodScheduled")?;
+    let scheduled = conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled")?;
     if scheduled.status != "False" {
         return None;
     }
     scheduled.message.as_deref().or(scheduled.reason.as_deref())
 }
 
-/// Reports whether a pod had to go for reasons that have nothing to do with it.
+/// Reports whether a pod was disrupted for a reason outside of the pod, such as a node drain.
 fn is_disrupted(pod: &Pod) -> bool {
     let conditions = pod
         .status
@@ -188,7 +192,7 @@ fn is_disrupted(pod: &Pod) -> bool {
         .flat_map(|status| status.conditions.iter().flatten());
     conditions
         .into_iter()
-        .any(|one| one.type_ == "DisruptionTarget" && one.status == "True")
+        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
 fn phase(pod: &Pod) -> &str {
@@ -198,7 +202,7 @@ fn phase(pod: &Pod) -> &str {
         .unwrap_or("Pending")
 }
 
-/// How the program ended, here or where it is copied.
+/// Returns how the unpack program ended.
 fn ended(pod: &Pod) -> Option<&ContainerStateTerminated> {
     container(pod)?.state.as_ref()?.terminated.as_ref()
 }
@@ -207,7 +211,7 @@ fn container(pod: &Pod) -> Option<&ContainerStatus> {
     statuses(pod).find(|status| status.name == CONTAINER)
 }
 
-/// Of all containers, those that come first before the others.
+/// Returns the statuses of all containers, init containers first.
 fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
         let init = status.init_container_statuses.iter().flatten();

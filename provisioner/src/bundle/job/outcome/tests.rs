@@ -53,16 +53,16 @@ fn leaving(mut pod: Pod) -> Pod {
     pod
 }
 
-fn held(text: &str) -> State {
-    State::Held(text.to_owned())
+fn held(text: &str) -> JobState {
+    JobState::Waiting(text.to_owned())
 }
 
-fn begun(text: &str) -> State {
-    State::Begun(text.to_owned())
+fn begun(text: &str) -> JobState {
+    JobState::Starting(text.to_owned())
 }
 
-fn failed(text: &str) -> State {
-    State::Failed {
+fn failed(text: &str) -> JobState {
+    JobState::Failed {
         message: format!("unpack Job system/b-1 failed: {text}"),
         since: Some(TIME.parse().unwrap()),
     }
@@ -86,28 +86,28 @@ fn everything_that_a_pod_waits_for_is_told() {
         waits("ErrImagePull", "not found") => held("not found");
         pod("Pending", &both) => held("no such host");
         waits("InvalidImageName", "couldn't parse image name \"A\"")
-            => State::Stuck(format!("{unreadable}; make a new Bundle with another name in spec.source.image.ref"));
+            => JobState::Stuck(format!("{unreadable}; create a new Bundle with a valid name in spec.source.image.ref"));
         waits("CreateContainerError", "stat : no such file")
             => held(
                 "pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
-                 \"node\" does not know image volumes, start the provisioner with --unpack-mode=init-container",
+                 \"node\" does not support image volumes, start the provisioner with --unpack-mode=init-container",
             );
         waits("CreateContainerConfigError", "secret not found")
             => held("pod b-1-x cannot start: CreateContainerConfigError: secret not found");
-        waits("ContainerCreating", "") => begun("pod b-1-x of Job system/b-1 starts");
-        pod("Pending", &unscheduled) => held("pod b-1-x has no node: 0/1 nodes are available");
-        pod("Pending", &json!({})) => begun("pod b-1-x of Job system/b-1 starts");
-        container("Running", &json!({"running": {}})) => State::Runs;
+        waits("ContainerCreating", "") => begun("pod b-1-x of Job system/b-1 is starting");
+        pod("Pending", &unscheduled) => held("pod b-1-x is not scheduled: 0/1 nodes are available");
+        pod("Pending", &json!({})) => begun("pod b-1-x of Job system/b-1 is starting");
+        container("Running", &json!({"running": {}})) => JobState::Running;
         leaving(waits("ContainerCreating", "")) => begun("pod b-1-x of Job system/b-1 is being deleted");
     ] {
-        assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
+        assert_eq!(evaluate(&job(&json!({})), &[pod], None, None), expected);
     }
 }
 
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn a_pod_that_failed_is_told_in_its_own_words() {
-    let unreadable = "FileUnreadable: \"/manifests/a\" may not be read by user 65532";
+    let unreadable = "FileUnreadable: \"/manifests/a\" is not readable by user 65532";
     let disrupted = json!({
         "reason": "Evicted", "message": "The node was low on resource: memory.",
         "conditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -118,21 +118,20 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
         // The pod of a policy that puts a container beside ours that does not end.
         container("Running", &terminated(1, "Error", unreadable)) => failed(unreadable);
         container("Running", &terminated(137, "OOMKilled", ""))
-            => failed("it ran out of memory (OOMKilled); something lowers the limit of its container, or its node has none left");
+            => failed("out of memory (OOMKilled); check the container's memory limit and the node's free memory");
         container("Failed", &terminated(139, "Error", ""))
             => held(
-                "pod b-1-x failed, and its Job tries again: it ended with exit code 139 (Error) and said nothing; see the \
-                 log of its pod",
+                "pod b-1-x failed; its Job retries: exited with code 139 (Error) without a message; see the pod log",
             );
         container("Failed", &terminated(128, "StartError", "no /unpack"))
-            => held("pod b-1-x failed, and its Job tries again: StartError: no /unpack");
+            => held("pod b-1-x failed; its Job retries: StartError: no /unpack");
         pod("Failed", &disrupted)
-            => held("pod b-1-x failed, and its Job tries again: Evicted: The node was low on resource: memory.");
-        pod("Failed", &json!({})) => held("pod b-1-x failed, and its Job tries again: the pod failed and does not say why");
+            => held("pod b-1-x failed; its Job retries: Evicted: The node was low on resource: memory.");
+        pod("Failed", &json!({})) => held("pod b-1-x failed; its Job retries: the pod failed without a reason");
         // Whether it has handed something over, the Job will tell.
-        container("Succeeded", &terminated(0, "Completed", "")) => begun("pod b-1-x of Job system/b-1 starts");
+        container("Succeeded", &terminated(0, "Completed", "")) => begun("pod b-1-x of Job system/b-1 is starting");
     ] {
-        assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
+        assert_eq!(evaluate(&job(&json!({})), &[pod], None, None), expected);
     }
 }
 
@@ -147,32 +146,34 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
     let message = "Job was active longer than ...";
     let late = ended_job("Failed", "DeadlineExceeded", message);
     for (job, pods, refused, before, expected) in ::tests::rows![
-        job(&json!({})), vec![], None, None => begun("waiting for the pod of Job system/b-1");
+        job(&json!({})), vec![], None, None => begun("waiting for Job system/b-1 to create its pod");
         job(&json!({})), vec![], Some("exceeded quota: pods"), None
-            => held("Job system/b-1 cannot make its pod: exceeded quota: pods");
+            => held("Job system/b-1 cannot create its pod: exceeded quota: pods");
         // What was refused before does not matter once there is a pod.
-        job(&json!({})), vec![good], Some("exceeded quota"), None => State::Runs;
+        job(&json!({})), vec![good], Some("exceeded quota"), None => JobState::Running;
         ended_job("Failed", "PodFailurePolicy", "Container unpack ..."), vec![bad], None, None
             => failed("LimitExceeded: too large");
         ended_job("Failed", "BackoffLimitExceeded", "Job has reached the limit"), vec![], None, None
             => failed("Job has reached the limit");
         late.clone(), vec![], None, Some("Back-off pulling image \"a\"")
-            => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
-        late, vec![], None, None => failed("not done within 600 s");
+            => failed("timed out after 600 s; what was last known: Back-off pulling image \"a\"");
+        late, vec![], None, None => failed("timed out after 600 s");
         job(&json!({})), vec![lost()], None, Some("Back-off pulling image \"a\"") => begun("Back-off pulling image \"a\"");
         // The pods go before a Job says that it has failed.
         ended_job("FailureTarget", "DeadlineExceeded", ""), vec![lost()], None, Some("Back-off pulling image \"a\"")
-            => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
+            => failed("timed out after 600 s; what was last known: Back-off pulling image \"a\"");
     ] {
-        assert_eq!(of(&job, &pods, refused, before), expected);
+        assert_eq!(evaluate(&job, &pods, refused, before), expected);
     }
-    let State::Failed { message, .. } = of(&ended_job("Complete", "", ""), &[], None, None) else {
+    let JobState::Failed { message, .. } =
+        evaluate(&ended_job("Complete", "", ""), &[], None, None)
+    else {
         panic!("nothing was handed over");
     };
-    assert!(message.contains("handed nothing over"), "{message}");
+    assert!(message.contains("without uploading content"), "{message}");
     let suspended =
         with!(job(&json!({})) => |suspended| suspended.spec.as_mut().unwrap().suspend = Some(true));
-    let State::Held(message) = of(&suspended, &[], None, None) else {
+    let JobState::Waiting(message) = evaluate(&suspended, &[], None, None) else {
         panic!("it waits");
     };
     assert!(message.contains("suspended"), "{message}");
@@ -182,9 +183,9 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
 fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
     let failed = container("Failed", &terminated(139, "Error", "gone wrong"));
     let pods = std::slice::from_ref(&failed);
-    let found = of(&job(&json!({})), pods, Some("exceeded quota"), None);
-    let expected = "Job system/b-1 cannot make another pod: exceeded quota; before that, pod b-1-x failed, and its Job tries \
-                    again: gone wrong";
+    let found = evaluate(&job(&json!({})), pods, Some("exceeded quota"), None);
+    let expected = "Job system/b-1 cannot create another pod: exceeded quota; previously: pod b-1-x failed; its Job \
+                    retries: gone wrong";
     assert_eq!(found, held(expected));
     // Only what was refused since the last pod was made tells why there is no other one.
     assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
@@ -198,17 +199,21 @@ fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
     let labels = labeled.labels_mut();
     labels.insert(labels::OWNER_KIND.to_owned(), "Bundle".to_owned());
     labels.insert(labels::OWNER_NAME.to_owned(), "b".to_owned());
-    let State::Held(message) = of(&labeled, &[waits("ErrImagePull", "not found")], None, None)
+    let JobState::Waiting(message) =
+        evaluate(&labeled, &[waits("ErrImagePull", "not found")], None, None)
     else {
         panic!("it waits");
     };
-    assert!(message.starts_with("not found; its labels"), "{message}");
+    assert!(
+        message.starts_with("not found; an admission policy removed its labels"),
+        "{message}"
+    );
     let going = leaving(waits("ErrImagePull", "not found"));
-    let found = of(&labeled, &[going], None, Some(&message));
+    let found = evaluate(&labeled, &[going], None, Some(&message));
     assert_eq!(found, begun(&message));
-    assert_rows!(of(&labeled, &[container("Running", &json!({"running": {}}))], None, None) => State::Runs);
+    assert_rows!(evaluate(&labeled, &[container("Running", &json!({"running": {}}))], None, None) => JobState::Running);
     let kept = with!(waits("ErrImagePull", "not found") => metadata.labels: labeled.metadata.labels.clone());
-    assert_eq!(of(&labeled, &[kept], None, None), held("not found"));
+    assert_eq!(evaluate(&labeled, &[kept], None, None), held("not found"));
 }
 
 #[test]
@@ -222,18 +227,19 @@ fn what_was_last_known_is_said_once() {
         })
     };
     let pending = bundle("UnpackPending", "no node");
-    assert_eq!(known_before(&pending), Some("no node"));
+    assert_eq!(previous_message(&pending), Some("no node"));
     let late = ended_job("Failed", "DeadlineExceeded", "");
-    let State::Failed { message, .. } = of(&late, &[], None, known_before(&pending)) else {
+    let JobState::Failed { message, .. } = evaluate(&late, &[], None, previous_message(&pending))
+    else {
         panic!("it has failed");
     };
     let told = bundle("UnpackFailed", &message);
-    assert_eq!(known_before(&told), Some("no node"));
+    assert_eq!(previous_message(&told), Some("no node"));
     let stuck = "the node cannot read the name of the image: A";
     let told = bundle("UnpackFailed", &format!("source bundle content: {stuck}"));
-    assert_eq!(known_before(&told), Some(stuck));
-    assert_eq!(known_before(&bundle("UnpackFailed", "other")), None);
-    assert_eq!(known_before(&bundle("Unpacking", "")), None);
+    assert_eq!(previous_message(&told), Some(stuck));
+    assert_eq!(previous_message(&bundle("UnpackFailed", "other")), None);
+    assert_eq!(previous_message(&bundle("Unpacking", "")), None);
 }
 
 #[test]
@@ -243,6 +249,6 @@ fn a_pod_lingers_when_its_work_is_done_and_it_is_not() {
         container("Running", &json!({"running": {}})) => false;
         container("Succeeded", &terminated(0, "Completed", "")) => false;
     ] {
-        assert_eq!(lingers(&[pod]), lingering);
+        assert_eq!(is_lingering(&[pod]), lingering);
     }
 }

@@ -5,18 +5,20 @@ use super::*;
 const HASH: &str = "h";
 
 /// A pod in a few words: `name [update] [ready] [old|lost|leaving|Failed|Unknown|crash] [@digest] [+seconds after the others]`.
-fn pod(text: &str) -> Seen {
+fn pod(text: &str) -> PodObservation {
     let mut words = text.split(' ');
     let at = |second| Some(Timestamp::from_second(second).unwrap());
-    let mut seen = with!(Seen, name: words.next().unwrap().to_owned(), hash: HASH.to_owned(), phase: "Running".to_owned(),
+    let mut seen = with!(PodObservation, name: words.next().unwrap().to_owned(), hash: HASH.to_owned(), phase: "Running".to_owned(),
         since: at(1000));
     for word in words {
         match word {
             "update" => seen.is_update = true,
             "ready" => seen.is_ready = true,
             "old" => seen.hash = "before".to_owned(),
-            "lost" => seen.stay = Stay::Lost,
-            "leaving" if seen.stay == Stay::Here => seen.stay = Stay::Leaving,
+            "lost" => seen.presence = PodPresence::Lost,
+            "leaving" if seen.presence == PodPresence::Present => {
+                seen.presence = PodPresence::Terminating;
+            }
             "leaving" => {}
             "crash" => seen.waits = Some("CrashLoopBackOff".to_owned()),
             "pull" => seen.waits = Some("ImagePullBackOff".to_owned()),
@@ -30,12 +32,12 @@ fn pod(text: &str) -> Seen {
     seen
 }
 
-fn told(acts: &[Act]) -> String {
+fn told(acts: &[PodAction]) -> String {
     let acts = acts.iter().map(|act| match act {
-        Act::Make => "make".to_owned(),
-        Act::Ask => "ask".to_owned(),
-        Act::Promote(name) => format!("promote {name}"),
-        Act::Delete(name, grace) => format!("delete {name} {grace}"),
+        PodAction::Create => "make".to_owned(),
+        PodAction::CheckTag => "ask".to_owned(),
+        PodAction::Promote(name) => format!("promote {name}"),
+        PodAction::Delete(name, grace) => format!("delete {name} {grace}"),
     });
     let acts: Vec<String> = acts.collect();
     acts.join(", ")
@@ -45,13 +47,13 @@ fn told(acts: &[Act]) -> String {
 /// how many seconds it is looked at again.
 const TABLE: &str = "
 # The first one.
-                              | asks | make              | its pod is being made |                        | 30
+                              | asks | make              | its pod is being created |                        | 30
 a                             | asks |                   | pod a is not ready yet |                       |
 a pull                        |      |                   | pod a is not ready yet | pod a is not ready: ImagePullBackOff |
 a ready @1                    |      |                   | @1 |                                           |
 # Repair.
-a ready leaving               |      | make              | its pod is being made |                        | 30
-a ready lost                  |      | delete a 0, make  | its pod is being made |                        | 30
+a ready leaving               |      | make              | its pod is being created |                        | 30
+a ready lost                  |      | delete a 0, make  | its pod is being created |                        | 30
 a leaving lost; b ready       |      | delete a 0        | |                                              |
 a ready @1; b ready +1 @1     |      | delete b 1        | @1 |                                           |
 a; b ready +1 @1              |      | delete a 1        | @1 |                                           |
@@ -64,10 +66,10 @@ a old; b                      |      |                   | pod b is not ready ye
 a ready old; b ready @2       |      | delete a 1        | @2 |                                           |
 a ready old @1; u update old; b  |   | delete u 1        | @1 |                                           |
 # A node that refuses pods gets one a minute.
-a Failed +90                  |      |                   | another pod follows | pod a has ended: Failed  | 50
-a Failed +40                  |      | delete a 1, make  | its pod is being made | pod a has ended: Failed | 30
-a Failed old +90              |      | delete a 1, make  | its pod is being made |                        | 30
-a Failed; b Failed +90        |      |                   | another pod follows | pod b has ended: Failed  | 50
+a Failed +90                  |      |                   | a new pod will be created | pod a has ended: Failed  | 50
+a Failed +40                  |      | delete a 1, make  | its pod is being created | pod a has ended: Failed | 30
+a Failed old +90              |      | delete a 1, make  | its pod is being created |                        | 30
+a Failed; b Failed +90        |      |                   | a new pod will be created | pod b has ended: Failed  | 50
 a Failed; b ready +1          |      | delete a 1        | |                                              |
 # To see what a tag is.
 a ready @1                    | asks | ask               | @1 |                                           | 30
@@ -92,7 +94,7 @@ a ready @1; u update ready leaving @2 | |                  | @1 |               
 a ready @1; u update; v update +1 |     | delete u 1       | @1 |                                           | 30
 # The one that serves is gone meanwhile.
 u update ready @2             |      | promote u         | @2 |                                           |
-u update                      |      | delete u 1, make  | its pod is being made |                        | 30
+u update                      |      | delete u 1, make  | its pod is being created |                        | 30
 a ready old @1; u update ready @2 |     | promote u, delete a 1 | @2 |                                      |
 ";
 
@@ -106,7 +108,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             panic!("{row}");
         };
         let all = pods.split(';').map(str::trim).filter(|it| !it.is_empty());
-        let seen: Vec<Seen> = all.map(pod).collect();
+        let seen: Vec<PodObservation> = all.map(pod).collect();
         let now = Timestamp::from_second(1100).unwrap();
         let made = decide(&seen, HASH, asks == "asks", now);
         let said = match &made.state {
@@ -134,25 +136,28 @@ fn pods_are_made_kept_replaced_and_removed() {
         // Never two for long: what serves in the end is one pod at most, beside one that is to follow it.
         let is_deleted = |name: &str| {
             let mut acts = made.acts.iter();
-            acts.any(|act| matches!(act, Act::Delete(deleted, _) if deleted == name))
+            acts.any(|act| matches!(act, PodAction::Delete(deleted, _) if deleted == name))
         };
-        let serves =
-            |it: &&Seen| !it.is_update || made.acts.contains(&Act::Promote(it.name.clone()));
-        let is_good = |it: &&Seen| it.stay == Stay::Here && it.is_ready && it.hash == HASH;
+        let serves = |it: &&PodObservation| {
+            !it.is_update || made.acts.contains(&PodAction::Promote(it.name.clone()))
+        };
+        let is_good = |it: &&PodObservation| {
+            it.presence == PodPresence::Present && it.is_ready && it.hash == HASH
+        };
         let left = seen.iter().filter(is_good).filter(serves);
         assert_rows!(left.filter(|one| !is_deleted(&one.name)).count() <= 1 => true, "{row}");
     }
 }
 
-fn seen(pod: Value) -> Seen {
+fn seen(pod: Value) -> PodObservation {
     let pod = with!(pod => |pod| pod["apiVersion"] = "v1".into(); pod["kind"] = "Pod".into());
-    Seen::of(&serde_json::from_value(pod).unwrap())
+    PodObservation::from_pod(&serde_json::from_value(pod).unwrap())
 }
 
 // parity: pod-11
 #[test]
 fn pods_are_read_whatever_they_tell() {
-    assert_rows!(seen(json!({"metadata": {}})) => Seen::default());
+    assert_rows!(seen(json!({"metadata": {}})) => PodObservation::default());
     let status = |status: Value| seen(json!({"metadata": {"name": "a"}, "status": status}));
     let image = |name: &str, id: &str| {
         status(json!({"containerStatuses": [
@@ -181,9 +186,9 @@ fn pods_are_read_whatever_they_tell() {
     let conditions = status(json!({"phase": "Running", "conditions": [
         {"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "False"},
     ]}));
-    assert!(conditions.is_ready && conditions.stay == Stay::Here);
+    assert!(conditions.is_ready && conditions.presence == PodPresence::Present);
     let lost = status(json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
-    assert!(lost.stay == Stay::Lost && !lost.is_ready);
+    assert!(lost.presence == PodPresence::Lost && !lost.is_ready);
     let labels = |labels: Value| seen(json!({"metadata": {"labels": labels}})).is_update;
     assert!(labels(json!({CATALOG: "", UPDATE: "a"})));
     assert!(!labels(json!({CATALOG: "a", UPDATE: "a"})));

@@ -19,7 +19,7 @@ const AROUND: Around<'static> = Around {
     chooses_users: false,
 };
 
-fn of_image(image: &str, source: &CatalogSource) -> Result<Objects, Invalid> {
+fn of_image(image: &str, source: &CatalogSource) -> Result<RegistryPodObjects, Invalid> {
     let (options, content) = (&Options::default(), Content::Entrypoint);
     let wanted = Wanted {
         source,
@@ -30,7 +30,12 @@ fn of_image(image: &str, source: &CatalogSource) -> Result<Objects, Invalid> {
     objects(&wanted, &AROUND)
 }
 
-fn made(more: &Value, options: &Value, content: Content<'_>, around: &Around<'_>) -> Objects {
+fn made(
+    more: &Value,
+    options: &Value,
+    content: Content<'_>,
+    around: &Around<'_>,
+) -> RegistryPodObjects {
     let wanted = Wanted {
         source: &source("tide", more),
         image: IMAGE,
@@ -40,19 +45,19 @@ fn made(more: &Value, options: &Value, content: Content<'_>, around: &Around<'_>
     objects(&wanted, around).unwrap()
 }
 
-fn usual(options: &Value) -> Objects {
+fn usual(options: &Value) -> RegistryPodObjects {
     made(&json!({}), options, Content::Ours("/configs"), &AROUND)
 }
 
-fn spec(objects: &Objects) -> Value {
+fn spec(objects: &RegistryPodObjects) -> Value {
     serde_json::to_value(objects.pod.spec.as_ref().unwrap()).unwrap()
 }
 
-fn main(objects: &Objects) -> &Container {
+fn main(objects: &RegistryPodObjects) -> &Container {
     &objects.pod.spec.as_ref().unwrap().containers[0]
 }
 
-fn pod_hash(objects: &Objects) -> &str {
+fn pod_hash(objects: &RegistryPodObjects) -> &str {
     &objects.pod.metadata.labels.as_ref().unwrap()[POD_HASH]
 }
 

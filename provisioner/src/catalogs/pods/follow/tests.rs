@@ -14,8 +14,8 @@ fn who_says_something_of_its_pod_has_one() {
         // It is told what is wrong with it.
         (Some(json!("x")), true),
     ] {
-        assert_eq!(has_own(pod.as_ref(), false), expected, "{pod:?}");
-        assert!(has_own(pod.as_ref(), true));
+        assert_eq!(needs_pod(pod.as_ref(), false), expected, "{pod:?}");
+        assert!(needs_pod(pod.as_ref(), true));
     }
 }
 
@@ -33,8 +33,8 @@ fn labels_name_where_the_catalog_is() {
         let labels = labels.iter();
         let labels = labels.map(|&(key, value)| (key.to_owned(), value.to_owned()));
         match (place(&labels.collect()), expected) {
-            (Ok(Place::Path(found)), Ok(expected)) => assert_eq!(Some(&*found), expected),
-            (Ok(Place::Untold), Ok(expected)) => assert_eq!(None, expected),
+            (Ok(CatalogDir::Path(found)), Ok(expected)) => assert_eq!(Some(&*found), expected),
+            (Ok(CatalogDir::Unlabeled), Ok(expected)) => assert_eq!(None, expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (_, expected) => panic!("not {expected:?}"),
         }
@@ -59,7 +59,7 @@ fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
         (Some(Ok(())), None, None),
         (None, None, None),
     ] {
-        assert_eq!(told(&mut bad, judged, now), expected);
+        assert_eq!(problem_to_report(&mut bad, judged, now), expected);
     }
 }
 
@@ -91,9 +91,9 @@ fn a_pod_that_is_there_shows_where_its_catalog_is() {
     ] {
         let found = match place_in(&pods, image) {
             None => "none".to_owned(),
-            Some(Place::Path(path)) => path,
-            Some(Place::Untold) => "untold".to_owned(),
-            Some(Place::Unread) => "unread".to_owned(),
+            Some(CatalogDir::Path(path)) => path,
+            Some(CatalogDir::Unlabeled) => "untold".to_owned(),
+            Some(CatalogDir::Unknown) => "unread".to_owned(),
         };
         assert_eq!(found, expected, "{pods:?}");
     }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn declared() -> Declared {
-    Declared {
+fn declared() -> EndpointSpec {
+    EndpointSpec {
         key: crate::fixtures::key("catalogs", "my.catalog"),
         owner: serde_json::from_value(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
@@ -70,9 +70,9 @@ fn what_was_declared_leads_to_the_port_of_the_pod() {
 #[test]
 fn services_are_repaired_and_those_of_others_left_alone() {
     let declared = declared();
-    let judge = |change: fn(&mut Value)| declared.judge_service(Some(&service(change)));
-    assert_eq!(declared.judge_service(None), Verdict::Absent);
-    assert_eq!(judge(|_| {}), Verdict::AsDeclared);
+    let judge = |change: fn(&mut Value)| declared.compare_service(Some(&service(change)));
+    assert_eq!(declared.compare_service(None), ObjectState::Missing);
+    assert_eq!(judge(|_| {}), ObjectState::UpToDate);
     // What the API server and others add is no harm.
     let judged = judge(|it| {
         it["spec"]["clusterIP"] = "10.0.0.1".into();
@@ -80,7 +80,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
         let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
         it["spec"]["ports"].as_array_mut().unwrap().push(more);
     });
-    assert_eq!(judged, Verdict::AsDeclared);
+    assert_eq!(judged, ObjectState::UpToDate);
     for change in [
         (|it| it["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
         |it| it["spec"]["type"] = "LoadBalancer".into(),
@@ -95,30 +95,35 @@ fn services_are_repaired_and_those_of_others_left_alone() {
             it["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
         },
     ] {
-        assert_eq!(judge(change), Verdict::Differs, "{:?}", service(change));
+        assert_eq!(
+            judge(change),
+            ObjectState::Outdated,
+            "{:?}",
+            service(change)
+        );
     }
-    assert_rows!(judge(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => Verdict::Going);
+    assert_rows!(judge(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => ObjectState::Terminating);
     // It leads to the catalog's own pod, and both do as long as one takes over from the other.
     let of_pod = |it: &mut Value| {
         it["metadata"]["labels"][CATALOG_POD] = "true".into();
         it["spec"]["selector"] = json!({"olm.catalogSource": "my.catalog"});
     };
     let of_pod = service(of_pod);
-    assert_eq!(declared.judge_service(Some(&of_pod)), Verdict::Beside);
+    assert_eq!(declared.compare_service(Some(&of_pod)), ObjectState::Shared);
     assert!(!is_ours(&of_pod, "my.catalog"), "and is not removed");
     let other = with!(declared.clone() => owner: OwnerReference { uid: "u2".to_owned(), ..declared.owner.clone() });
-    let verdict = other.judge_service(Some(&of_pod));
-    assert!(matches!(verdict, Verdict::Foreign(_)), "{verdict:?}");
+    let verdict = other.compare_service(Some(&of_pod));
+    assert!(matches!(verdict, ObjectState::Foreign(_)), "{verdict:?}");
     let foreign = ::tests::rows![
         // OLM's, also of the same CatalogSource.
         ((|it| it["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value))
-            => "Service catalogs/my-catalog is there already, and not the provisioner's";
+            => "Service catalogs/my-catalog already exists and is not managed by the provisioner";
         |it| it["metadata"]["labels"][CATALOG] = "my-catalog".into()
-            => "is that of CatalogSource my-catalog; one of the two needs another name";
+            => "belongs to CatalogSource my-catalog; rename one of the two CatalogSources";
     ];
     for (change, words) in foreign {
         match judge(change) {
-            Verdict::Foreign(why) => assert!(why.contains(words), "{why}"),
+            ObjectState::Foreign(why) => assert!(why.contains(words), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -128,9 +133,9 @@ fn services_are_repaired_and_those_of_others_left_alone() {
 #[test]
 fn slices_follow_the_process_that_serves() {
     let declared = declared();
-    let judge = |change: fn(&mut Value)| declared.judge_slice(Some(&slice(change)));
-    assert_eq!(declared.judge_slice(None), Verdict::Absent);
-    assert_eq!(judge(|_| {}), Verdict::AsDeclared);
+    let judge = |change: fn(&mut Value)| declared.compare_slice(Some(&slice(change)));
+    assert_eq!(declared.compare_slice(None), ObjectState::Missing);
+    assert_eq!(judge(|_| {}), ObjectState::UpToDate);
     for change in [
         (|it| it["endpoints"][0]["addresses"] = json!(["10.9.9.9"])) as fn(&mut Value),
         |it| it["endpoints"][0]["conditions"]["ready"] = false.into(),
@@ -143,13 +148,13 @@ fn slices_follow_the_process_that_serves() {
         |it| it["ports"] = json!([]),
         |it| it["metadata"]["labels"]["kubernetes.io/service-name"] = "other".into(),
     ] {
-        assert_eq!(judge(change), Verdict::Differs, "{:?}", slice(change));
+        assert_eq!(judge(change), ObjectState::Outdated, "{:?}", slice(change));
     }
     // The family of addresses cannot be changed.
     assert_rows! {
         judge(|one| { one["addressType"] = "IPv6".into(); one["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
-            => Verdict::Replace;
-        matches!(judge(|one| one["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), Verdict::Foreign(_))
+            => ObjectState::Recreate;
+        matches!(judge(|one| one["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), ObjectState::Foreign(_))
             => true;
     }
 }
@@ -157,10 +162,10 @@ fn slices_follow_the_process_that_serves() {
 #[test]
 fn only_what_an_earlier_process_has_left_leads_nowhere() {
     let (ours, catalog) = (slice(|_| {}), "my.catalog");
-    assert!(leads_to_nobody(&ours, catalog, false));
+    assert!(has_stale_endpoints(&ours, catalog, false));
     // It is offered while the cluster is asked, and this is where it is served.
-    assert!(!leads_to_nobody(&ours, catalog, true));
+    assert!(!has_stale_endpoints(&ours, catalog, true));
     let empty = slice(|it| it["endpoints"] = json!([]));
-    assert!(!leads_to_nobody(&empty, catalog, false));
-    assert!(!leads_to_nobody(&ours, "another", false));
+    assert!(!has_stale_endpoints(&empty, catalog, false));
+    assert!(!has_stale_endpoints(&ours, "another", false));
 }

@@ -57,7 +57,7 @@ async fn get_within(
 }
 
 fn names(folder: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder.join(FOLDER)).unwrap();
+    let entries = fs::read_dir(folder.join(DIRECTORY)).unwrap();
     entries
         .map(|it| it.unwrap().file_name().into_string().unwrap())
         .collect()
@@ -91,7 +91,7 @@ async fn files_of_an_earlier_process_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let made = Arc::new(AtomicUsize::new(0));
     let first = get(&opened(folder.path()), "tide", &made).await.unwrap();
-    let file = folder.path().join(FOLDER).join(name(first.digest()));
+    let file = folder.path().join(DIRECTORY).join(name(first.digest()));
     let written = |folder: &Path| {
         let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
         entry.metadata().unwrap().modified().unwrap()
@@ -104,7 +104,7 @@ async fn files_of_an_earlier_process_are_taken_over() {
     drop((other, again));
     // Much later, what nobody has asked for goes.
     let unused = with!(stores.unused() => also_earlier: true);
-    unused.remove(&folder.path().join(FOLDER));
+    unused.remove(&folder.path().join(DIRECTORY));
     assert!(names(folder.path()).is_empty());
 }
 
@@ -123,7 +123,7 @@ async fn what_cannot_be_made_is_told_and_tried_again() {
     assert!(get(&stores, "tide", &made).await.is_ok());
     // A file that was damaged is made anew.
     let stores = opened(folder.path());
-    let place = folder.path().join(FOLDER).join(name(digest));
+    let place = folder.path().join(DIRECTORY).join(name(digest));
     let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
     fs::write(file.path(), "nonsense").unwrap();
     assert!(get(&stores, "tide", &made).await.is_ok());
@@ -137,8 +137,11 @@ async fn a_content_is_not_made_larger_than_there_is_room_for() {
     let size = get(&stores, "tide", &made).await.unwrap().size();
     // Each of them is as large as that.
     let less = get_within(&stores, "moon", &made, Some(size - 1)).await;
-    assert_eq!(less.unwrap_err().most(), Some(size - 1));
-    let place = folder.path().join(FOLDER).join(name(Digest::of(b"moon")));
+    assert_eq!(less.unwrap_err().store_limit(), Some(size - 1));
+    let place = folder
+        .path()
+        .join(DIRECTORY)
+        .join(name(Digest::of(b"moon")));
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
     assert!(get_within(&stores, "moon", &made, Some(size)).await.is_ok());
 }

@@ -35,7 +35,7 @@ fn constraints(
     let image = with!(ImageSource, reference: format!("quay.io/example/tide@{digest}"));
     let source = with!(BundleSource, image: Some(image));
     let digests = Digests::new(None, Some(&source));
-    let facts = as_catalogs_say(facts, instance, digests, catalogs);
+    let facts = apply_catalog_constraints(facts, instance, digests, catalogs);
     let max = facts.max_open_shift_version.map(|declared| declared.text());
     (max, facts.min_kube_version)
 }

@@ -56,10 +56,10 @@ fn annotations_precede_the_spec_and_finished_jobs_both() {
     let of_spec = "set spec.upgrade.recreate: WhenImmutable, or delete the object";
     let of_annotation =
         "delete the object, or change its annotation core.rukpak.io/recreate: Never in the bundle";
-    let of_invalid = "delete the object, or correct its annotation core.rukpak.io/recreate: \"never\" in the bundle to \
-                      Never or WhenImmutable";
-    let of_number = "delete the object, or correct its annotation core.rukpak.io/recreate: \"1\" in the bundle to Never \
-                     or WhenImmutable";
+    let of_invalid = "delete the object, or change its annotation core.rukpak.io/recreate in the bundle from \"never\" \
+                      to Never or WhenImmutable";
+    let of_number = "delete the object, or change its annotation core.rukpak.io/recreate in the bundle from \"1\" to \
+                     Never or WhenImmutable";
     // The spec, the annotation, the state of a Job; the permission, or the remedy of the refusal.
     for (recreate, annotation, job, expected) in ::tests::rows![
         None, None, None => Err(of_spec);
@@ -154,8 +154,8 @@ fn invalid_annotations_are_warned_about() {
     ];
     assert_rows! {
         warnings(&spec(None), &steps) => [
-            "ConfigMap n/a: annotation core.rukpak.io/recreate has the invalid value \"Always\", which counts as Never; use \
-             Never or WhenImmutable"
+            "ConfigMap n/a: annotation core.rukpak.io/recreate has the invalid value \"Always\", which is treated as \
+             Never; use Never or WhenImmutable"
         ];
     }
 }

@@ -70,10 +70,10 @@ fn the_stage_of_a_revision_follows_from_the_status() {
         "Configuration", "Active", true, &[ILL, DONE][..] => None;
     ] {
         assert_rows! {
-            Stage::of(&status(cause, state, is_applied, conditions)) => expected, "{cause} {state} {conditions:?}";
+            Stage::from_status(&status(cause, state, is_applied, conditions)) => expected, "{cause} {state} {conditions:?}";
         }
     }
-    assert_eq!(Stage::of(&BundleInstanceStatus::default()), None);
+    assert_eq!(Stage::from_status(&BundleInstanceStatus::default()), None);
 }
 
 fn platform(state: &str, is_unhealthy: bool) -> BundleInstanceStatus {

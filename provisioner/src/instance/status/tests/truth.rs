@@ -26,7 +26,7 @@ fn row(number: &'static str, before: BundleInstanceStatus, outcome: Outcome) -> 
         number,
         before: Box::new(before),
         declaration: declared(GENERATION),
-        write: Box::new(move |before, declaration, now| of(before, declaration, &outcome, now)),
+        write: Box::new(move |before, declaration, now| build(before, declaration, &outcome, now)),
         is_late: false,
     }
 }
@@ -104,7 +104,7 @@ fn pending() -> Outcome {
 }
 
 fn unpacking_failed(remedy: Remedy) -> Outcome {
-    Outcome::of_bundle(Valid::Failed {
+    Outcome::of_bundle(TemplateState::Failed {
         bundle: "new".to_owned(),
         message: "no such image".to_owned(),
         remedy,
@@ -112,18 +112,18 @@ fn unpacking_failed(remedy: Remedy) -> Outcome {
 }
 
 fn unknown(remedy: Remedy) -> Outcome {
-    Outcome::of_bundle(Valid::Unknown {
+    Outcome::of_bundle(TemplateState::Unknown {
         message: "failed to list".to_owned(),
         remedy,
     })
 }
 
 fn paused(is_declared: bool, health: Health) -> Outcome {
-    with!(outcome(Valid::Unchanged, Install::Paused, health) => is_declared: is_declared)
+    with!(outcome(TemplateState::Unchanged, Install::Paused, health) => is_declared: is_declared)
 }
 
 fn unserved() -> Outcome {
-    Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned()))
+    Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()))
 }
 
 fn with(install: Install, health: Health) -> Outcome {
@@ -138,7 +138,7 @@ fn at_rest(health: Health) -> Outcome {
     with(Install::Unchanged, health)
 }
 
-fn failing(retry: Retry, remedy: Remedy) -> Outcome {
+fn failing(retry: RetryClass, remedy: Remedy) -> Outcome {
     let failure = with!(failed("new", false) => retry: retry, remedy: remedy);
     with(Install::Failed(failure), Health::Healthy)
 }
@@ -156,7 +156,7 @@ fn blind() -> Health {
 }
 
 fn fought() -> Outcome {
-    with!(at_rest(Health::Healthy) => fights: vec!["by rival".to_owned()])
+    with!(at_rest(Health::Healthy) => conflicts: vec!["by rival".to_owned()])
 }
 
 fn deferred() -> Outcome {
@@ -223,7 +223,7 @@ fn terminating_and_applying_are_in_progress() {
 
 #[test]
 fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
-    let looked = Health::NotLooked;
+    let looked = Health::NotObserved;
     check(::tests::rows![
         row("4", installed(), paused(true, Health::Healthy)) => "True Paused - - Current";
         row("5, never installed", new(), paused(false, looked.clone())) => "False Paused - - InProgress";
@@ -260,7 +260,7 @@ fn bundle_of_the_template_decides_first() {
 
 #[test]
 fn health_decides_once_everything_is_applied() {
-    let not_observed = || Health::NotLooked;
+    let not_observed = || Health::NotObserved;
     check(::tests::rows![
         row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
         row("15", installed(), at_rest(slow())).late() => "False Unhealthy - ProgressDeadlineExceeded Failed";
@@ -291,25 +291,25 @@ fn health_decides_once_everything_is_applied() {
 #[test]
 fn failed_attempt_is_retried_or_needs_a_change() {
     let world = |retry| failing(retry, Remedy::World);
-    let own = || failing(Retry::Slowly, Remedy::Own);
+    let own = || failing(RetryClass::Backoff, Remedy::Own);
     let queued = || with(Install::Queued, Health::Healthy);
     let waiting = |remedy| with(Install::Waiting(remedy), Health::Healthy);
-    let blocked = || row("22", installed(), world(Retry::Granted)).status();
+    let blocked = || row("22", installed(), world(RetryClass::AfterGrant)).status();
     let refused = || row("24", installed(), own()).status();
     let other = with!(at_rest(Health::Healthy) => is_declared: false);
     check(::tests::rows![
-        row("22", new(), world(Retry::Granted)) => "Unknown Blocked ProgressingWithRetry - InProgress";
-        row("22, upgrade", installed(), world(Retry::Slowly)) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22", new(), world(RetryClass::AfterGrant)) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22, upgrade", installed(), world(RetryClass::Backoff)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, waiting", blocked(), waiting(Remedy::World)) => "Unknown Blocked ProgressingWithRetry - InProgress";
-        row("22, was ready", ready(), world(Retry::Slowly)).late()
+        row("22, was ready", ready(), world(RetryClass::Backoff)).late()
             => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, replaced", installed(), replaced()) => "Unknown Blocked ProgressingWithRetry - InProgress";
-        row("23", installed(), world(Retry::Slowly)).late() => "False Blocked - ProgressDeadlineExceeded Failed";
+        row("23", installed(), world(RetryClass::Backoff)).late() => "False Blocked - ProgressDeadlineExceeded Failed";
         row("24", installed(), own()) => "False Blocked - Blocked Failed";
         row("24, waiting", refused(), waiting(Remedy::Own)) => "False Blocked - Blocked Failed";
         row("24, late", new(), own()).late() => "False Blocked - Blocked Failed";
-        row("25", installed(), world(Retry::Soon)) => "Unknown Retrying ProgressingWithRetry - InProgress";
-        row("25, late", installed(), world(Retry::Soon)).late() => "False Retrying - ProgressDeadlineExceeded Failed";
+        row("25", installed(), world(RetryClass::Soon)) => "Unknown Retrying ProgressingWithRetry - InProgress";
+        row("25, late", installed(), world(RetryClass::Soon)).late() => "False Retrying - ProgressDeadlineExceeded Failed";
         row("13, queued", installed(), queued()) => "Unknown Retrying Progressing - InProgress";
         // Something else than the declared revision is installed.
         row("13, other", installed(), other) => "Unknown UpToDate Progressing - InProgress";

@@ -68,7 +68,7 @@ fn who_cannot_list_says_nothing_new() {
     for type_ in ["Available", "Progressing", "Degraded"] {
         let (_, reason, message) = told(&first, type_);
         assert_eq!(reason, "PlatformOperatorsUnknown");
-        assert_rows!(message => "The platform operators cannot be listed: connection refused");
+        assert_rows!(message => "Failed to list the platform operators: connection refused");
     }
     // What is known stays.
     let before = calm();

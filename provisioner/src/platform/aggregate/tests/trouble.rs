@@ -92,8 +92,7 @@ fn trouble_is_told_with_what_is_to_be_collected() {
     let instance = instance(&SICK);
     let input = with!(input(&operators, 60) => instances: vec![&instance]);
     let status = written(Some(&before), &input);
-    let message = "Platform operators that are installed and have been in trouble for more than 10 minutes: old\n- old: \
-                   Unhealthy: it is";
+    let message = "Installed platform operators with problems for more than 10 minutes: old\n- old: Unhealthy: it is";
     assert_rows!(told(&status, "Degraded") => ("True", "PlatformOperatorUnhealthy", message));
     assert_collected(&status, "old-system");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A ClusterServiceVersion of this name with these annotations, after it was read.
-pub(super) fn put(facts: &mut Facts, name: &str, annotations: &Value) {
+pub(super) fn put(facts: &mut ClusterState, name: &str, annotations: &Value) {
     let (namespace, csv) = name.split_once('/').unwrap();
     let service = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -35,7 +35,7 @@ fn subscription(status: &Value) -> Value {
     })
 }
 
-fn subscribe(facts: &mut Facts, subscription: Value) {
+fn subscribe(facts: &mut ClusterState, subscription: Value) {
     let read = read::subscription(serde_json::from_value(subscription).unwrap()).unwrap();
     facts.subscriptions.put("ops/moon".to_owned(), read);
 }
@@ -111,8 +111,8 @@ fn edited_subscriptions_do_not_lift_the_gate() {
             with!(Said::default() => subscribed: Some(says("4.13")), lowest: Some(lowest.clone()));
         let (found, message) = gate(&facts, &said);
         assert_eq!(found, reason, "{package} {lowest:?}: {message}");
-        let reported = "; 4.13 of the Subscription's catalog is ignored, because another CatalogSource declares less or \
-                        cannot be read: correct or delete that one";
+        let reported = "; 4.13 of the Subscription's catalog is ignored because another CatalogSource declares a lower \
+                        value or cannot be read; correct or delete that CatalogSource";
         assert_rows!(message.contains(reported) => package == "moon" && reason == blocked, "{message}");
     }
 }
@@ -191,14 +191,15 @@ fn related_objects_of_cluster_operators_are_bounded() {
 fn olm_judges_where_it_has_a_cluster_operator() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.x"));
-    let differs = format!("ClusterOperator {OLM} judges these");
+    let differs = format!("ClusterOperator {OLM} evaluates these");
     let (_, message) = gate(&facts, &Said::default());
     assert!(!message.contains(&differs), "{message}");
     let (name, read) = component(OLM, &json!([]));
     facts.components.put(name, read);
     let (reason, message) = gate(&facts, &Said::default());
     assert_eq!(reason, "IndeterminateOperatorsInstalled");
-    let line = "- blocks the upgrade, because OLM blocks for a value that OLM rejects: ops/moon.v1 (failed to parse";
+    let line = "- blocks the upgrade, because OLM blocks upgrades on values that it rejects: ops/moon.v1 (failed to \
+                parse";
     assert_rows! {
         message.contains(&differs) && message.contains(line) => true, "{message}";
         message.starts_with("The following operators may not run on the next OpenShift Version: ops/moon.v1\n") => true;

@@ -53,7 +53,7 @@ fn equal_judgments_are_not_named() {
 fn olms_judgment_is_named_where_it_differs() {
     let (blocks, passes) = ("blocks the upgrade", "does not block the upgrade");
     let silent = "does not warn";
-    let rejects = "blocks for a value that OLM rejects";
+    let rejects = "blocks upgrades on values that it rejects";
     let tolerant = "accepts values that are not <major>.<minor>";
     let catalog = "ignores the value in the catalog";
     let annotation = "ignores the annotation operators.coreos.com/maxOpenShiftVersion";

@@ -42,7 +42,7 @@ fn applied(wanted: &Value) -> Value {
 fn is_good(there: &Value, wanted: &Value) -> bool {
     let there: BundleInstance = serde_json::from_value(there.clone()).unwrap();
     let mut kept = there.clone();
-    keep_own_fields(&mut kept);
+    retain_own_fields(&mut kept);
     let entries = kept.metadata.managed_fields.as_ref();
     assert!(entries.is_none_or(|it| it.len() <= 1), "{entries:?}");
     let is_good = is_declared(&kept, wanted);
@@ -66,7 +66,7 @@ fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
     });
     assert_eq!(object["spec"], spec);
     let typed: BundleInstance = serde_json::from_value(object).unwrap();
-    assert_rows!(serde_json::from_str::<Chosen>(&typed.annotations()[CHOSEN_BUNDLE]).unwrap() => chosen("1.0.0", None));
+    assert_rows!(serde_json::from_str::<BundleChoice>(&typed.annotations()[CHOSEN_BUNDLE]).unwrap() => chosen("1.0.0", None));
 
     for (media_type, class) in [
         ("registry+v1", REGISTRY),

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// What is installed, its version and catalog, and whether it is what was chosen.
-fn brief(here: &Here) -> String {
+fn brief(here: &InstalledState) -> String {
     let installed = here.installed.as_ref().map(|it| {
         let version = it.version.as_ref().map(Version::to_string);
         let text = |text: Option<String>| text.unwrap_or_else(|| "?".into());
@@ -24,9 +24,9 @@ fn brief(here: &Here) -> String {
 fn right_after_an_upgrade_health_is_that_of_the_former_bundle() {
     let chosen = chosen("1.1.0", Some("1.0.0"));
     let mut status = status("1.1.0", true);
-    assert!(of(&instance(&chosen, &status)).is_healthy);
+    assert!(state(&instance(&chosen, &status)).is_healthy);
     status["previousBundleName"] = "tide-0".into();
-    assert!(!of(&instance(&chosen, &status)).is_healthy);
+    assert!(!state(&instance(&chosen, &status)).is_healthy);
 }
 
 #[test]
@@ -35,14 +35,14 @@ fn the_release_is_kept_beside_the_version() {
     later.bundle.release = Some("2".into());
     later.after.as_mut().unwrap().release = Some("7".into());
     let release = |status: Value| {
-        let installed = of(&instance(&later, &status)).installed.unwrap();
+        let installed = state(&instance(&later, &status)).installed.unwrap();
         installed.release.map(|it| it.to_string())
     };
     assert_eq!(release(status("1.1.0", true)).as_deref(), Some("2"));
     assert_eq!(release(status("1.0.0", true)).as_deref(), Some("7"));
     assert_eq!(release(plain_status("1.0.0")).as_deref(), Some("7"));
     later.after.as_mut().unwrap().release = Some("not at all a release".into());
-    assert_rows!(of(&instance(&later, &status("1.0.0", true))).installed.unwrap().release => None);
+    assert_rows!(state(&instance(&later, &status("1.0.0", true))).installed.unwrap().release => None);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
         &tagged, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
         &tagged, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
     ] {
-        let here = of(&instance(chosen, &status));
+        let here = state(&instance(chosen, &status));
         assert_eq!(brief(&here), expected, "{chosen:?} {status}");
         assert_eq!(here.chosen.as_ref(), Some(chosen));
     }
@@ -82,10 +82,10 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
         status["installedBundleName"] = name.into();
         let record = json!({"name": "tide-random", "uid": "1", "templateHash": hash});
         status["bundles"] = json!([record]);
-        assert_rows!(brief(&of(&instance(&tagged, &status))) => "tide.v1.1.0 1.1.0 c/mine, as chosen");
+        assert_rows!(brief(&state(&instance(&tagged, &status))) => "tide.v1.1.0 1.1.0 c/mine, as chosen");
     }
     status["bundles"][0]["templateHash"] = "other".into();
-    assert_rows!(!of(&instance(&tagged, &status)).is_chosen_installed => true);
+    assert_rows!(!state(&instance(&tagged, &status)).is_chosen_installed => true);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn only_what_is_installed_counts() {
     let with = |installed: &str| {
         let mut status = status("1.0.0", true);
         status["conditions"] = json!([condition("Installed", installed, "Odd")]);
-        of(&instance(&chosen("1.0.0", None), &status))
+        state(&instance(&chosen("1.0.0", None), &status))
     };
     assert!(with("True").installed.is_some());
     assert!(!with("True").is_healthy);
@@ -106,7 +106,7 @@ fn only_what_is_installed_counts() {
 #[test]
 fn an_annotation_that_nobody_here_wrote_says_nothing() {
     let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
-    let here = of(&forget(there.clone()));
+    let here = state(&forget(there.clone()));
     assert_eq!(brief(&here), "tide.v1.0.0 1.0.0 ?, not as chosen");
     assert!(here.is_healthy);
     let long = "[".repeat(100_000);
@@ -114,7 +114,7 @@ fn an_annotation_that_nobody_here_wrote_says_nothing() {
         let mut there = there.clone();
         let annotations = there.metadata.annotations.as_mut().unwrap();
         annotations.insert(labels::CHOSEN_BUNDLE.into(), text.into());
-        assert_eq!(of(&there).chosen, None, "{text:.20}");
+        assert_eq!(state(&there).chosen, None, "{text:.20}");
     }
     // What is newer than this may say more.
     let mut memo: Value = serde_json::to_value(chosen("1.0.0", None)).unwrap();
@@ -122,5 +122,5 @@ fn an_annotation_that_nobody_here_wrote_says_nothing() {
     let mut there = there;
     let annotations = there.metadata.annotations.as_mut().unwrap();
     annotations.insert(labels::CHOSEN_BUNDLE.into(), memo.to_string());
-    assert_eq!(of(&there).chosen, Some(chosen("1.0.0", None)));
+    assert_eq!(state(&there).chosen, Some(chosen("1.0.0", None)));
 }

@@ -59,7 +59,7 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
 
 #[test]
 fn only_what_changes_something_is_told() {
-    let olm = Olm::default();
+    let olm = OlmPackages::default();
     let mut changes = olm.changes();
     let has_changed = |changes: &mut watch::Receiver<u64>| {
         let has_changed = changes.has_changed().unwrap();
@@ -94,20 +94,20 @@ fn only_what_changes_something_is_told() {
     let by: Vec<String> = olm.managed().into_iter().map(|it| it.by).collect();
     assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
     // Until then it is not known what OLM manages, and it is said why.
-    let unlisted = "its ClusterServiceVersions have not been listed yet";
-    assert_eq!(olm.unknown().unwrap(), unlisted);
+    let list_errors = "ClusterServiceVersions have not been listed yet";
+    assert_eq!(olm.unknown().unwrap(), list_errors);
     changes.mark_unchanged();
     for expected in [true, false] {
-        olm.cannot("ClusterServiceVersion", "403".to_owned());
+        olm.record_error("ClusterServiceVersion", "403".to_owned());
         assert_eq!(has_changed(&mut changes), expected);
     }
     let unknown = olm.unknown().unwrap();
-    assert_eq!(unknown, "its ClusterServiceVersions cannot be listed: 403");
+    assert_eq!(unknown, "failed to list ClusterServiceVersions: 403");
     olm.list("ClusterServiceVersion", Packages::new());
     assert!(has_changed(&mut changes));
     assert_eq!(olm.unknown(), None);
     // From then on what is known counts, whatever happens to the watch.
-    olm.cannot("ClusterServiceVersion", "403".to_owned());
+    olm.record_error("ClusterServiceVersion", "403".to_owned());
     assert_eq!(olm.unknown(), None);
     assert!(olm.managed().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What is to be done about an operator whose package is its own, given what catalogs offer.
+//! Decides about an operator without a package conflict, from the offers of the catalogs.
 
 mod approve;
 mod keep;
@@ -19,35 +19,36 @@ use manifests::{
     version::{self, Version},
 };
 
-use super::{Act, Bounds, Input, Plan};
+use super::{ClusterReleases, Input, InstanceAction, OperatorPlan};
 use crate::platform::{
-    approval::{self, Step},
+    approval::{self, ApprovalDecision},
     operator::{
-        declare, fit,
-        here::{Chosen, Here, Predecessor},
+        declare,
+        here::{BundleChoice, InstalledState, Predecessor},
+        truncate,
     },
 };
 
-/// How many bundles are named that cannot be installed.
-const NAMED: usize = 3;
+/// Maximum number of named bundles that cannot be installed.
+const MAX_NAMED: usize = 3;
 
 #[derive(Clone, Copy)]
-pub(super) struct Chooser<'a> {
+pub(super) struct UpgradeChooser<'a> {
     pub(super) input: &'a Input<'a>,
-    pub(super) here: &'a Here,
-    pub(super) openshift: Option<Bounds>,
+    pub(super) current: &'a InstalledState,
+    pub(super) openshift: Option<ClusterReleases>,
     pub(super) kubernetes: &'a Version,
     pub(super) offers: &'a [Offer<'a>],
 }
 
-impl Chooser<'_> {
-    pub(super) fn choose(&self) -> Plan {
-        if let Some(catalog) = self.gone() {
+impl UpgradeChooser<'_> {
+    pub(super) fn choose(&self) -> OperatorPlan {
+        if let Some(catalog) = self.lost_catalog() {
             let why = format!(
-                "catalog {catalog}, which what is installed was chosen from, is gone or has the package no more; it stays as \
-                 it is, and to have it upgraded from another one, name that in spec.catalog"
+                "catalog {catalog}, the source of the installed bundle, no longer exists or no longer contains the \
+                 package; the operator is not upgraded; set spec.catalog to use another catalog"
             );
-            let mut plan = self.stay(&why);
+            let mut plan = self.retain_choice(&why);
             plan.warnings.push(why);
             return plan;
         }
@@ -55,33 +56,35 @@ impl Chooser<'_> {
         let mut plan = match &decision.verdict {
             Verdict::Install(choice) => self.install(choice, &decision),
             Verdict::Upgrade(choice) => self.upgrade(choice, &decision),
-            Verdict::Stay(why) => self.rest(why, &decision),
-            Verdict::Nothing(why) => self.nothing(why, &decision),
+            Verdict::Stay(why) => self.no_upgrade(why, &decision),
+            Verdict::Nothing(why) => self.nothing_to_install(why, &decision),
         };
         plan.warnings.extend(self.warnings(&plan.act, decision));
         plan
     }
 
-    /// What people should know of what is installed, or about to be.
-    fn warnings(&self, act: &Act, decision: Decision) -> Vec<String> {
+    /// Returns the warnings about the installed bundle, or the one that is about to be installed.
+    fn warnings(&self, act: &InstanceAction, decision: Decision) -> Vec<String> {
         match (&decision.verdict, act) {
-            (Verdict::Upgrade(next), Act::Have(chosen)) if chosen.bundle.name == next.name => {
+            (Verdict::Upgrade(next), InstanceAction::Apply(chosen))
+                if chosen.bundle.name == next.name =>
+            {
                 decision.warnings
             }
-            // Where no version is welcome, what is said is about the installed one.
+            // No bundle has this minor version, so the warnings are about the installed bundle.
             (Verdict::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX)), None).warnings,
             _ => decision.warnings,
         }
     }
 
-    /// The catalog of what is installed, if that has nothing to say any more. It may be back in a moment; and whose
-    /// operator this is from then on, nobody but an admin can say.
-    fn gone(&self) -> Option<&str> {
+    /// Returns the catalog of the installed bundle if it is deleted or lacks the package. The catalog may
+    /// return shortly. After that, only an admin can decide which catalog the operator is upgraded from.
+    fn lost_catalog(&self) -> Option<&str> {
         if self.input.operator.spec.catalog.is_some() {
             return None;
         }
-        let catalog = self.here.installed.as_ref()?.catalog.as_deref()?;
-        // It may be one of those that nobody may look at.
+        let catalog = self.current.installed.as_ref()?.catalog.as_deref()?;
+        // The catalog may be one that the provisioner is not permitted to read.
         let mut offers = self
             .offers
             .iter()
@@ -90,20 +93,20 @@ impl Chooser<'_> {
         is_gone.then_some(catalog)
     }
 
-    /// What an admin says does not count.
+    /// Returns the overrides of the spec.
     fn overrides(&self) -> impl Iterator<Item = &Override> {
         let bundle = self.input.operator.spec.bundle.as_ref();
-        bundle.into_iter().flat_map(|it| &it.overrides)
+        bundle.into_iter().flat_map(|bundle| &bundle.overrides)
     }
 
-    /// Asks for the next bundle: of one minor version only, or none that is newer than this.
+    /// Chooses the next bundle: only of the version `minor`, if set, and up to the version `newest`, if set.
     fn decide(&self, minor: Option<(u64, u64)>, newest: Option<&Version>) -> Decision {
         self.asked(minor, newest, |request| {
             choose::choose(request, self.offers)
         })
     }
 
-    /// The same, for whatever there is to ask.
+    /// Passes the request for a bundle to a function.
     fn asked<T>(
         &self,
         minor: Option<(u64, u64)>,
@@ -111,14 +114,17 @@ impl Chooser<'_> {
         ask: impl FnOnce(&Request<'_>) -> T,
     ) -> T {
         let spec = &self.input.operator.spec;
-        let range = spec.version.as_deref().and_then(|it| Range::parse(it).ok());
-        let installed = self.here.installed.as_ref().map(|it| Installed {
-            name: it.name.clone(),
-            version: it.version.clone().map(|version| Packed {
+        let range = spec
+            .version
+            .as_deref()
+            .and_then(|text| Range::parse(text).ok());
+        let installed = self.current.installed.as_ref().map(|bundle| Installed {
+            name: bundle.name.clone(),
+            version: bundle.version.clone().map(|version| Packed {
                 version,
-                release: it.release.clone(),
+                release: bundle.release.clone(),
             }),
-            catalog: it.catalog.clone(),
+            catalog: bundle.catalog.clone(),
         });
         let overrides: Vec<_> = self.overrides().map(overridden).collect();
         let first = self.approved_first().and_then(Result::ok);
@@ -129,59 +135,64 @@ impl Chooser<'_> {
             minor,
             newest: newest.or(first.as_ref()),
             installed: installed.as_ref(),
-            openshift: self.openshift.map(|it| it.highest),
+            openshift: self.openshift.map(|releases| releases.highest),
             kubernetes: Some(self.kubernetes),
             media_types: &[REGISTRY_V1, PLAIN_V0],
             overrides: &overrides,
         })
     }
 
-    /// The newest version that may be installed first, if somebody has said so: whoever makes a PlatformOperator has approved
-    /// of the newest one otherwise.
+    /// Returns the newest version that may be installed first, if the spec limits it. Without a limit, the creator of a
+    /// PlatformOperator approves the newest one.
     fn approved_first(&self) -> Option<Result<Version, version::Error>> {
         let spec = &self.input.operator.spec;
         let is_bound =
-            self.here.installed.is_none() && spec.upgrade_approval == UpgradeApproval::Manual;
+            self.current.installed.is_none() && spec.upgrade_approval == UpgradeApproval::Manual;
         let approved = spec.approved_version.as_deref().filter(|_| is_bound)?;
         Some(version::strict(approved))
     }
 
-    /// There is nothing yet, and something to install.
-    fn install(&self, choice: &Choice, decision: &Decision) -> Plan {
-        if let Some(chosen) = self.held(decision) {
+    /// Plans a first installation.
+    fn install(&self, choice: &Choice, decision: &Decision) -> OperatorPlan {
+        if let Some(chosen) = self.pending_choice(decision) {
             let version = version::strict(&chosen.bundle.version).ok();
-            return Plan {
+            return OperatorPlan {
                 keep: (self.input.operator.kept())
                     .or_else(|| Some(self.first_kept(version.as_ref()?))),
-                ..Plan::have(chosen.clone())
+                ..OperatorPlan::have(chosen.clone())
             };
         }
-        // A bundle that fails when a deleted BundleInstance is created again approves no upgrade either.
-        if let Some(chosen) = &self.here.chosen
+        // The failure of a bundle that is installed again after the deletion of a BundleInstance does not approve an
+        // upgrade.
+        if let Some(chosen) = &self.current.chosen
             && self.input.operator.active_instance().is_some()
         {
             match self.replace(chosen) {
                 Ok(Some(plan)) => return plan,
                 Ok(None) => {}
-                Err(_) => return Plan::have(chosen.clone()),
+                Err(_) => return OperatorPlan::have(chosen.clone()),
             }
         }
         if let Some(plan) = self.unreadable_approval() {
             return plan;
         }
-        // The cluster may move before it is installed.
-        Plan {
+        // The cluster may be upgraded before the installation.
+        OperatorPlan {
             keep: Some(self.first_kept(&choice.version.version)),
-            ..Plan::have(self.chosen(choice, decision))
+            ..OperatorPlan::have(self.chosen(choice, decision))
         }
     }
 
-    /// Nothing new is installed while it cannot be read which version is approved.
-    fn unreadable_approval(&self) -> Option<Plan> {
+    /// Returns the plan if `spec.approvedVersion` is malformed: no new bundle is installed.
+    fn unreadable_approval(&self) -> Option<OperatorPlan> {
         let problem = self.approved_first()?.err()?;
-        let why = format!("spec.approvedVersion cannot be read: {problem}; correct it");
-        let why = fit(&why, bounds::LINE);
-        Some(super::stay(self.here, reason::INSTALL_PENDING, &why))
+        let why = format!("invalid spec.approvedVersion: {problem}; correct it");
+        let why = truncate(&why, bounds::LINE);
+        Some(super::retain_or_refuse(
+            self.current,
+            reason::INSTALL_PENDING,
+            &why,
+        ))
     }
 
     fn first_kept(&self, version: &Version) -> Kept {
@@ -191,95 +202,97 @@ impl Chooser<'_> {
         }
     }
 
-    /// There is nothing, and nothing to install.
-    fn nothing(&self, why: &str, decision: &Decision) -> Plan {
+    /// Plans for an operator that is not installed and has no eligible bundle.
+    fn nothing_to_install(&self, why: &str, decision: &Decision) -> OperatorPlan {
         if let Some(catalog) = Self::pending(decision) {
             let why = format!("catalog {catalog} has not been read yet");
-            return super::stay(self.here, reason::INSTALL_PENDING, &why);
+            return super::retain_or_refuse(self.current, reason::INSTALL_PENDING, &why);
         }
         let why = match ineligible(decision) {
             Some(reasons) => format!("{why}: {reasons}"),
             None => why.to_owned(),
         };
-        let mut plan = super::stay(self.here, reason::SOURCE_FAILED, &why);
-        if matches!(plan.act, Act::Have(_)) {
-            plan.warnings.push(fit(&why, bounds::LINE));
+        let mut plan = super::retain_or_refuse(self.current, reason::SOURCE_FAILED, &why);
+        if matches!(plan.act, InstanceAction::Apply(_)) {
+            plan.warnings.push(truncate(&why, bounds::LINE));
         }
         plan
     }
 
-    /// A catalog that could not be asked because it was never read so far; it will be soon, or it is said why not.
+    /// Returns a catalog that could not be used because it is not loaded yet. It will be soon, or its state reports a
+    /// problem.
     fn pending(decision: &Decision) -> Option<&String> {
         let mut unasked = decision.unasked.iter();
-        Some(&unasked.find(|it| it.is_pending)?.catalog)
+        Some(&unasked.find(|catalog| catalog.is_pending)?.catalog)
     }
 
-    /// There is nothing to go on to.
-    fn rest(&self, why: &str, decision: &Decision) -> Plan {
-        let mut plan = self.stay(why);
-        // Whoever has looked at no bundle does not know whether there is more to come.
-        let has_looked = !decision.candidates.is_empty();
-        let is_at_the_end = has_looked && decision.next.is_none();
+    /// Plans for an operator without an upgrade.
+    fn no_upgrade(&self, why: &str, decision: &Decision) -> OperatorPlan {
+        let mut plan = self.retain_choice(why);
+        // Without a candidate it is not known whether further upgrades exist.
+        let has_candidates = !decision.candidates.is_empty();
+        let is_at_the_end = has_candidates && decision.next.is_none();
         if is_at_the_end || self.input.operator.kept().is_none() {
             plan.keep = approval::decide(&self.approval(None)).keep;
         }
-        if !has_looked && Self::pending(decision).is_none() {
+        if !has_candidates && Self::pending(decision).is_none() {
             plan.warnings.push(why.to_owned());
         }
         plan.next = decision.next.as_ref().map(|next| NextBundle {
-            name: fit(&next.name, bounds::WORD),
-            version: fit(&next.version.to_string(), bounds::WORD),
-            waits_for: Some(fit(&next.reasons.join("; "), bounds::LINE))
-                .filter(|it| !it.is_empty()),
+            name: truncate(&next.name, bounds::WORD),
+            version: truncate(&next.version.to_string(), bounds::WORD),
+            waits_for: Some(truncate(&next.reasons.join("; "), bounds::LINE))
+                .filter(|reasons| !reasons.is_empty()),
         });
         plan
     }
 
-    fn upgrade(&self, choice: &Choice, decision: &Decision) -> Plan {
-        // On its way already.
-        let under_way = self.under_way().filter(|chosen| {
+    fn upgrade(&self, choice: &Choice, decision: &Decision) -> OperatorPlan {
+        // The upgrade is pending already.
+        let pending_upgrade = self.pending_upgrade().filter(|chosen| {
             (chosen.bundle.name.as_str(), chosen.named()) == (&choice.name, &choice.image)
         });
-        if let Some(chosen) = under_way.filter(|it| !self.is_called_off(it)) {
-            return Plan::have(chosen.clone());
+        if let Some(chosen) = pending_upgrade.filter(|chosen| !self.is_withdrawn(chosen)) {
+            return OperatorPlan::have(chosen.clone());
         }
         let waits = |why: &str| {
             Some(NextBundle {
-                name: fit(&choice.name, bounds::WORD),
-                version: fit(&choice.version.to_string(), bounds::WORD),
-                waits_for: Some(fit(why, bounds::LINE)),
+                name: truncate(&choice.name, bounds::WORD),
+                version: truncate(&choice.version.to_string(), bounds::WORD),
+                waits_for: Some(truncate(why, bounds::LINE)),
             })
         };
-        // What does not come to an end may be replaced by something better.
-        let is_settled = self.here.is_chosen_installed || self.here.chosen.is_none();
-        if is_settled && !self.here.is_healthy {
-            let mut plan = self.stay("what is installed is not healthy");
-            plan.next =
-                waits("what is installed is not healthy yet; the next bundle waits until it is");
+        // An installation that does not complete may be replaced by another bundle.
+        let is_settled = self.current.is_chosen_installed || self.current.chosen.is_none();
+        if is_settled && !self.current.is_healthy {
+            let mut plan = self.retain_choice("the installed bundle is not healthy");
+            plan.next = waits("the installed bundle is not healthy yet; upgrades wait until it is");
             return plan;
         }
         let (decided, rights) = self.step(choice);
         match decided.step {
-            Step::Wait { message, .. } => {
-                let mut plan = self.patch(choice).unwrap_or_else(|| self.stay(&message));
+            ApprovalDecision::Wait { message, .. } => {
+                let mut plan = self
+                    .patch(choice)
+                    .unwrap_or_else(|| self.retain_choice(&message));
                 plan.keep = plan.keep.or(decided.keep);
                 plan.next = waits(&message);
                 plan.new_rights = rights;
                 plan
             }
-            Step::Look => Plan::only(look(choice)),
-            Step::Go(why) => Plan {
+            ApprovalDecision::CheckPermissions => OperatorPlan::only(check_permissions(choice)),
+            ApprovalDecision::Upgrade(why) => OperatorPlan {
                 keep: decided.keep,
                 new_rights: rights,
-                ..Plan::have(self.approved(choice, decision, &why))
+                ..OperatorPlan::have(self.approved(choice, decision, &why))
             },
-            Step::Stay => self.stay("there is nothing to upgrade to"),
+            ApprovalDecision::NoChange => self.retain_choice("no upgrade available"),
         }
     }
 
-    /// While a new minor version waits, patches of the installed one do not; nor does what is approved, where something
-    /// newer is not.
-    fn patch(&self, waiting: &Choice) -> Option<Plan> {
+    /// Plans an approved bundle while a newer one waits: a patch of the installed minor version, or up to the approved
+    /// version.
+    fn patch(&self, waiting: &Choice) -> Option<OperatorPlan> {
         let version = &waiting.version.version;
         let spec = &self.input.operator.spec;
         let decision = if spec.upgrade_approval == UpgradeApproval::Manual {
@@ -291,30 +304,32 @@ impl Chooser<'_> {
             self.decide(None, Some(&approved))
         } else {
             let installed = self.version()?;
-            let line = (installed.major, installed.minor);
-            if (version.major, version.minor) == line {
+            let minor = (installed.major, installed.minor);
+            if (version.major, version.minor) == minor {
                 return None;
             }
-            self.decide(Some(line), None)
+            self.decide(Some(minor), None)
         };
         let Verdict::Upgrade(choice) = &decision.verdict else {
             return None;
         };
         let (decided, _) = self.step(choice);
         match decided.step {
-            Step::Look => Some(Plan::only(look(choice))),
-            Step::Go(why) => Some(Plan {
+            ApprovalDecision::CheckPermissions => {
+                Some(OperatorPlan::only(check_permissions(choice)))
+            }
+            ApprovalDecision::Upgrade(why) => Some(OperatorPlan {
                 keep: decided.keep,
-                ..Plan::have(self.approved(choice, &decision, &why))
+                ..OperatorPlan::have(self.approved(choice, &decision, &why))
             }),
-            Step::Wait { .. } | Step::Stay => None,
+            ApprovalDecision::Wait { .. } | ApprovalDecision::NoChange => None,
         }
     }
 
-    fn chosen(&self, choice: &Choice, decision: &Decision) -> Chosen {
+    fn chosen(&self, choice: &Choice, decision: &Decision) -> BundleChoice {
         let most = bounds::FINDINGS as usize - 1; // an approval is added
         let steps = decision.steps.iter().take(most);
-        Chosen {
+        BundleChoice {
             package: self.input.operator.spec.package.name.clone(),
             bundle: ChosenBundle {
                 name: choice.name.clone(),
@@ -323,60 +338,64 @@ impl Chooser<'_> {
                 channel: choice.channel.clone(),
                 catalog: choice.catalog.clone(),
                 image: choice.image.clone(),
-                why: steps.map(|it| fit(it, bounds::LINE)).collect(),
+                why: steps.map(|step| truncate(step, bounds::LINE)).collect(),
             },
             media_type: choice.media_type.clone(),
-            after: self.here.installed.as_ref().map(|it| Predecessor {
-                name: it.name.clone(),
-                version: it.version.as_ref().map(Version::to_string),
-                release: it.release.as_ref().map(ToString::to_string),
-            }),
+            after: self
+                .current
+                .installed
+                .as_ref()
+                .map(|installed| Predecessor {
+                    name: installed.name.clone(),
+                    version: installed.version.as_ref().map(Version::to_string),
+                    release: installed.release.as_ref().map(ToString::to_string),
+                }),
             named: None,
         }
     }
 
-    fn approved(&self, choice: &Choice, decision: &Decision, why: &str) -> Chosen {
+    fn approved(&self, choice: &Choice, decision: &Decision, why: &str) -> BundleChoice {
         let mut chosen = self.chosen(choice, decision);
-        chosen.bundle.why.push(fit(why, bounds::LINE));
-        // A tag may be something else by the time it is fetched.
-        if let Some(looked) = self.looked_at(choice)
-            && looked.looked_at != choice.image
+        chosen.bundle.why.push(truncate(why, bounds::LINE));
+        // A tag may refer to another image by the time it is fetched.
+        if let Some(checked) = self.checked(choice)
+            && checked.checked_at != choice.image
             && self.input.operator.spec.approve_new_rights == RightsApproval::Manual
         {
-            chosen.bundle.image.clone_from(&looked.looked_at);
+            chosen.bundle.image.clone_from(&checked.checked_at);
             chosen.named = Some(choice.image.clone());
         }
         chosen
     }
 }
 
-fn overridden(it: &Override) -> choose::Override<'_> {
+fn overridden(declared: &Override) -> choose::Override<'_> {
     choose::Override {
-        constraint: match it.constraint {
+        constraint: match declared.constraint {
             Constraint::MaxOpenShiftVersion => choose::Constraint::MaxOpenShiftVersion,
             Constraint::MinKubeVersion => choose::Constraint::MinKubeVersion,
         },
-        digest: &it.digest,
+        digest: &declared.digest,
     }
 }
 
-fn look(choice: &Choice) -> Act {
-    Act::Look {
+fn check_permissions(choice: &Choice) -> InstanceAction {
+    InstanceAction::CheckPermissions {
         image: choice.image.clone(),
         class: declare::class(&choice.media_type),
     }
 }
 
-/// Why the first of the bundles that were looked at cannot be installed.
+/// Returns the reasons against the first candidates.
 fn ineligible(decision: &Decision) -> Option<String> {
     let count = decision.candidates.len() + decision.more_candidates;
-    let named = decision.candidates.iter().take(NAMED).map(|it| {
-        let reasons = it.reasons.join(", and ");
-        fit(&format!("{} {reasons}", it.name), bounds::LINE)
+    let named = decision.candidates.iter().take(MAX_NAMED).map(|candidate| {
+        let reasons = candidate.reasons.join(", and ");
+        truncate(&format!("{} {reasons}", candidate.name), bounds::LINE)
     });
     let mut all: Vec<String> = named.collect();
-    if count > NAMED {
-        all.push(format!("and {} more", count - NAMED));
+    if count > MAX_NAMED {
+        all.push(format!("and {} more", count - MAX_NAMED));
     }
     (count > 0).then(|| all.join("; "))
 }

@@ -32,10 +32,10 @@ struct Case {
     instance: Option<Box<BundleInstance>>,
     are_listed: bool,
     offers: Offers,
-    openshift: Result<Option<Bounds>, &'static str>,
+    openshift: Result<Option<ClusterReleases>, &'static str>,
     kubernetes: Result<&'static str, &'static str>,
     olm: Option<&'static str>,
-    gains: Vec<Gains>,
+    gains: Vec<CheckedPermissions>,
 }
 
 impl Case {
@@ -90,20 +90,24 @@ impl Case {
         let mut releases = releases.split("->").map(|it| Release::read(it).unwrap());
         let completed = releases.next().unwrap();
         let highest = releases.next().unwrap_or(completed);
-        self.openshift = Ok(Some(Bounds { completed, highest }));
+        self.openshift = Ok(Some(ClusterReleases { completed, highest }));
         self
     }
 
-    fn there(&self) -> There<'_> {
+    fn there(&self) -> ExistingInstance<'_> {
         let there = self.instance.as_deref();
-        there.map_or(There::Nothing, There::Ours)
+        there.map_or(ExistingInstance::Nothing, ExistingInstance::Ours)
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> OperatorPlan {
         self.plan_of(self.there(), None)
     }
 
-    fn plan_of(&self, there: There<'_>, conflict: Option<Conflict>) -> Plan {
+    fn plan_of(
+        &self,
+        existing: ExistingInstance<'_>,
+        conflict: Option<PackageConflict>,
+    ) -> OperatorPlan {
         let offers = self.offers.iter().map(|(catalog, priority, answer)| Offer {
             catalog,
             priority: *priority,
@@ -119,7 +123,7 @@ impl Case {
         plan(&Input {
             operator: &self.operator,
             conflict,
-            there,
+            existing,
             offers: self.are_listed.then_some(&*offers),
             openshift: self.openshift,
             kubernetes: kubernetes.as_ref().map_err(|why| *why),
@@ -130,16 +134,16 @@ impl Case {
 }
 
 /// `have 1.0.0`, `refuse SourceFailed`, `look …`, `leave`; and what comes next.
-fn brief(plan: &Plan) -> String {
+fn brief(plan: &OperatorPlan) -> String {
     let short = |name: &str| name.trim_start_matches("tide.v").to_owned();
     let act = match &plan.act {
-        Act::Have(chosen) => format!("have {}", short(&chosen.bundle.name)),
-        Act::Refuse { reason, .. } => format!("refuse {reason}"),
-        Act::Look { image, .. } => {
+        InstanceAction::Apply(chosen) => format!("have {}", short(&chosen.bundle.name)),
+        InstanceAction::Refuse { reason, .. } => format!("refuse {reason}"),
+        InstanceAction::CheckPermissions { image, .. } => {
             let digest = image.rsplit(':').next().unwrap();
             format!("look {}", digest.trim_start_matches('0'))
         }
-        Act::Leave => "leave".to_owned(),
+        InstanceAction::NoChange => "leave".to_owned(),
     };
     match &plan.next {
         Some(next) => format!("{act}, next {}", short(&next.name)),
@@ -147,32 +151,32 @@ fn brief(plan: &Plan) -> String {
     }
 }
 
-fn have(plan: &Plan) -> &Chosen {
+fn have(plan: &OperatorPlan) -> &BundleChoice {
     match &plan.act {
-        Act::Have(chosen) => chosen,
+        InstanceAction::Apply(chosen) => chosen,
         act => panic!("{act:?}"),
     }
 }
 
 /// Why a bundle is to be had.
-fn why(plan: &Plan) -> Vec<String> {
+fn why(plan: &OperatorPlan) -> Vec<String> {
     have(plan).bundle.why.clone()
 }
 
-fn refusal(plan: &Plan) -> &str {
+fn refusal(plan: &OperatorPlan) -> &str {
     match &plan.act {
-        Act::Refuse { message, .. } => message,
+        InstanceAction::Refuse { message, .. } => message,
         act => panic!("{act:?}"),
     }
 }
 
-fn waits_for(plan: &Plan) -> &str {
+fn waits_for(plan: &OperatorPlan) -> &str {
     let next = plan.next.as_ref();
     next.and_then(|next| next.waits_for.as_deref())
         .unwrap_or_default()
 }
 
-fn kept(plan: &Plan) -> String {
+fn kept(plan: &OperatorPlan) -> String {
     plan.keep
         .map(|choice| choice.to_string())
         .unwrap_or_default()
@@ -180,10 +184,10 @@ fn kept(plan: &Plan) -> String {
 
 /// Fails unless the plan is this in short, and the pattern matches what the plan refuses, or waits for and warns of.
 #[track_caller]
-fn assert_plan(plan: &Plan, short: &str, pattern: &str) {
+fn assert_plan(plan: &OperatorPlan, short: &str, pattern: &str) {
     assert_eq!(brief(plan), short, "{plan:?}");
     let told = match &plan.act {
-        Act::Refuse { message, .. } => message.clone(),
+        InstanceAction::Refuse { message, .. } => message.clone(),
         _ => format!("{}\n{}", waits_for(plan), plan.warnings.join("\n")),
     };
     assert!(::tests::table::matches(pattern, &told), "{told}");
@@ -197,7 +201,7 @@ fn without(package: &Package) -> Package {
 fn what_is_there_and_what_is_offered_decide() {
     let (two, line) = (|| package(&["1.0.0", "1.0.1"]), ["1.0.0", "1.0.1"]);
     let absent = without(&two());
-    let olm = Some("its Subscriptions cannot be listed: 403");
+    let olm = Some("failed to list Subscriptions: 403");
     let first = |why, priority| {
         let offers = vec![("c/first", priority, Err(why)), ("c/mine", 0, Ok(two()))];
         Case::new(two()).offered(offers)
@@ -215,17 +219,17 @@ fn what_is_there_and_what_is_offered_decide() {
         "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(Vec::new());
         // A version that is not known lets no new bundle in.
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => openshift: Err("no history"));
-        "refuse SourceFailed", "the cluster's version is not known: no history: failed to run sourcing logic"
+        "refuse SourceFailed", "failed to determine the cluster version: no history: failed to run sourcing logic"
             => with!(Case::new(two()) => openshift: Err("no history"));
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => kubernetes: Err("nobody answers"));
-        "refuse SourceFailed", "*the version of Kubernetes is not known: nobody answers*"
+        "refuse SourceFailed", "*failed to determine the Kubernetes version: nobody answers*"
             => with!(Case::new(two()) => kubernetes: Err("nobody answers"));
         // Nothing is installed before the packages of OLM are known.
         "have 1.0.1", "*" => with!(Case::at("1.0.0", &line) => olm: olm);
-        "refuse InstallPending", "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403"
+        "refuse InstallPending", "cannot determine which packages OLM manages: failed to list Subscriptions: 403"
             => with!(Case::new(two()) => olm: olm);
         // Nothing is decided before it is known which catalogs there are.
-        "refuse InstallPending", "it is not known yet which catalogs there are" => with!(Case::new(two()) => are_listed: false);
+        "refuse InstallPending", "catalogs have not been listed yet" => with!(Case::new(two()) => are_listed: false);
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &[]) => are_listed: false);
         // A catalog that comes first is waited for until its first reading succeeds or fails.
         "refuse InstallPending", "catalog c/first has not been read yet" => first(PENDING, 5);
@@ -245,19 +249,19 @@ fn whose_the_instance_is_decides_first() {
     let deletion = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     let leaving = with!(leaving => metadata.deletion_timestamp: Some(deletion));
     for (there, short, pattern) in ::tests::rows![
-        There::Others { is_leaving: true }, "leave" => "*";
-        There::Others { is_leaving: false }, "refuse InstallFailed"
-            => "BundleInstance tide exists and was not made for this PlatformOperator; delete it, or give the \
-                PlatformOperator another name";
-        There::Former, "refuse InstallPending" => "*it is waited for*";
-        There::Ours(&leaving), "leave" => "*";
+        ExistingInstance::Foreign { is_leaving: true }, "leave" => "*";
+        ExistingInstance::Foreign { is_leaving: false }, "refuse InstallFailed"
+            => "BundleInstance tide already exists and does not belong to this PlatformOperator; delete it, or rename \
+                the PlatformOperator";
+        ExistingInstance::Orphaned, "refuse InstallPending" => "*waiting for the deletion of the BundleInstance*";
+        ExistingInstance::Ours(&leaving), "leave" => "*";
     ] {
         assert_plan(&case.plan_of(there, None), short, pattern);
     }
     for case in [case, Case::at("1.0.0", &["1.0.0"])] {
         let (package, by) = ("tide".into(), "Subscription a/b".into());
-        let plan = case.plan_of(case.there(), Some(Conflict::Olm { package, by }));
-        let words = "*is managed by OLM: Subscription a/b*";
+        let plan = case.plan_of(case.there(), Some(PackageConflict::Olm { package, by }));
+        let words = "*is managed by OLM (Subscription a/b)*";
         assert_plan(&plan, "refuse SourceFailed", words);
     }
 }
@@ -268,7 +272,10 @@ fn what_is_installed_is_found_again_when_nobody_knows_what_was_chosen() {
     let case = Case::new(package(&["1.0.0", "1.1.0"])).with(there.clone());
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
-    assert_eq!(plan.act, Act::Have(Box::new(chosen("1.0.0", None))));
+    assert_eq!(
+        plan.act,
+        InstanceAction::Apply(Box::new(chosen("1.0.0", None)))
+    );
     // What only has the same name may be something else.
     let mut other = package(&["1.0.0"]);
     other.bundles.get_mut("tide.v1.0.0").unwrap().image = image("6.6.6");
@@ -279,7 +286,7 @@ fn what_is_installed_is_found_again_when_nobody_knows_what_was_chosen() {
 #[test]
 fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
     let versions = ["1.0.0", "1.0.1", "1.0.2"];
-    let there = |chosen_: &Chosen, version| instance(chosen_, &plain_status(version));
+    let there = |chosen_: &BundleChoice, version| instance(chosen_, &plain_status(version));
     let plain = |there| {
         let mut package = package(&versions);
         for bundle in package.bundles.values_mut() {

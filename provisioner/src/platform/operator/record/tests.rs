@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-fn recorded(status: &Value, text: Option<&str>) -> Result<Option<Chosen>, Malformed> {
+fn recorded(status: &Value, text: Option<&str>) -> Result<Option<BundleChoice>, Malformed> {
     let mut operator = operator(&json!({}));
     operator.status = serde_json::from_value(status.clone()).unwrap();
     let text = text.map(|text| (CHOSEN_BUNDLE.to_owned(), text.to_owned()));
@@ -25,9 +25,9 @@ fn status_counts_before_annotation() {
         json!({}), Some(annotation("1.0.0")) => Some(chosen("1.0.0", Some("0.9.0")));
         // The annotation completes the status if both name one bundle.
         of_status("1.0.0"), Some(annotation("1.0.0")) => Some(chosen("1.0.0", Some("0.9.0")));
-        of_status("1.0.0"), Some(annotation("1.1.0")) => Some(Chosen { media_type: String::new(), ..chosen("1.0.0", None) });
-        of_status("1.0.0"), Some("garbage".to_owned()) => Some(Chosen { media_type: String::new(), ..chosen("1.0.0", None) });
-        of_status("1.0.0"), None => Some(Chosen { media_type: String::new(), ..chosen("1.0.0", None) });
+        of_status("1.0.0"), Some(annotation("1.1.0")) => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
+        of_status("1.0.0"), Some("garbage".to_owned()) => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
+        of_status("1.0.0"), None => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
     ] {
         assert_rows!(recorded(&status, text.as_deref()) => Ok(expected), "{status} {text:?}");
     }
@@ -59,7 +59,7 @@ fn malformed_annotations_are_rejected() {
         "{}".to_owned() => "is malformed: missing field";
         json!({"name": 7}).to_string() => "is malformed: ";
         "[".repeat(10_000) => "is malformed: ";
-        format!("{{\"name\": \"{}\"}}", "x".repeat(MAX_BYTES)) => "has 16396 bytes, and 16384 are allowed";
+        format!("{{\"name\": \"{}\"}}", "x".repeat(MAX_BYTES)) => "has 16396 bytes, but the limit is 16384";
         format!("{:?}", "ä".repeat(4000)) => "is malformed: invalid type: string";
     ] {
         let malformed = recorded(&json!({}), Some(&text)).unwrap_err().to_string();

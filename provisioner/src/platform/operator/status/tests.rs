@@ -12,19 +12,19 @@ use crate::platform::gate::{Cluster, judge};
 const NOW: &str = "2026-02-02T00:00:00Z";
 const APPLIED: &str = "Successfully applied the tide BundleInstance resource";
 
-fn have(version: &str) -> Plan {
-    plan(Act::Have(Box::new(chosen(version, None))))
+fn have(version: &str) -> OperatorPlan {
+    plan(InstanceAction::Apply(Box::new(chosen(version, None))))
 }
 
-fn refuse(reason: &'static str) -> Plan {
-    plan(Act::Refuse {
+fn refuse(reason: &'static str) -> OperatorPlan {
+    plan(InstanceAction::Refuse {
         reason,
         message: "why not".into(),
     })
 }
 
-fn plan(act: Act) -> Plan {
-    Plan {
+fn plan(act: InstanceAction) -> OperatorPlan {
+    OperatorPlan {
         act,
         keep: None,
         next: None,
@@ -34,8 +34,8 @@ fn plan(act: Act) -> Plan {
 }
 
 /// What was found where nothing but a plan is known.
-fn planned(plan: &Plan) -> Found<'_> {
-    Found {
+fn planned(plan: &OperatorPlan) -> Observation<'_> {
+    Observation {
         plan,
         instance: None,
         failure: None,
@@ -45,12 +45,16 @@ fn planned(plan: &Plan) -> Found<'_> {
 }
 
 /// The status of a new operator, given what was found.
-fn status(found: &Found<'_>) -> PlatformOperatorStatus {
-    of(&operator(&json!({})), found, NOW.parse().unwrap())
+fn status(found: &Observation<'_>) -> PlatformOperatorStatus {
+    build(&operator(&json!({})), found, NOW.parse().unwrap())
 }
 
 /// The status of a new operator, given what was decided, the BundleInstance's status, and why it could not be applied.
-fn told(plan: &Plan, below: Option<&Value>, failure: Option<&str>) -> PlatformOperatorStatus {
+fn told(
+    plan: &OperatorPlan,
+    below: Option<&Value>,
+    failure: Option<&str>,
+) -> PlatformOperatorStatus {
     let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
     status(&with!(planned(plan) => instance: instance.as_ref(), failure: failure))
 }
@@ -76,7 +80,7 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
     ]});
     let warned = with!(have("1.0.0") => warnings: vec!["it is old".into(), "it is odd".into()]);
     let (image, class) = ("image".to_owned(), Class::Registry);
-    let look = plan(Act::Look { image, class });
+    let look = plan(InstanceAction::CheckPermissions { image, class });
     for (plan, below, failure, expected) in ::tests::rows![
         have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
         have("1.0.0"), Some(&unpacking), None => "False Unpacking: Unpacking!".into();
@@ -97,8 +101,8 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
         // Nobody could look at its rights.
         look, Some(&there), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
         // It goes, and comes back.
-        plan(Act::Leave), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
-        plan(Act::Leave), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
+        plan(InstanceAction::NoChange), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
+        plan(InstanceAction::NoChange), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
     ] {
         let status = told(&plan, below, failure);
         let found = find(&status, "Installed");
@@ -121,10 +125,10 @@ fn catalogs_are_there_away_or_not_looked_at() {
     let never = state("never", false, Some("no such image"));
     let plan = have("1.0.0");
     for (catalogs, expected) in ::tests::rows![
-        None => "Unknown CatalogsPending: it is not known yet which catalogs there are";
-        Some(&[][..]) => "False NoCatalogs: there is no catalog to choose from; create a CatalogSource in a namespace that \
-                         the provisioner takes catalogs from, or correct spec.catalog";
-        Some(&[&well][..]) => "True CatalogsAvailable: all catalogs can be read";
+        None => "Unknown CatalogsPending: catalogs have not been listed yet";
+        Some(&[][..]) => "False NoCatalogs: no catalog found; create a CatalogSource in a namespace that the \
+                          provisioner reads catalogs from, or correct spec.catalog";
+        Some(&[&well][..]) => "True CatalogsAvailable: all catalogs are available";
         Some(&[&well, &new][..]) => "Unknown CatalogsPending: c/new has not been read yet";
         Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: nobody is there";
         Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: nobody is there; c/never: no such image";
@@ -147,7 +151,7 @@ fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
         (of("1.0.1", &[]), of("1.0.0", &["a"]), &[]),
         (of("1.0.1", &[]), PlatformOperatorStatus::default(), &[]),
     ] {
-        recall(&mut status, &before);
+        restore_reasons(&mut status, &before);
         assert_eq!(status.chosen_bundle.unwrap().why, why);
     }
 }
@@ -161,7 +165,7 @@ fn upgradeable_is_what_the_gate_says() {
     let plan = have("1.0.0");
     let (open, closed) = (verdict(true, "AsExpected"), verdict(false, "Closed"));
     for (verdict, expected) in [
-        (None, "Unknown NotInstalled: nothing is installed yet"),
+        (None, "Unknown NotInstalled: no bundle is installed yet"),
         (Some(&open), "True AsExpected: said"),
         (Some(&closed), "False Closed: said"),
     ] {
@@ -174,7 +178,7 @@ fn upgradeable_is_what_the_gate_says() {
 fn what_was_known_stays_known() {
     let best = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
     let keep = Some("4.12 1.0".parse::<Kept>().unwrap());
-    let first = with!(plan(Act::Have(Box::new(best))) => keep: keep);
+    let first = with!(plan(InstanceAction::Apply(Box::new(best))) => keep: keep);
     let there = installed("1.0.0", true);
     let before = told(&first, Some(&there), None);
     // Under both names that definitions have for it.
@@ -190,10 +194,10 @@ fn what_was_known_stays_known() {
 
     let mut operator = operator(&json!({}));
     operator.status = Some(before.clone());
-    let later = |plan: &Plan, below: Option<&Value>| {
+    let later = |plan: &OperatorPlan, below: Option<&Value>| {
         let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
         let found = with!(planned(plan) => instance: instance.as_ref());
-        of(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
+        build(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
     };
     // Nothing new is nothing to write; what stays is not told anew why it was chosen.
     assert_eq!(later(&have("1.0.0"), Some(&there)), before);
@@ -218,7 +222,7 @@ fn what_was_known_stays_known() {
     assert_eq!(waiting.new_rights, Some(NewRights::default()));
     operator.status = Some(waiting);
     let plan = have("1.0.0");
-    let over = of(&operator, &planned(&plan), NOW.parse().unwrap());
+    let over = build(&operator, &planned(&plan), NOW.parse().unwrap());
     assert_eq!((over.next_available, over.new_rights), (None, None));
 }
 
@@ -228,7 +232,8 @@ fn hostile_texts_fit_into_the_status() {
     let text = || long.clone();
     let hostile = with!(chosen("1.0.0", None) => bundle.name: text(), bundle.version: text(), bundle.channel: text(),
         bundle.catalog: text(), bundle.image: text());
-    let plan = with!(plan(Act::Have(Box::new(hostile))) => warnings: vec![long.clone()]);
+    let plan =
+        with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![long.clone()]);
     let status = told(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
     let word = bounds::WORD as usize;
@@ -241,6 +246,10 @@ fn hostile_texts_fit_into_the_status() {
     assert!(message.chars().count() <= bounds::MESSAGE as usize);
     // What fits is told as it is.
     let fits = with!(chosen("1.0.0", None) => bundle.image: format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64)));
-    let status = told(&self::plan(Act::Have(Box::new(fits.clone()))), None, None);
+    let status = told(
+        &self::plan(InstanceAction::Apply(Box::new(fits.clone()))),
+        None,
+        None,
+    );
     assert_eq!(status.chosen_bundle.unwrap().image, fits.bundle.image);
 }

@@ -108,7 +108,7 @@ async fn the_platform_status_is_stored_as_concluded() {
 
     let [_, row] = shown("platformstatuses").await;
     assert!(row.starts_with("cluster False True False False "), "{row}");
-    let asks = "ask not to be upgraded now: etcd/etcd";
+    let asks = "are not upgradeable: etcd/etcd";
     assert!(row.contains(asks), "{row}");
 }
 

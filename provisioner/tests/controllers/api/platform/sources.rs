@@ -138,7 +138,7 @@ async fn what_was_stored_before_can_still_be_written() {
     // Once put right, it stays right.
     spec(json!({"address": null})).await.unwrap();
     let said = spec(json!({"address": "a:1"})).await.unwrap_err();
-    let words = "spec.address: Forbidden: not read beside image";
+    let words = "spec.address: Forbidden: ignored when image is set";
     assert!(said.contains(words), "{said}");
     for (name, spec, _) in &rows {
         let object = stored(name, spec);

@@ -94,10 +94,10 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     // Other content is refused and reported.
     let changed = node.run(&pod, &small("something else")).await;
     let error = changed.unwrap_err().to_string();
-    assert!(error.contains("a Bundle does not change"), "{error}");
+    assert!(error.contains("this Bundle is pinned"), "{error}");
     let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
         let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
-        let is_reported = lost.message.contains("a Bundle does not change");
+        let is_reported = lost.message.contains("this Bundle is pinned");
         is_reported.then_some(())
     })
     .await;
@@ -163,7 +163,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     first.says("leading").await;
     labeled(&pods, &["one"]).await;
     let second = Provisioner::start(&cluster, options("two")).await;
-    second.says("waiting: another replica leads").await;
+    second.says("waiting for the leader Lease").await;
 
     // Whoever takes the label away, or takes it, does not have it for long.
     for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
@@ -183,7 +183,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     let answer = request.send().await.unwrap();
     let (status, text) = (answer.status(), answer.text().await.unwrap());
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
-    assert!(text.contains("this replica does not lead"), "{text}");
+    assert!(text.contains("this replica is not the leader"), "{text}");
 
     // The first goes, and its label with it; then the content comes to the second.
     first.signal("TERM").await;
@@ -210,7 +210,7 @@ async fn without_a_lease_replicas_leave_each_other_the_label() {
             ..Options::default()
         };
         let provisioner = Provisioner::start(&cluster, options).await;
-        provisioner.says("this pod has the leader's label").await;
+        provisioner.says("this pod has the leader label").await;
         started.push(provisioner);
     }
     labeled(&pods, &["one", "two"]).await;

@@ -36,7 +36,7 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
     node.run(&pod, &content).await.unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    assert!(message(&bundle).contains("pinned by contentDigest alone"));
+    assert!(message(&bundle).contains("pinned by contentDigest only"));
     let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
     assert_eq!(resolved.unwrap().reference, reference);
 }
@@ -73,7 +73,7 @@ async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
 
     // The program ends with its pod, without a condition that the pod was disrupted.
     node.report(&third, "Failed", &stopped).await;
-    let retried = "its Job tries again: Stopped: stopped by SIGTERM";
+    let retried = "its Job retries: Stopped: stopped by SIGTERM";
     told(world, &name, "UnpackPending", retried).await;
     let last = node.pod(&name).await;
     assert_ne!(third.uid(), last.uid(), "stopped");
@@ -92,7 +92,7 @@ async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
     let node = node(world).await;
     let (pod, first) = (node.pod(&name).await, node.job(&name).await);
     // It is not all folders that a node of the tests can be kept from reading.
-    let words = "FileUnreadable: \"/bundle/manifests/a.yaml\" may not be read by user 65532";
+    let words = "FileUnreadable: \"/bundle/manifests/a.yaml\" is not readable by user 65532";
     node.report(&pod, "Failed", &ended(1, "Error", words)).await;
     let bundle = told(world, &name, "UnpackFailed", words).await;
     assert!(message(&bundle).starts_with("source bundle content: unpack Job rukpak-system/"));

@@ -220,7 +220,7 @@ async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing(
     )
     .await;
     world.bundle(&name, "plain", nowhere(&name)).await;
-    told(world, &name, "UnpackPending", "its labels were taken away").await;
+    told(world, &name, "UnpackPending", "removed its labels").await;
     let node = node(world).await;
     let job = node.job(&name).await;
     let its = |pod: &Pod| {
@@ -280,7 +280,7 @@ async fn denied_jobs_and_pods_are_reported_until_allowed() {
 
     let bundle = told(world, &name, "UnpackPending", "no pods on Sundays").await;
     let reason = message(&bundle);
-    assert!(reason.contains("cannot make its pod"), "{reason}");
+    assert!(reason.contains("cannot create its pod"), "{reason}");
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
     allow(world, &pods).await;
     node.pod(&name).await;

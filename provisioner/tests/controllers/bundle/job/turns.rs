@@ -58,7 +58,7 @@ async fn waiting(bundles: &Api<Bundle>, count: usize) -> Vec<String> {
         all.retain(|bundle| {
             let status = bundle.status.as_ref();
             let unpacked = status.and_then(|status| condition(&status.conditions, "Unpacked"));
-            unpacked.is_some_and(|it| it.message.contains("waiting for other unpack Jobs"))
+            unpacked.is_some_and(|it| it.message.contains("queued behind other unpack Jobs"))
         });
         all.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };

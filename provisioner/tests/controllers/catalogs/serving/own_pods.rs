@@ -90,7 +90,7 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     // One that cannot be removed is told, and keeps nobody from being served.
     let reported = json!({
         "connectionState": {"lastObservedState": "READY"},
-        "message": "*the pod that has served it stays*nothing is done here*",
+        "message": "*failed to delete its registry pod after the handover*nothing is done here*",
     });
     shelf.reports("tides", reported).await;
     allow(&shelf.cluster, "pods").await;

@@ -13,7 +13,8 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     shelf.declare("served", "first", grpc(&image)).await;
     let port = shelf.hands_out(HERE, "served/first", &ONE).await;
     shelf.declare("served", "second", grpc(&image)).await;
-    let words = "namespace served has 1 catalogs served already, and --catalogs-per-namespace allows no more";
+    let words =
+        "namespace served reached the limit of 1 served catalogs (--catalogs-per-namespace)";
     shelf
         .is_told("served", "second", "CatalogNotServed", words)
         .await;
@@ -42,8 +43,8 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     let none = push_documents(registry, "org/catalog:none", &none, None);
     let gauge = |value: u8| format!("{{namespace=\"served\",name=\"first\"}} {value}");
     for (image, words) in [
-        (&large, "and --catalog-size-per-namespace allows 1048576"),
-        (&none, "there is no package in it that can be served"),
+        (&large, "but --catalog-size-per-namespace allows 1048576"),
+        (&none, "the catalog contains no package that can be served"),
     ] {
         shelf.declare("served", "first", grpc(image)).await;
         let is_bad = || json!({"message": format!("*{words}*")});

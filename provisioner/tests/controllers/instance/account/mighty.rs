@@ -69,11 +69,11 @@ async fn the_install_file_belongs_to_no_bundle() {
     let told = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
     assert_eq!(line(&told, "Installed"), "False InstallFailed");
     let parts = [
-        "ClusterRole provisioner exists and belongs to",
-        "ClusterRoleBinding provisioner exists and belongs to",
-        "ValidatingAdmissionPolicyBinding bundleinstance-service-account exists and belongs to",
-        "Deployment rukpak-system/core would live among the provisioner's own objects",
-        "CustomResourceDefinition bundles.core.rukpak.io is the provisioner's own",
+        "ClusterRole provisioner already exists and is owned by",
+        "ClusterRoleBinding provisioner already exists and is owned by",
+        "ValidatingAdmissionPolicyBinding bundleinstance-service-account already exists and is owned by",
+        "Deployment rukpak-system/core would be created in the provisioner's namespace",
+        "CustomResourceDefinition bundles.core.rukpak.io belongs to the provisioner",
     ];
     tells(&told, "Installed", &parts);
     delete(world, &name).await;
@@ -97,9 +97,9 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
     point_at(world, &name, &source).await;
     let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let parts = [
-        "stays installed",
+        "is still installed",
         "requires OpenShift <= 4.12 but the cluster is 4.13",
-        "to spec.overrides to install it nevertheless",
+        "to spec.overrides to install it anyway",
     ];
     tells(&told, "Installed", &parts);
     let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
@@ -120,7 +120,7 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
     let config = json!({"deploymentConfig": {"env": env}});
     let on = json!({"spec": {"preflight": null, "config": config}});
     change(world, &name, on).await;
-    let kept = "it is installed already, and is kept";
+    let kept = "it is already installed and is kept";
     says(world, &name, "Installed", &[kept]).await;
     let reason = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(version(&reason).as_deref(), Some("2.0.0"));

@@ -11,7 +11,7 @@ pub(super) async fn another_account_is_checked_and_used(
     let namespace = first.namespace.as_str();
     let second = service_account(world.cluster, namespace, "second").await;
     change(world, name, json!({"spec": {"serviceAccount": second}})).await;
-    let lacking = says(world, name, "Installed", &["kubectl create -f - and this"]).await;
+    let lacking = says(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&lacking, "Installed"), "True ReconcileFailed");
 
     bind(

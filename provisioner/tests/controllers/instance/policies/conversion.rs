@@ -69,7 +69,7 @@ async fn custom_resources_that_cannot_be_read_keep_their_definition() {
     delete(scene.world, &scene.name).await;
     scene.is_gone().await;
     let parts = [
-        "custom resources are left, which cannot be read",
+        "custom resources are left but cannot be read",
         "conversion webhook for ",
         "repair the conversion webhook",
     ];
@@ -84,7 +84,7 @@ async fn custom_resources_that_cannot_be_deleted_are_waited_for_with_the_remedy(
     scene.ask().await;
     let parts = [
         &scene.definition(),
-        "see to it that the conversion webhook of its definition runs",
+        "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];
     has_parts(&scene.says("conversion webhook").await, &parts);

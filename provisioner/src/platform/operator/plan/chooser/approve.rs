@@ -1,4 +1,4 @@
-//! Whether what could be next is approved.
+//! Decides whether the next bundle is approved.
 
 use catalog::{
     choose::{self, Ahead, Choice, Followed, Installed, Offer, Request},
@@ -10,24 +10,24 @@ use manifests::{
     version::Version,
 };
 
-use super::{super::Gains, Chooser};
+use super::{super::CheckedPermissions, UpgradeChooser};
 use crate::platform::{
-    approval::{self, WayOut},
+    approval::{self, UnblocksCluster},
     operator::here::Bundle,
 };
 
-impl Chooser<'_> {
-    /// Reports whether a bundle is approved, and which rights it gains, if that was looked at.
+impl UpgradeChooser<'_> {
+    /// Decides whether a bundle is approved, and returns its new permissions if they were computed.
     pub(super) fn step(&self, choice: &Choice) -> (approval::Decision, Option<NewRights>) {
-        let looked = self.looked_at(choice);
-        let gains = match looked.map(|it| it.rights.as_ref()) {
-            None => approval::Gains::Unseen,
-            Some(Err(why)) => approval::Gains::Unknown(why),
-            Some(Ok(None)) => approval::Gains::None,
-            Some(Ok(Some(rights))) => approval::Gains::These(&rights.digest),
+        let checked = self.checked(choice);
+        let gains = match checked.map(|checked| checked.rights.as_ref()) {
+            None => approval::PermissionChange::NotChecked,
+            Some(Err(why)) => approval::PermissionChange::Unknown(why),
+            Some(Ok(None)) => approval::PermissionChange::None,
+            Some(Ok(Some(rights))) => approval::PermissionChange::Digest(&rights.digest),
         };
         let version = &choice.version;
-        let way_out = self.way_out(
+        let unblocks_cluster = self.unblocks_cluster(
             version,
             choice
                 .max_openshift
@@ -35,39 +35,39 @@ impl Chooser<'_> {
                 .and_then(MaxOpenShiftVersion::release),
             (&choice.name, &choice.catalog, &choice.channel),
         );
-        let decided = approval::decide(&self.approval(Some(approval::Next {
+        let decided = approval::decide(&self.approval(Some(approval::UpgradeCandidate {
             version: &version.version,
-            way_out,
+            unblocks_cluster,
             gains,
         })));
-        let rights = looked.and_then(|it| it.rights.as_ref().ok()?.clone());
+        let rights = checked.and_then(|checked| checked.rights.as_ref().ok()?.clone());
         (decided, rights)
     }
 
-    pub(super) fn looked_at(&self, choice: &Choice) -> Option<&Gains> {
+    pub(super) fn checked(&self, choice: &Choice) -> Option<&CheckedPermissions> {
         let mut all = self.input.gains.iter();
-        all.find(|it| it.image == choice.image)
+        all.find(|gains| gains.image == choice.image)
     }
 
-    /// Whether a bundle leads to where the cluster can be upgraded, if that is what the installed one keeps it from.
-    pub(super) fn way_out(
+    /// Reports whether a bundle leads to one that does not block cluster upgrades, if the installed one does.
+    pub(super) fn unblocks_cluster(
         &self,
         version: &Packed,
         max: Option<Release>,
         (name, catalog, channel): (&str, &str, &str),
-    ) -> WayOut {
+    ) -> UnblocksCluster {
         let (Some(cluster), true) = (self.openshift, self.blocks()) else {
-            return WayOut::None;
+            return UnblocksCluster::None;
         };
         if !self.is_blocked_by(max) {
-            return WayOut::Here;
+            return UnblocksCluster::Now;
         }
         let next = Installed {
             name: name.to_owned(),
             version: Some(version.clone()),
             catalog: Some(catalog.to_owned()),
         };
-        let own = self.offers.iter().filter(|it| it.catalog == catalog);
+        let own = self.offers.iter().filter(|offer| offer.catalog == catalog);
         let own: Vec<Offer<'_>> = own.copied().collect();
         let ahead = self.asked(None, None, |request| {
             let request = Request {
@@ -78,12 +78,15 @@ impl Chooser<'_> {
             choose::ahead(&request, Followed::Default, cluster.completed.next(), &own)
         });
         match ahead {
-            Ahead::To(_) => WayOut::Ahead,
-            Ahead::Nothing | Ahead::Unknown(_) => WayOut::None,
+            Ahead::To(_) => UnblocksCluster::Later,
+            Ahead::Nothing | Ahead::Unknown(_) => UnblocksCluster::None,
         }
     }
 
-    pub(super) fn approval<'a>(&'a self, next: Option<approval::Next<'a>>) -> approval::Input<'a> {
+    pub(super) fn approval<'a>(
+        &'a self,
+        next: Option<approval::UpgradeCandidate<'a>>,
+    ) -> approval::Input<'a> {
         let spec = &self.input.operator.spec;
         approval::Input {
             approval: spec.upgrade_approval,
@@ -97,34 +100,37 @@ impl Chooser<'_> {
         }
     }
 
-    /// The minor version that the cluster has reached.
+    /// Returns the minor version that the cluster has reached.
     pub(super) fn cluster(&self) -> Release {
         let of_kubernetes = Release::new(self.kubernetes.major, self.kubernetes.minor);
-        self.openshift.map_or(of_kubernetes, |it| it.completed)
+        self.openshift
+            .map_or(of_kubernetes, |releases| releases.completed)
     }
 
-    /// Reports whether what is installed is what keeps the cluster from being upgraded.
+    /// Reports whether the installed bundle blocks cluster upgrades.
     fn blocks(&self) -> bool {
-        let installed = self.here.installed.as_ref();
-        let digest = installed.and_then(|it| it.digest.as_deref());
-        let is_overridden = self.overrides().any(|it| {
-            it.constraint == Constraint::MaxOpenShiftVersion && Some(it.digest.as_str()) == digest
+        let installed = self.current.installed.as_ref();
+        let digest = installed.and_then(|bundle| bundle.digest.as_deref());
+        let is_overridden = self.overrides().any(|declared| {
+            declared.constraint == Constraint::MaxOpenShiftVersion
+                && Some(declared.digest.as_str()) == digest
         });
-        let known = self.known_maximum().filter(|_| !is_overridden);
-        self.is_blocked_by(known)
+        let max = self.known_maximum().filter(|_| !is_overridden);
+        self.is_blocked_by(max)
     }
 
-    /// Returns the max OpenShift version of the installed bundle: that of a catalog if it can be determined, or else that of
-    /// the bundle.
+    /// Returns the max OpenShift version of the installed bundle: that of a catalog if it can be determined, or else that
+    /// of the bundle.
     fn known_maximum(&self) -> Option<Release> {
-        let installed = self.here.installed.as_ref()?;
+        let installed = self.current.installed.as_ref()?;
         let listed = self.listed(installed).map(|(_, listed)| listed);
         let of_catalog = listed.and_then(|listed| listed.max_openshift.as_ref()?.release());
-        let of_bundle = || maximum(self.here.maximum.as_deref()?).ok();
+        let of_bundle = || maximum(self.current.maximum.as_deref()?).ok();
         of_catalog.or_else(of_bundle)
     }
 
-    /// What is installed, in just this image, as the catalog with the highest priority has it; and which that is.
+    /// Returns the installed bundle, with exactly this image, in the catalog with the highest priority, and that catalog's
+    /// offer.
     pub(super) fn listed(
         &self,
         installed: &Bundle,
@@ -138,11 +144,11 @@ impl Chooser<'_> {
             }
             _ => None,
         });
-        // Of equal ones the first by name.
+        // Among equal priorities, the first catalog by name.
         found.min_by_key(|(offer, _)| std::cmp::Reverse(offer.priority))
     }
 
-    /// Reports whether a bundle with this max OpenShift version keeps the cluster from its next release.
+    /// Reports whether a bundle with this max OpenShift version blocks an upgrade to the next release.
     fn is_blocked_by(&self, max: Option<Release>) -> bool {
         match (max, self.openshift) {
             (Some(max), Some(cluster)) => !max.outlasts(cluster.completed),
@@ -150,9 +156,9 @@ impl Chooser<'_> {
         }
     }
 
-    /// The version that is installed, as the bundle says it, or else the catalog.
+    /// Returns the installed version: that of the bundle, or else that of the catalog.
     pub(super) fn version(&self) -> Option<&Version> {
-        let installed = self.here.installed.as_ref()?;
+        let installed = self.current.installed.as_ref()?;
         let of_catalog = || Some(&self.listed(installed)?.1.version.version);
         installed.version.as_ref().or_else(of_catalog)
     }

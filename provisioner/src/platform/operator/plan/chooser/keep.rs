@@ -1,4 +1,4 @@
-//! What was chosen before, and whether it stays.
+//! Decides whether a previous choice remains valid.
 
 use catalog::{
     choose::{self, Answer, Decision},
@@ -10,39 +10,40 @@ use manifests::{
 };
 
 use super::{
-    super::{Plan, stay},
-    Chooser,
+    super::{OperatorPlan, retain_or_refuse},
+    UpgradeChooser,
 };
 use crate::platform::{
-    approval::{self, Step},
-    operator::here::{Bundle, Chosen, Way},
+    approval::{self, ApprovalDecision},
+    operator::here::{Bundle, BundleChoice, InstallProgress},
 };
 
-impl Chooser<'_> {
-    /// What stays while nothing is known to be installed. As long as nobody knows that it failed, it may be in the cluster,
-    /// and something else would come over it without an edge.
-    pub(super) fn held(&self, decision: &Decision) -> Option<&Chosen> {
-        let chosen = self.here.chosen.as_ref()?;
+impl UpgradeChooser<'_> {
+    /// Returns the choice to retain while no bundle is known to be installed. Unless it is known to have failed, it may be
+    /// in the cluster, and another bundle would replace it without an upgrade edge.
+    pub(super) fn pending_choice(&self, decision: &Decision) -> Option<&BundleChoice> {
+        let chosen = self.current.chosen.as_ref()?;
         let catalog = &chosen.bundle.catalog;
-        let stays = match self.here.way {
-            Way::Unknown => true,
-            Way::UnderWay => !self.is_called_off(chosen),
-            // It is not given up because its catalog is away.
-            Way::Failed => (decision.unasked.iter())
-                .any(|it| it.catalog == *catalog || choose::stands_for(&it.catalog, catalog)),
+        let is_retained = match self.current.progress {
+            InstallProgress::Unknown => true,
+            InstallProgress::InProgress => !self.is_withdrawn(chosen),
+            // Retained while its catalog is unavailable.
+            InstallProgress::Failed => (decision.unasked.iter()).any(|catalog_ref| {
+                catalog_ref.catalog == *catalog || choose::stands_for(&catalog_ref.catalog, catalog)
+            }),
         };
-        stays.then_some(chosen)
+        is_retained.then_some(chosen)
     }
 
-    /// An upgrade that was chosen, and is not installed yet.
-    pub(super) fn under_way(&self) -> Option<&Chosen> {
-        let is_upgrade = self.here.installed.is_some() && !self.here.is_chosen_installed;
-        self.here.chosen.as_ref().filter(|_| is_upgrade)
+    /// Returns an upgrade that was chosen and is not installed yet.
+    pub(super) fn pending_upgrade(&self) -> Option<&BundleChoice> {
+        let is_upgrade = self.current.installed.is_some() && !self.current.is_chosen_installed;
+        self.current.chosen.as_ref().filter(|_| is_upgrade)
     }
 
-    /// Whether what is on its way would not be chosen any more: its catalog answers and has it no more, or it is not what is
-    /// asked for, or not approved. A catalog that is away calls nothing off.
-    pub(super) fn is_called_off(&self, chosen: &Chosen) -> bool {
+    /// Reports whether a pending choice would not be made again: its catalog is available and does not list it, or the spec
+    /// requests another bundle, or it is not approved. An unavailable catalog withdraws no choice.
+    pub(super) fn is_withdrawn(&self, chosen: &BundleChoice) -> bool {
         let memo = &chosen.bundle;
         let Some(package) = self.answer_of(&memo.catalog) else {
             return false;
@@ -56,53 +57,53 @@ impl Chooser<'_> {
         }
         let channel = spec.channel.as_deref();
         let is_elsewhere = channel
-            .and_then(|it| package.channels.get(it))
-            .is_some_and(|it| it.entries.iter().all(|entry| entry.name != memo.name));
+            .and_then(|channel| package.channels.get(channel))
+            .is_some_and(|channel| channel.entries.iter().all(|entry| entry.name != memo.name));
         bundle.image != chosen.named()
             || is_elsewhere
             || self.asked(None, None, |request| !request.refusals(bundle).is_empty())
-            || self.here.installed.is_some() && !self.is_approved(chosen, bundle)
+            || self.current.installed.is_some() && !self.is_approved(chosen, bundle)
     }
 
-    /// Reports whether its version is approved; its rights were before it was chosen.
-    fn is_approved(&self, chosen: &Chosen, bundle: &catalog::model::Bundle) -> bool {
+    /// Reports whether the version is approved. The permissions were approved before the choice.
+    fn is_approved(&self, chosen: &BundleChoice, bundle: &catalog::model::Bundle) -> bool {
         let memo = &chosen.bundle;
         let place = (&*memo.name, &*memo.catalog, &*memo.channel);
         let max = bundle.max_openshift.as_ref();
         let max = max.and_then(MaxOpenShiftVersion::release);
-        let next = approval::Next {
+        let next = approval::UpgradeCandidate {
             version: &bundle.version.version,
-            way_out: self.way_out(&bundle.version, max, place),
-            gains: approval::Gains::None,
+            unblocks_cluster: self.unblocks_cluster(&bundle.version, max, place),
+            gains: approval::PermissionChange::None,
         };
         let input = approval::Input {
             rights: RightsApproval::Automatic,
             ..self.approval(Some(next))
         };
-        matches!(approval::decide(&input).step, Step::Go(_))
+        matches!(approval::decide(&input).step, ApprovalDecision::Upgrade(_))
     }
 
-    /// What was chosen stays, unless it is called off. Where nobody has kept what that was, it is what is installed.
-    pub(super) fn stay(&self, why: &str) -> Plan {
-        let found = || self.found_again(self.here.installed.as_ref()?);
+    /// Retains the choice unless it is withdrawn. If no choice is recorded, it is recovered from the installed bundle.
+    pub(super) fn retain_choice(&self, why: &str) -> OperatorPlan {
+        let found = || self.recover_choice(self.current.installed.as_ref()?);
         let former = self
-            .under_way()
-            .filter(|chosen| self.is_called_off(chosen))
-            .and_then(|chosen| self.former(chosen));
-        let chosen = former.or_else(|| self.here.chosen.clone());
+            .pending_upgrade()
+            .filter(|chosen| self.is_withdrawn(chosen))
+            .and_then(|chosen| self.previous_choice(chosen));
+        let chosen = former.or_else(|| self.current.chosen.clone());
         match chosen.or_else(found) {
-            Some(chosen) => Plan::have(chosen),
-            None => stay(self.here, reason::SOURCE_FAILED, why),
+            Some(chosen) => OperatorPlan::have(chosen),
+            None => retain_or_refuse(self.current, reason::SOURCE_FAILED, why),
         }
     }
 
-    /// What is installed, while something else is on its way.
-    fn former(&self, chosen: &Chosen) -> Option<Chosen> {
-        let installed = self.here.installed.as_ref()?;
+    /// Returns the choice of the installed bundle, while an upgrade is pending.
+    fn previous_choice(&self, chosen: &BundleChoice) -> Option<BundleChoice> {
+        let installed = self.current.installed.as_ref()?;
         let listed = self
             .answer_of(&chosen.bundle.catalog)
             .and_then(|package| package.bundle(&installed.name))
-            .filter(|it| digest_of(&it.image) == installed.digest.as_deref());
+            .filter(|bundle| digest_of(&bundle.image) == installed.digest.as_deref());
         let image = match listed {
             Some(listed) => listed.image.clone(),
             None => installed.image.clone()?,
@@ -113,7 +114,7 @@ impl Chooser<'_> {
             None => PLAIN_V0,
         };
         let release = installed.release.as_ref();
-        Some(Chosen {
+        Some(BundleChoice {
             package: self.input.operator.spec.package.name.clone(),
             bundle: ChosenBundle {
                 name: installed.name.clone(),
@@ -129,14 +130,14 @@ impl Chooser<'_> {
         })
     }
 
-    /// What is installed, as it would have been chosen: somebody has taken the annotation off that said so.
-    fn found_again(&self, installed: &Bundle) -> Option<Chosen> {
+    /// Returns the choice of the installed bundle, for a BundleInstance whose annotation another client has removed.
+    fn recover_choice(&self, installed: &Bundle) -> Option<BundleChoice> {
         let (offer, bundle) = self.listed(installed)?;
         let Answer::Package(package) = offer.answer else {
             return None;
         };
         let channel = self.input.operator.spec.channel.as_ref();
-        Some(Chosen {
+        Some(BundleChoice {
             package: self.input.operator.spec.package.name.clone(),
             bundle: ChosenBundle {
                 name: bundle.name.clone(),
@@ -153,10 +154,10 @@ impl Chooser<'_> {
         })
     }
 
-    /// What a catalog has of the package, if it answers.
+    /// Returns the package in a catalog, if that is available.
     fn answer_of(&self, catalog: &str) -> Option<&Package> {
         let mut offers = self.offers.iter();
-        match offers.find(|it| it.catalog == catalog)?.answer {
+        match offers.find(|offer| offer.catalog == catalog)?.answer {
             Answer::Package(package) => Some(package),
             Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
         }

@@ -1,4 +1,4 @@
-//! The bundle for a BundleInstance that was deleted: the recorded one, or what upgrades the recorded one.
+//! The bundle for a BundleInstance that was deleted: the recorded one, or an upgrade of it.
 //!
 //! A catalog has to list the recorded bundle, and `spec` and the cluster have to allow the recorded bundle, as for any
 //! other bundle. If not, the recorded bundle counts as installed: only an approved upgrade edge leads to another bundle,
@@ -18,29 +18,29 @@ use manifests::{
 };
 
 use super::{
-    super::{Act, Plan},
-    Chooser,
+    super::{InstanceAction, OperatorPlan},
+    UpgradeChooser,
     keep::digest_of,
 };
 use crate::platform::{
-    approval::Step,
+    approval::ApprovalDecision,
     operator::{
-        fit,
-        here::{Bundle, Chosen, Here},
+        here::{Bundle, BundleChoice, InstalledState},
+        truncate,
     },
 };
 
-/// Whether a recorded bundle can be installed again.
+/// State of a recorded bundle in the catalogs.
 enum Standing {
-    /// A catalog lists the bundle, and nothing excludes the bundle.
-    Eligible(Box<Chosen>),
-    /// A catalog that may list the bundle is unavailable, and the reason.
+    /// A catalog lists the bundle, and no constraint excludes it.
+    Eligible(Box<BundleChoice>),
+    /// A catalog that may list the bundle is unavailable, with the reason.
     Unknown(String),
-    /// The reason against the bundle.
+    /// The bundle cannot be installed, with the reason.
     Ineligible(String),
 }
 
-/// The reason why nothing is installed in place of a recorded bundle.
+/// Reason why no bundle is installed in place of a recorded one.
 pub(super) struct Blocked {
     reason: &'static str,
     message: String,
@@ -49,31 +49,36 @@ pub(super) struct Blocked {
     is_gone: bool,
 }
 
-impl Chooser<'_> {
-    /// Plans a BundleInstance that is missing although a choice is recorded.
-    pub(in crate::platform::operator::plan) fn recreate(&self, recorded: &Chosen) -> Plan {
+impl UpgradeChooser<'_> {
+    /// Plans for a BundleInstance that is missing although a choice is recorded.
+    pub(in crate::platform::operator::plan) fn recreate(
+        &self,
+        recorded: &BundleChoice,
+    ) -> OperatorPlan {
         if let Some(plan) = self.unreadable_approval() {
             return plan;
         }
         let missing = |why: &str| {
             format!(
                 "the BundleInstance is missing, and the recorded bundle {} is not installed again: {why}",
-                fit(&recorded.bundle.name, bounds::WORD)
+                truncate(&recorded.bundle.name, bounds::WORD)
             )
         };
         let why = match self.standing(recorded) {
             Standing::Eligible(chosen) => {
                 let version = version::strict(&chosen.bundle.version).ok();
-                return Plan {
+                return OperatorPlan {
                     keep: (self.input.operator.kept())
                         .or_else(|| Some(self.first_kept(version.as_ref()?))),
-                    ..Plan::have(*chosen)
+                    ..OperatorPlan::have(*chosen)
                 };
             }
-            Standing::Unknown(why) => return Plan::refuse(reason::INSTALL_PENDING, missing(&why)),
+            Standing::Unknown(why) => {
+                return OperatorPlan::refuse(reason::INSTALL_PENDING, missing(&why));
+            }
             Standing::Ineligible(why) => why,
         };
-        // A bundle that never was in the cluster restricts nothing.
+        // A bundle that was never in the cluster restricts nothing.
         if self.input.operator.active_instance().is_none() {
             return self.choose();
         }
@@ -82,27 +87,28 @@ impl Chooser<'_> {
             Ok(None) => self.choose(),
             Err(blocked) => {
                 let remedy = self.remedy(recorded, &blocked);
-                let problem = fit(&blocked.message, bounds::LINE);
+                let problem = truncate(&blocked.message, bounds::LINE);
                 let message = missing(&format!("{why}; {problem}; {remedy}"));
-                Plan {
+                OperatorPlan {
                     next: blocked.next,
-                    ..Plan::refuse(blocked.reason, message)
+                    ..OperatorPlan::refuse(blocked.reason, message)
                 }
             }
         }
     }
 
-    /// Plans what replaces a bundle that counts as installed; `None` if `spec` excludes the bundle, and leaves the choice.
-    pub(super) fn replace(&self, recorded: &Chosen) -> Result<Option<Plan>, Blocked> {
+    /// Plans a replacement for a bundle that counts as installed; `None` if `spec` excludes that bundle, so that any bundle
+    /// may be chosen.
+    pub(super) fn replace(&self, recorded: &BundleChoice) -> Result<Option<OperatorPlan>, Blocked> {
         if self.is_newer_than_approved(recorded) {
             return Ok(None);
         }
-        let here = as_installed(recorded);
-        let chooser = Chooser {
-            here: &here,
+        let current = as_installed(recorded);
+        let chooser = UpgradeChooser {
+            current: &current,
             ..*self
         };
-        if let Some(catalog) = chooser.gone() {
+        if let Some(catalog) = chooser.lost_catalog() {
             let why = format!("catalog {catalog} is deleted or does not list the package");
             return Err(Blocked {
                 is_gone: true,
@@ -120,7 +126,7 @@ impl Chooser<'_> {
                 };
                 Err(Blocked::new(reason, why.clone()))
             }
-            // With something installed, nothing is installed for the first time.
+            // An installed bundle excludes a first installation.
             Verdict::Install(choice) => {
                 let why = format!("no upgrade edge leads to {}", choice.version);
                 Err(Blocked::new(reason::SOURCE_FAILED, why))
@@ -128,36 +134,36 @@ impl Chooser<'_> {
         }
     }
 
-    /// Plans the upgrade of what counts as installed, or the patch that is approved while the upgrade waits.
-    fn successor(&self, choice: &Choice, decision: &Decision) -> Result<Plan, Blocked> {
+    /// Plans the upgrade of the bundle that counts as installed, or an approved patch while the upgrade waits.
+    fn successor(&self, choice: &Choice, decision: &Decision) -> Result<OperatorPlan, Blocked> {
         let (decided, _) = self.step(choice);
         let message = match decided.step {
-            Step::Go(why) => {
+            ApprovalDecision::Upgrade(why) => {
                 let mut chosen = self.approved(choice, decision, &why);
                 chosen.after = None;
-                return Ok(Plan {
+                return Ok(OperatorPlan {
                     keep: decided.keep,
-                    ..Plan::have(chosen)
+                    ..OperatorPlan::have(chosen)
                 });
             }
-            Step::Wait { message, .. } => message,
-            Step::Look => format!(
+            ApprovalDecision::Wait { message, .. } => message,
+            ApprovalDecision::CheckPermissions => format!(
                 "the permissions of {} cannot be compared with a bundle that is not installed; set \
                  spec.approveNewRights: Automatic to install {}",
                 choice.version, choice.version
             ),
-            Step::Stay => "no upgrade edge leads on".to_owned(),
+            ApprovalDecision::NoChange => "no upgrade available".to_owned(),
         };
         if let Some(mut plan) = self.patch(choice)
-            && let Act::Have(chosen) = &mut plan.act
+            && let InstanceAction::Apply(chosen) = &mut plan.act
         {
             chosen.after = None;
             return Ok(plan);
         }
         let next = NextBundle {
-            name: fit(&choice.name, bounds::WORD),
-            version: fit(&choice.version.to_string(), bounds::WORD),
-            waits_for: Some(fit(&message, bounds::LINE)),
+            name: truncate(&choice.name, bounds::WORD),
+            version: truncate(&choice.version.to_string(), bounds::WORD),
+            waits_for: Some(truncate(&message, bounds::LINE)),
         };
         Err(Blocked {
             next: Some(next),
@@ -166,7 +172,7 @@ impl Chooser<'_> {
     }
 
     /// Looks a recorded bundle up in its catalog, or in the catalogs of `spec.catalog`.
-    fn standing(&self, recorded: &Chosen) -> Standing {
+    fn standing(&self, recorded: &BundleChoice) -> Standing {
         let own = &recorded.bundle.catalog;
         let is_named = self.input.operator.spec.catalog.is_some();
         let is_seen = self.offers.iter().any(|offer| offer.catalog == own);
@@ -175,7 +181,7 @@ impl Chooser<'_> {
         };
         let mut found = Standing::Ineligible(format!(
             "no catalog {} is available",
-            fit(own, bounds::WORD)
+            truncate(own, bounds::WORD)
         ));
         for offer in self.offers.iter().filter(is_asked) {
             let catalog = offer.catalog;
@@ -185,7 +191,7 @@ impl Chooser<'_> {
                     Standing::Ineligible(format!("catalog {catalog} does not list the package"))
                 }
                 Answer::Unknown(why) => {
-                    let why = fit(why, bounds::LINE);
+                    let why = truncate(why, bounds::LINE);
                     Standing::Unknown(format!("catalog {catalog} is unavailable: {why}"))
                 }
                 Answer::Pending => {
@@ -202,14 +208,16 @@ impl Chooser<'_> {
         found
     }
 
-    fn standing_in(&self, recorded: &Chosen, catalog: &str, package: &Package) -> Standing {
+    fn standing_in(&self, recorded: &BundleChoice, catalog: &str, package: &Package) -> Standing {
         let name = &recorded.bundle.name;
         let Some(bundle) = package.bundle(name) else {
             return Standing::Ineligible(format!("catalog {catalog} does not list the bundle"));
         };
         if let Some(why) = &bundle.unreadable {
-            let why = fit(why, bounds::LINE);
-            return Standing::Unknown(format!("catalog {catalog} has not sent the bundle: {why}"));
+            let why = truncate(why, bounds::LINE);
+            return Standing::Unknown(format!(
+                "catalog {catalog} did not return the bundle: {why}"
+            ));
         }
         if bundle.image != recorded.named() {
             return Standing::Ineligible(format!(
@@ -227,7 +235,7 @@ impl Chooser<'_> {
         }
         let reasons = self.asked(None, None, |request| request.refusals(bundle));
         if !reasons.is_empty() {
-            let reasons = fit(&reasons.join(", and "), bounds::LINE);
+            let reasons = truncate(&reasons.join(", and "), bounds::LINE);
             return Standing::Ineligible(format!("the bundle {reasons}"));
         }
         let channel = [asked, Some(recorded.bundle.channel.as_str())]
@@ -236,7 +244,7 @@ impl Chooser<'_> {
             .find(|channel| lists(channel) == Some(true))
             .unwrap_or(&package.default_channel);
         let release = bundle.version.release.as_ref();
-        Standing::Eligible(Box::new(Chosen {
+        Standing::Eligible(Box::new(BundleChoice {
             package: recorded.package.clone(),
             bundle: ChosenBundle {
                 name: name.clone(),
@@ -253,8 +261,8 @@ impl Chooser<'_> {
         }))
     }
 
-    /// Reports whether `spec` asks for something else than a recorded bundle.
-    fn is_excluded(&self, recorded: &Chosen) -> bool {
+    /// Reports whether `spec` excludes a recorded bundle.
+    fn is_excluded(&self, recorded: &BundleChoice) -> bool {
         let spec = &self.input.operator.spec;
         let bundle = &recorded.bundle;
         let range = spec.version.as_deref();
@@ -266,13 +274,17 @@ impl Chooser<'_> {
         let channel = spec.channel.as_ref();
         let is_elsewhere = spec.catalog.as_ref().is_some_and(|asked| {
             let (namespace, name) = bundle.catalog.split_once('/').unwrap_or_default();
-            name != asked.name || asked.namespace.as_ref().is_some_and(|it| it != namespace)
+            name != asked.name
+                || asked
+                    .namespace
+                    .as_ref()
+                    .is_some_and(|requested| requested != namespace)
         });
         is_outside || is_elsewhere || channel.is_some_and(|channel| *channel != bundle.channel)
     }
 
     /// Reports whether `spec.approvedVersion` is older than a recorded bundle.
-    fn is_newer_than_approved(&self, recorded: &Chosen) -> bool {
+    fn is_newer_than_approved(&self, recorded: &BundleChoice) -> bool {
         let approved = self.approved_first().and_then(Result::ok);
         let version = version::strict(&recorded.bundle.version).ok();
         version
@@ -280,16 +292,16 @@ impl Chooser<'_> {
             .is_some_and(|(version, approved)| version.cmp_precedence(&approved).is_gt())
     }
 
-    /// Returns what an admin can do about a bundle that is not installed again.
-    fn remedy(&self, recorded: &Chosen, blocked: &Blocked) -> String {
+    /// Returns the remedy for a bundle that is not installed again.
+    fn remedy(&self, recorded: &BundleChoice, blocked: &Blocked) -> String {
         let status = self.input.operator.status.as_ref();
-        let catalog = fit(&recorded.bundle.catalog, bounds::WORD);
+        let catalog = truncate(&recorded.bundle.catalog, bounds::WORD);
         if status.is_none_or(|status| status.chosen_bundle.is_none()) {
-            // OpenShift's definition has no other field.
+            // OpenShift's CRD has no other field.
             let annotation = labels::CHOSEN_BUNDLE;
-            format!("remove the annotation {annotation} to have a bundle chosen anew")
+            format!("remove the annotation {annotation} to choose a bundle again")
         } else if blocked.is_gone {
-            format!("create catalog {catalog} again, or name another catalog in spec.catalog")
+            format!("recreate catalog {catalog}, or set another catalog in spec.catalog")
         } else {
             format!(
                 "restore the bundle in catalog {catalog}, or set spec.version to the versions that may be installed"
@@ -311,23 +323,23 @@ impl Blocked {
     }
 }
 
-/// Returns a cluster in which a recorded bundle is installed and healthy.
-fn as_installed(recorded: &Chosen) -> Here {
+/// Returns the state of a cluster in which a recorded bundle is installed and healthy.
+fn as_installed(recorded: &BundleChoice) -> InstalledState {
     let bundle = &recorded.bundle;
     let release = bundle.release.as_deref();
     let installed = Bundle {
         name: bundle.name.clone(),
         version: version::strict(&bundle.version).ok(),
-        release: release.and_then(|it| Packed::parse_release(it).ok()),
+        release: release.and_then(|text| Packed::parse_release(text).ok()),
         catalog: Some(bundle.catalog.clone()),
         digest: digest_of(&bundle.image).map(str::to_owned),
         image: Some(bundle.image.clone()),
         has_name: true,
     };
-    Here {
+    InstalledState {
         installed: Some(installed),
         is_chosen_installed: true,
         is_healthy: true,
-        ..Here::default()
+        ..InstalledState::default()
     }
 }

@@ -23,7 +23,11 @@ fn a_catalog_that_is_gone_hands_nothing_to_another_one() {
     // Gone, or without the package.
     for own in [None, Some(without(&package(&[])))] {
         let plan = others(own).plan();
-        assert_plan(&plan, "have 1.0.0", "*\n*name that in spec.catalog*");
+        assert_plan(
+            &plan,
+            "have 1.0.0",
+            "*\n*set spec.catalog to use another catalog*",
+        );
     }
     // An admin may say so.
     let named = others(None).spec(&json!({"catalog": {"name": "other", "namespace": "c"}}));
@@ -41,17 +45,17 @@ fn a_catalog_that_nobody_may_see_is_not_gone() {
     assert_eq!(brief(&plan), "have 1.0.0");
     let warnings = plan.warnings.join("; ");
     assert_rows! {
-        warnings.starts_with("catalog c/*, which tide.v1.0.0 is from, cannot be asked (403)") => true, "{warnings}";
+        warnings.starts_with("catalog c/*, the source of tide.v1.0.0, is unavailable (403)") => true, "{warnings}";
     }
     let warnings = case("b/*").plan().warnings.join("; ");
-    assert_has(&warnings, "name that in spec.catalog");
+    assert_has(&warnings, "set spec.catalog to use another catalog");
 }
 
 #[test]
 fn a_catalog_without_a_namespace_stays_the_one_that_it_was() {
     let there = instance(&chosen("1.0.0", None), &json!({}));
     let asked = |spec: Value, there| {
-        let CatalogRef { name, namespace } = asked_catalog(&operator(&spec), there)?;
+        let CatalogRef { name, namespace } = requested_catalog(&operator(&spec), there)?;
         Some(format!("{}/{name}", namespace.as_deref().unwrap_or("?")))
     };
     for (spec, expected) in ::tests::rows![
@@ -80,7 +84,7 @@ fn a_default_channel_that_strands_somebody_moves_nothing() {
         case.on("4.13").kept("4.12 0.9")
     };
     let plan = case().plan();
-    let words = "*channel next of package tide in catalog c/mine has neither tide.v1.0.0*set spec.channel to one that has: \
+    let words = "*channel next of package tide in catalog c/mine contains neither tide.v1.0.0*set spec.channel to a channel that does: \
                  stable";
     assert_plan(&plan, "have 1.0.0", words);
     assert_eq!(plan.keep, None);
@@ -102,8 +106,8 @@ fn another_package_is_no_upgrade() {
     let there = instance(&etcd, &told);
     for there in [there.clone(), forget(there), instance(&etcd, &json!({}))] {
         let plan = Case::new(tide.clone()).with(there).plan();
-        let message = "BundleInstance tide is of package etcd, and another package is no upgrade of it: set spec.package.name \
-                       to etcd again, and create another PlatformOperator for tide";
+        let message = "BundleInstance tide has package etcd, which cannot be upgraded to another package; set \
+                       spec.package.name to etcd again, and create another PlatformOperator for tide";
         assert_plan(&plan, "refuse SourceFailed", message);
     }
     // What was written down by somebody who knew no package goes on.

@@ -23,9 +23,9 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
     ] {
         assert_eq!(brief(&manual(Some(approved))), expected, "{approved}");
     }
-    let words = "*is newer than 0.9.0, which is approved*";
+    let words = "*is newer than the approved version 0.9.0*";
     assert_plan(&manual(Some("0.9.0")), "refuse SourceFailed", words);
-    let words = "spec.approvedVersion cannot be read*";
+    let words = "invalid spec.approvedVersion*";
     assert_plan(&manual(Some("latest")), "refuse InstallPending", words);
     // It says nothing to anybody else.
     for approval in ["WithCluster", "Automatic"] {
@@ -95,10 +95,10 @@ fn an_upgrade_on_its_way_can_be_called_off() {
     }
     // It is the very thing that is installed.
     assert_rows! {
-        wanted(json!({"version": "<1.0.1"})).plan().act => Act::Have(Box::new(chosen("1.0.0", None)));
+        wanted(json!({"version": "<1.0.1"})).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
         // The catalog has withdrawn it, or the installed one as well.
         brief(&case(package(&["1.0.0"])).plan()) => "have 1.0.0";
-        case(package(&["2.0.0"])).plan().act => Act::Have(Box::new(chosen("1.0.0", None)));
+        case(package(&["2.0.0"])).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
         // It is withdrawn, and what comes instead waits.
         brief(&case(package(&["1.0.0", "1.1.0"])).on("4.12").kept("4.12 1.0").plan()) => "have 1.0.0, next 1.1.0";
     }

@@ -39,8 +39,8 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
     for (case, words) in ::tests::rows![
         one(&|bundle| bundle.max_openshift = max_openshift("4.11")) => "requires OpenShift <= 4.11 but the cluster is 4.12";
         one(&|it| it.min_kube = Some("1.40.0".into())) => "requires Kubernetes >= 1.40.0 but the cluster is 1.36.3";
-        one(&|it| it.media_type = Some("helm+v3".into())) => "is of the format \"helm+v3\", which nothing here installs";
-        one(&|_| ()).spec(&json!({"version": ">=2.0.0"})) => "is not in the range of versions asked for";
+        one(&|it| it.media_type = Some("helm+v3".into())) => "has unsupported media type \"helm+v3\"";
+        one(&|_| ()).spec(&json!({"version": ">=2.0.0"})) => "is not in the requested version range";
     ] {
         let plan = case.plan();
         assert_eq!(brief(&plan), "refuse SourceFailed", "{words}");
@@ -91,9 +91,9 @@ fn deprecations_are_told_and_no_reason() {
 fn whoever_cannot_go_on_says_why() {
     for (case, words) in ::tests::rows![
         Case::at("1.0.0", &["2.0.0"])
-            => Some("catalog c/mine, which tide.v1.0.0 is from, knows neither that nor a way on from it");
+            => Some("catalog c/mine, the source of tide.v1.0.0, contains neither it nor an upgrade from it");
         Case { offers: vec![("c/mine", 0, Err("away"))], ..Case::at("1.0.0", &[]) }
-            => Some("catalog c/mine, which tide.v1.0.0 is from, cannot be asked");
+            => Some("catalog c/mine, the source of tide.v1.0.0, is unavailable");
         Case::at("1.0.0", &["1.0.0"]).spec(&json!({"channel": "other"})) => Some("has no channel \"other\"; it has stable");
         Case::at("1.0.0", &["1.0.0"]) => None;
         // After a start it is only a matter of time.

@@ -53,7 +53,7 @@ fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
             Case::new(package(&LINE)).recorded(version),
             Case::new(package(&LINE)).pruned(version),
         ] {
-            assert_rows!(case.plan().act => Act::Have(Box::new(chosen(version, None))));
+            assert_rows!(case.plan().act => InstanceAction::Apply(Box::new(chosen(version, None))));
         }
     }
     // Nothing is recorded before the first choice.
@@ -93,7 +93,7 @@ fn an_unavailable_catalog_is_waited_for() {
     assert_rows!(brief(&Case::new(package(&LINE)).offered(hidden).recorded("1.0.0").plan()) => "refuse InstallPending");
     // Another catalog gets no operator that it did not have.
     let gone = two(Ok(without(&package(&[]))));
-    let words = "*name another catalog in spec.catalog*";
+    let words = "*set another catalog in spec.catalog*";
     assert_plan(&gone, "refuse SourceFailed", words);
     let named = |offer| {
         let case = Case::new(package(&LINE)).offered(vec![("c/other", 0, Ok(offer))]);
@@ -115,7 +115,7 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     // A patch, and nothing newer.
     let plan = case(&LINE).plan();
     let patch = with!(chosen("1.0.1", None) => bundle.why: why(&plan));
-    assert_eq!(plan.act, Act::Have(Box::new(patch)));
+    assert_eq!(plan.act, InstanceAction::Apply(Box::new(patch)));
     // A new minor version waits as if the bundle were installed.
     let minor = || case(&["1.0.0", "1.1.0"]);
     let plan = minor().plan();
@@ -214,7 +214,7 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
         let found = brief(&plan);
         assert_eq!(found.split(',').next(), Some(expected), "{value}");
         match &plan.act {
-            Act::Have(found) => {
+            InstanceAction::Apply(found) => {
                 let expected = chosen(&found.bundle.version, None);
                 let expected = with!(expected => bundle.why: found.bundle.why.clone());
                 assert_eq!(**found, expected);
@@ -225,7 +225,7 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
     let case = |text: &str| Case::new(package(&LINE)).annotated(text);
     for text in ["garbage".to_owned(), "x".repeat(200_000), "{}".to_owned()] {
         let plan = case(&text).was_installed().plan();
-        let words = "*remove the annotation to have a bundle chosen anew*";
+        let words = "*remove the annotation to choose a bundle again*";
         assert_plan(&plan, "refuse InstallPending", words);
         // Nothing was installed, so that nothing is lost.
         assert_eq!(brief(&case(&text).plan()), "have 1.1.0");
@@ -269,5 +269,5 @@ fn a_record_without_an_installation_gives_way() {
 fn the_recorded_catalog_is_asked_of_several_with_one_name() {
     let spec = json!({"catalog": {"name": "mine"}});
     let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
-    assert_rows!(asked_catalog(&case.operator, None).unwrap().namespace.as_deref() => Some("c"));
+    assert_rows!(requested_catalog(&case.operator, None).unwrap().namespace.as_deref() => Some("c"));
 }

@@ -5,10 +5,10 @@ use super::*;
 const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
 
 /// The rights that a version has gained, of which the image is known.
-fn gains(version: &str, rights: Option<NewRights>) -> Gains {
-    Gains {
+fn gains(version: &str, rights: Option<NewRights>) -> CheckedPermissions {
+    CheckedPermissions {
         image: image(version),
-        looked_at: image(version),
+        checked_at: image(version),
         rights: Ok(rights),
     }
 }
@@ -87,7 +87,7 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
     let plan = case.plan();
     assert_rows! {
         brief(&plan) => "have 1.0.1, next 1.1.0";
-        waits_for(&plan) => "the rights of 1.1.0 are not known: the registry is away";
+        waits_for(&plan) => "cannot determine the permissions of 1.1.0: the registry is away";
         { case.gains[1].rights = Err("the registry is away".into()); brief(&case.plan()) } => "have 1.0.0, next 1.1.0";
     }
 }
@@ -136,7 +136,7 @@ fn what_was_looked_at_is_what_is_installed() {
 // parity: openshift-19
 #[test]
 fn the_next_bundle_waits_until_what_is_installed_is_healthy() {
-    let sick = |chosen_: Chosen| instance(&chosen_, &status("1.0.0", false));
+    let sick = |chosen_: BundleChoice| instance(&chosen_, &status("1.0.0", false));
     let offered = || package(&["1.0.0", "1.0.1", "1.0.2"]);
     let case = Case::new(offered()).with(sick(chosen("1.0.0", None)));
     let expected = "have 1.0.0, next 1.0.1";
@@ -158,7 +158,7 @@ fn what_is_on_its_way_keeps_the_reasons_it_was_chosen_for() {
     let there = instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
     let plan = Case::new(package(&LINE)).with(there).plan();
     // As it was declared; the status has the reasons.
-    assert_rows!(plan.act => Act::Have(Box::new(chosen("1.0.1", Some("1.0.0")))));
+    assert_rows!(plan.act => InstanceAction::Apply(Box::new(chosen("1.0.1", Some("1.0.0")))));
 }
 
 #[test]

@@ -27,19 +27,19 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
     });
     for (index, (spec, said)) in tests::rows![
         json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}})
-            => Some("sourceType, image, grpcPodConfig: deprecated, write catalogImageSource instead");
+            => Some("sourceType, image, grpcPodConfig: deprecated, use catalogImageSource instead");
         json!({"sourceType": "grpc", "address": "a:1"})
-            => Some("sourceType, address: deprecated, write catalogServiceSource instead");
+            => Some("sourceType, address: deprecated, use catalogServiceSource instead");
         json!({"sourceType": "internal", "configMap": "m"})
-            => Some("sourceType, configMap: deprecated, write configMapSource instead");
+            => Some("sourceType, configMap: deprecated, use configMapSource instead");
         json!({"sourceType": "grpc", "address": "a:1", "updateStrategy": {}})
-            => Some("updateStrategy: not read, for only an image is looked for in a registry");
+            => Some("updateStrategy: ignored, because only images are polled in a registry");
         json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": pod}})
             => None;
         json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]})
-            => Some("secrets: not read, for only an image is pulled with them");
+            => Some("secrets: ignored, because only images are pulled with secrets");
         json!({"catalogImageSource": {"catalogImage": "r/c@sha256:0123"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}})
-            => Some("updateStrategy: not read, for an image with a digest is always the same");
+            => Some("updateStrategy: ignored, because an image with a digest never changes");
         json!({"catalogImageSource": {"catalogImage": "r/c:v1"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"]})
             => None;
         json!({"catalogServiceSource": {"address": "a:1"}}) => None;
