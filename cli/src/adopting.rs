@@ -1,8 +1,9 @@
 //! `rukpak adopt`.
 //!
-//! The provisioner takes over what is annotated with the instance's name, and nothing else. What it applies then are the
-//! fields of the bundle; what the former owner has set besides would stay for ever, as nobody's. So its entries in
-//! managedFields become the provisioner's before that, and with the next apply these fields go.
+//! The provisioner adopts only objects that are annotated with the name of the instance. It then applies only the fields of
+//! the bundle. Without this command, the other fields of the former owner would remain forever without an owner. Therefore
+//! the command first transfers the owner's entries in `managedFields` to the provisioner. The next apply then removes these
+//! fields.
 
 mod fields;
 mod find;
@@ -35,54 +36,54 @@ use crate::{
     output,
     watch::{self, Change},
 };
-use find::{Candidate, Found};
+use find::{AdoptionPlan, Candidate};
 
-/// How long a provisioner that was woken is waited for.
-const NOTICED: Duration = Duration::from_secs(10);
-/// When a provisioner that was not woken looks by itself.
-const LATER: &str = "what was handed over stays so, and is taken over when it is tried again, within a quarter of an hour";
+/// Time to wait for the provisioner to observe the retry annotation.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Hint for a provisioner that was not triggered, and retries by itself.
+const RESUME_HINT: &str = "annotated objects are adopted at the next retry, within 15 minutes";
 
 pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<Exit> {
-    let has_begun = Cell::new(false);
+    let is_started = Cell::new(false);
     let interrupted = || {
-        if has_begun.get() {
-            message::note(&format!("{LATER}; run the same command again for the rest"));
+        if is_started.get() {
+            message::note(&format!(
+                "{RESUME_HINT}; run the same command again for the rest"
+            ));
         } else {
-            message::note("nothing was changed");
+            message::note("no changes were made");
         }
     };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        adopt(cluster, args, &has_begun).await
+        adopt(cluster, args, &is_started).await
     })
 }
 
 async fn adopt(
     cluster: &Cluster,
     args: &AdoptArgs,
-    has_begun: &Cell<bool>,
+    is_started: &Cell<bool>,
 ) -> anyhow::Result<Exit> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     if instance.metadata.deletion_timestamp.is_some() {
         bail!("BundleInstance {name} is being deleted");
     }
-    let Some(Found {
+    let Some(AdoptionPlan {
         candidates,
-        refused,
+        rejected,
     }) = find::all(cluster, args, &instance).await?
     else {
-        return Ok(Exit::Failed); // it was said why
+        return Ok(Exit::Failed); // the problems were printed
     };
     output::print_styled(&find::text(&candidates))?;
-    for refusal in &refused {
-        message::error(refusal);
+    for rejection in &rejected {
+        message::error(rejection);
     }
     let is_dry = args.dry_run == DryRun::Server;
     if candidates.is_empty() {
-        if refused.is_empty() {
-            message::note(&format!(
-                "there is nothing for BundleInstance {name} to adopt"
-            ));
+        if rejected.is_empty() {
+            message::note(&format!("no objects to adopt for BundleInstance {name}"));
             return Ok(Exit::Done);
         }
         return Ok(Exit::Failed);
@@ -90,41 +91,42 @@ async fn adopt(
     let objects = count(candidates.len(), "object");
     if !is_dry
         && !args.yes
-        && !confirm::ask(&format!("hand {objects} over to BundleInstance {name}?")).await?
+        && !confirm::ask(&format!("Adopt {objects} into BundleInstance {name}?")).await?
     {
-        message::note("nothing was changed");
+        message::note("no changes were made");
         return Ok(Exit::Failed);
     }
     let live = Live::new(cluster, &[]);
-    has_begun.set(!is_dry);
+    is_started.set(!is_dry);
     let mut failed = 0;
     for candidate in &candidates {
-        if let Err(error) = hand_over(cluster, &live, candidate, name, is_dry).await {
+        if let Err(error) = annotate(cluster, &live, candidate, name, is_dry).await {
             message::error(&format!("{error:#}"));
             failed += 1;
         }
     }
     let done = candidates.len() - failed;
     if done > 0 {
-        let told = output::tried("handed over", args.dry_run);
-        output::print(&format!("{}: {told}\n", count(done, "object")))?;
+        let outcome = output::tried("annotated for adoption", args.dry_run);
+        output::print(&format!("{}: {outcome}\n", count(done, "object")))?;
     }
     if done > 0 && !is_dry {
-        wake(cluster, &instance).await?;
+        trigger_reconcile(cluster, &instance).await?;
         message::note(&format!(
-            "{} status {name} tells what becomes of it",
+            "run \"{} status {name}\" to follow the adoption",
             args::name()
         ));
     }
-    Ok(if failed == 0 && refused.is_empty() {
+    Ok(if failed == 0 && rejected.is_empty() {
         Exit::Done
     } else {
         Exit::Failed
     })
 }
 
-/// Annotates an object, and makes the fields of its former owners the provisioner's. Only while it is as it was shown.
-async fn hand_over(
+/// Annotates an object, and transfers the fields of its former owners to the provisioner. The request fails if the object
+/// has changed since it was printed.
+async fn annotate(
     cluster: &Cluster,
     live: &Live<'_>,
     candidate: &Candidate,
@@ -135,7 +137,7 @@ async fn hand_over(
         identity,
         kind,
         metadata,
-        taken,
+        transferred,
         ..
     } = candidate;
     let mut patch = json!({"metadata": {
@@ -143,8 +145,10 @@ async fn hand_over(
         "uid": metadata.uid,
         "annotations": {labels::ADOPT: instance},
     }});
-    if let Some(entries) = taken
-        && let Some(metadata) = patch.get_mut("metadata").and_then(|it| it.as_object_mut())
+    if let Some(entries) = transferred
+        && let Some(metadata) = patch
+            .get_mut("metadata")
+            .and_then(|value| value.as_object_mut())
     {
         metadata.insert("managedFields".to_owned(), json!(entries));
     }
@@ -162,13 +166,14 @@ async fn hand_over(
         )
         .await;
     done.map(drop)
-        .map_err(|error| cluster.trouble(format!("failed to hand {identity} over"), error))
+        .map_err(|error| cluster.trouble(format!("failed to annotate {identity}"), error))
 }
 
-/// What is blocked is tried again at long intervals, and at once when an annotation changes. Nobody has to take that back,
-/// and whoever pauses the instance meanwhile is not overruled.
-async fn wake(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<()> {
-    let is_blocked = said(instance).is_some_and(|(reason, _)| reason == reason::BLOCKED);
+/// Changes the retry annotation of a blocked instance, which is otherwise retried only at long intervals. The annotation
+/// need not be removed. A concurrent change of `spec.paused` remains in effect.
+async fn trigger_reconcile(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<()> {
+    let is_blocked =
+        progressing_summary(instance).is_some_and(|(reason, _)| reason == reason::BLOCKED);
     if !is_blocked || instance.spec.paused {
         return Ok(());
     }
@@ -177,7 +182,7 @@ async fn wake(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<()
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    // Any other value will do.
+    // Any new value of the annotation triggers a retry.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_millis().to_string();
     let patch = json!({"metadata": {"uid": instance.uid(), "annotations": {labels::RETRY: now}}});
@@ -185,27 +190,28 @@ async fn wake(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<()
         .instances()
         .patch(&name, &params, &Patch::Merge(patch))
         .await;
-    done.map_err(|error| cluster.trouble("failed to wake the provisioner", error))
-        .context(LATER)?;
-    // Whoever looks next should not find what was true before. A provisioner that is busy, or away, comes to it later.
-    let _ = timeout(NOTICED, noticed(cluster, instance)).await;
+    done.map_err(|error| cluster.trouble("failed to trigger a retry", error))
+        .context(RESUME_HINT)?;
+    // The next `rukpak status` should not show the outdated condition. A provisioner that is busy or unavailable updates
+    // the condition later.
+    let _ = timeout(OBSERVE_TIMEOUT, wait_observed(cluster, instance)).await;
     Ok(())
 }
 
-/// Waits until the provisioner says something else.
-async fn noticed(cluster: &Cluster, before: &BundleInstance) {
+/// Waits until the condition Progressing changes.
+async fn wait_observed(cluster: &Cluster, before: &BundleInstance) {
     let name = before.name_any();
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
-    while let Some(Ok(Change::Now(now))) = changes.next().await {
-        if said(&now) != said(before) {
+    while let Some(Ok(Change::Updated(now))) = changes.next().await {
+        if progressing_summary(&now) != progressing_summary(before) {
             return;
         }
     }
 }
 
-fn said(instance: &BundleInstance) -> Option<(&str, &str)> {
-    let mut conditions = instance.status.iter().flat_map(|it| &it.conditions);
-    let said = conditions.find(|it| it.type_ == condition::PROGRESSING)?;
-    Some((&said.reason, &said.message))
+fn progressing_summary(instance: &BundleInstance) -> Option<(&str, &str)> {
+    let mut conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let progressing = conditions.find(|condition| condition.type_ == condition::PROGRESSING)?;
+    Some((&progressing.reason, &progressing.message))
 }

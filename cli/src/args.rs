@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line.
 
 mod access;
 mod catalog;
@@ -27,7 +27,7 @@ pub(crate) use self::{
     access::AccessArgs,
     catalog::{
         CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
-        CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, Drawing, Listed, kubernetes,
+        CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, GraphFormat, ListKind, kubernetes,
     },
     catalog_source::{
         CatalogSourceArgs, CatalogSourceCommand, CatalogSourceConvertArgs,
@@ -43,7 +43,7 @@ pub(crate) use self::{
     },
     limits::{FileLimitArgs, LimitArgs},
     platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
-    render::{Blobs, MigrateArgs, RenderArgs, RenderTemplateArgs, Templated},
+    render::{BlobFormat, MigrateArgs, RenderArgs, RenderTemplateArgs, TemplateFormat},
     run::{
         CleanupArgs, Engine, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs,
         SecurityContext,
@@ -52,17 +52,17 @@ pub(crate) use self::{
     transfer::{PushArgs, UnpackArgs},
 };
 
-/// What every command that reads bundles says of them.
+/// Help text about bundle sources, for every command that reads bundles.
 const SOURCES: &str = "\
 A bundle is one of:
-  FOLDER, FILE.tgz, FILE.tar     on this machine; \"-\" is a tar or tar.gz on standard input
-  quay.io/org/bundle:v1          an image in a registry; docker://busybox, too
-  git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository, and the folder in it;
-                                 git+ssh://git@HOST/REPO, too
-  https://HOST/FILE.tgz          an archive; #sha256:... behind it pins what it must be
-  oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]";
+  DIR, FILE.tgz, FILE.tar        on this machine; \"-\" is a tar or tar.gz on standard input
+  quay.io/org/bundle:v1          an image in a registry; also docker://busybox
+  git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository, and the directory in it;
+                                 also git+ssh://git@HOST/REPO
+  https://HOST/FILE.tgz          an archive; #sha256:... at the end pins its digest
+  oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]";
 
-/// The name by which `kubectl` finds its plugins.
+/// Program name under which `kubectl` finds rukpak as a plugin.
 const PLUGIN: &str = "kubectl-rukpak";
 
 /// Convert, validate, inspect, fetch and publish operator bundles, and install them in clusters.
@@ -106,13 +106,13 @@ pub(crate) enum Command {
     Version(VersionArgs),
 }
 
-/// Convert bundles to plain manifests that "kubectl apply" takes.
+/// Convert bundles to plain manifests for "kubectl apply".
 ///
-/// One bundle is printed to standard output, unless it is refused: then there is every reason on standard error and
-/// nothing on standard output.
+/// One bundle is printed to standard output, unless it is refused. Then standard error has all reasons, and standard output
+/// is empty.
 ///
-/// Several bundles are converted at once. Each gets a line on standard output, in the order of the arguments: its name,
-/// its ClusterServiceVersion, "converted", "refused" or "failed", and why, separated by tabs. Their manifests are
+/// Several bundles are converted at once. Each gets a line on standard output, in the order of the arguments: its name, its
+/// ClusterServiceVersion, "converted", "refused" or "failed", and the reason, separated by tabs. Their manifests are
 /// written only with --output-dir.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
@@ -122,16 +122,17 @@ pub(crate) struct ConvertArgs {
     /// Format of the manifests: a stream of YAML documents, or a JSON List.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Manifests,
-    /// Write files into this folder: one for each object, <NN>-<kind>-<name>.yaml in the order in which they can be
-    /// applied; for several bundles one for each bundle, <bundle>.yaml. Either all files appear or none.
+    /// Write files into this directory: with one bundle a file for each object, <NN>-<kind>-<name>.yaml, in the order in
+    /// which they can be applied; with several bundles a file for each bundle, <bundle>.yaml. Either all files are written
+    /// or none.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Write into a folder that is not empty. Files of the same name are replaced; with one bundle, those of an earlier
-    /// run, told by names like <NN>-<kind>-<name>.yaml, are removed; all others stay.
+    /// Write into a directory that is not empty. Files with the same name are replaced. With one bundle, files of an
+    /// earlier run, with names like <NN>-<kind>-<name>.yaml, are removed. All other files are kept.
     #[arg(long, requires = "output_dir")]
     pub(crate) force: bool,
-    /// Write what the bundle is, and all findings, into this JSON file; for several bundles an object with a report for
-    /// each name.
+    /// Write a description of the bundle and all findings into this JSON file; with several bundles an object with one
+    /// report for each name.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Print no warnings and no summary.
@@ -145,19 +146,19 @@ pub(crate) struct ConvertArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Print everything that is wrong with bundles, or will be changed in them.
+/// Print all errors and warnings of bundles, and what conversion would change in them.
 ///
-/// Fails if a bundle has errors or cannot be read. Errors keep a bundle from being converted, except an invalid max
+/// Fails if a bundle has errors or cannot be read. A bundle with errors cannot be converted, except for an invalid max
 /// OpenShift version (MaxOpenShiftVersion), which protects no cluster.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) bundles: Bundles,
-    /// A table, a JSON list with an entry for each bundle, or SARIF 2.1.0 for code hosts.
+    /// Format of the findings: a table, a JSON list with an entry for each bundle, or SARIF 2.1.0 for code hosts.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Findings,
-    /// Fail when there are warnings, too.
+    /// Fail on warnings, too.
     #[arg(long, visible_alias = "warnings-as-errors")]
     pub(crate) strict: bool,
     #[command(flatten)]
@@ -168,14 +169,14 @@ pub(crate) struct ValidateArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Print what a bundle is, brings and needs, and what its operator may do in a cluster.
+/// Print the metadata, contents and requirements of a bundle, and the permissions of its operator.
 ///
-/// Rights that let an operator take over more than it was given are marked. A bundle that cannot be converted is
-/// described as far as it is known.
+/// Permissions that allow privilege escalation are marked. A bundle that cannot be converted is described as far as
+/// possible.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct InspectArgs {
-    /// A folder, an archive, an image, a git repository or a URL; see below.
+    /// Directory, archive, image, git repository or URL; see below.
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
     /// Format of the description.
@@ -189,10 +190,10 @@ pub(crate) struct InspectArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Print the completion script of a shell.
+/// Print the completion script for a shell.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell.
+    /// Shell.
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -207,7 +208,7 @@ pub(crate) struct VersionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bundles {
-    /// Folders, archives, images, git repositories and URLs; see below.
+    /// Directories, archives, images, git repositories and URLs; see below.
     #[arg(required = true, value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundles: Vec<OsString>,
 }
@@ -235,7 +236,7 @@ pub(crate) enum Description {
     Yaml,
 }
 
-/// Reads the process's arguments; prints help or what is wrong with them and exits.
+/// Parses the arguments of the process. Prints the help or an error and exits if they are not a command.
 pub(crate) fn parse() -> Command {
     let mut command = command();
     let parsed = command
@@ -247,25 +248,25 @@ pub(crate) fn parse() -> Command {
     }
 }
 
-/// Ends the process as for any other mistake in the command line.
+/// Prints a usage error about the command line and exits.
 pub(crate) fn usage(problem: &str) -> ! {
     let mut command = command();
     command.build();
-    // The usage that is shown with it is that of the command which was called.
+    // The error shows the usage of the subcommand that was called.
     for word in std::env::args_os().skip(1) {
         match command.find_subcommand(word) {
-            Some(called) => command = called.clone(),
+            Some(subcommand) => command = subcommand.clone(),
             None => break,
         }
     }
     command.error(ErrorKind::ValueValidation, problem).exit()
 }
 
-/// The command under the name by which it was called.
+/// Returns the command line parser, under the name by which the program was called.
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
-    if called() == PLUGIN {
-        // Examples are to be copied.
+    if binary_name() == PLUGIN {
+        // Users copy the examples.
         let renamed = |command: clap::Command| match command.get_after_help() {
             Some(help) => {
                 let help = help.to_string();
@@ -279,21 +280,25 @@ pub(crate) fn command() -> clap::Command {
     }
 }
 
-/// How people call this program: `rukpak`, or `kubectl rukpak`.
+/// Returns the name by which users call this program: `rukpak`, or `kubectl rukpak`.
 pub(crate) fn name() -> &'static str {
-    if called() == PLUGIN {
+    if binary_name() == PLUGIN {
         "kubectl rukpak"
     } else {
         "rukpak"
     }
 }
 
-/// The name of the file that a shell completes for.
+/// Returns the file name of the program, for shell completion.
 pub(crate) fn file_name() -> &'static str {
-    if called() == PLUGIN { PLUGIN } else { "rukpak" }
+    if binary_name() == PLUGIN {
+        PLUGIN
+    } else {
+        "rukpak"
+    }
 }
 
-fn called() -> OsString {
+fn binary_name() -> OsString {
     let first = std::env::args_os()
         .next()
         .map(PathBuf::from)

@@ -22,8 +22,8 @@ use crate::{
     args::{CatalogSourceArgs, CatalogSourceCommand},
 };
 
-/// Bytes of a file: an API server takes far less of one object.
-const LARGEST: u64 = 16 << 20;
+/// Maximum size of a file: the API server accepts far smaller objects.
+const MAX_FILE_SIZE: u64 = 16 << 20;
 
 pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {
     match &args.command {
@@ -36,15 +36,18 @@ pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    let mut most: Box<dyn Read> = if path == Path::new("-") {
+    let mut input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(File::open(path)?)
     };
-    most.by_ref().take(LARGEST + 1).read_to_end(&mut text)?;
+    input
+        .by_ref()
+        .take(MAX_FILE_SIZE + 1)
+        .read_to_end(&mut text)?;
     ensure!(
-        text.len() as u64 <= LARGEST,
-        "it is larger than the limit of {LARGEST} bytes; name the file of the CatalogSources alone"
+        text.len() as u64 <= MAX_FILE_SIZE,
+        "the file exceeds the limit of {MAX_FILE_SIZE} bytes; use a file with only the CatalogSources"
     );
     Ok(text)
 }
@@ -55,7 +58,7 @@ fn is_catalog_source(object: &Value) -> bool {
         && group.is_some_and(|(group, _)| group == catalog_source::GROUP)
 }
 
-/// With its namespace, if it has one.
+/// Returns the name of an object, with its namespace, if any.
 fn name(object: &Value) -> String {
     let text = |pointer: &str| {
         let text = object.pointer(pointer).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! `rukpak catalog`: its commands, and the way to catalogs.
+//! `rukpak catalog`: subcommands, and reading of catalogs.
 
 mod choosing;
 mod drafting;
@@ -19,7 +19,7 @@ use catalog::{
 };
 use manifests::object::shortened;
 
-use self::image::{Found, Labeled};
+use self::image::{CatalogFiles, ImageKind};
 use crate::{
     Exit,
     args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
@@ -43,31 +43,31 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// What catalogs are read with.
-pub(crate) struct Reader {
+/// Reader of catalogs from their sources.
+pub(crate) struct CatalogReader {
     pub(crate) sources: Vec<Source>,
-    reach: Reach,
+    fetcher: Reach,
     limits: CatalogLimitArgs,
 }
 
-// === impl Reader ===
+// === impl CatalogReader ===
 
-impl Reader {
+impl CatalogReader {
     pub(crate) fn new(
         texts: &[OsString],
         access: &AccessArgs,
         limits: CatalogLimitArgs,
     ) -> anyhow::Result<Self> {
         let sources = source::all(texts, access);
-        let reach = Reach::new(access, &sources, false)?;
+        let fetcher = Reach::new(access, &sources, false)?;
         Ok(Self {
             sources,
-            reach,
+            fetcher,
             limits,
         })
     }
 
-    /// Reads and checks a catalog, and warns about entries that are missing from it.
+    /// Loads and validates a catalog, and warns about entries that are missing from it.
     pub(crate) fn load(&self, source: &Source) -> anyhow::Result<Catalog> {
         self.read(source, |found, limits| {
             if let Some(text) = found.skipped(limits)? {
@@ -77,20 +77,20 @@ impl Reader {
         })
     }
 
-    /// Reads and checks a catalog, whose missing entries are findings.
+    /// Loads and validates a catalog, with its missing entries as findings.
     pub(crate) fn check(&self, source: &Source) -> anyhow::Result<Catalog> {
         self.read(source, |_, _| Ok(()))
     }
 
-    /// Reads and checks a catalog: a folder where it is, anything else after it was fetched.
+    /// Loads and validates a catalog. A directory is read in place, other sources are fetched first.
     fn read(
         &self,
         source: &Source,
-        report: impl FnOnce(&Found, &Limits) -> anyhow::Result<()>,
+        report: impl FnOnce(&CatalogFiles, &Limits) -> anyhow::Result<()>,
     ) -> anyhow::Result<Catalog> {
         let limits = Limits::from(self.limits);
-        let failed = || format!("catalog {:?} cannot be read", source.name);
-        if let Some(path) = source.path().filter(|it| it.is_dir()) {
+        let failed = || format!("failed to read catalog {:?}", source.name);
+        if let Some(path) = source.path().filter(|path| path.is_dir()) {
             let source = catalog::Source::Folder(path);
             return catalog::load(source, &limits).with_context(failed);
         }
@@ -102,25 +102,25 @@ impl Reader {
         catalog::load(found.source(), &limits).with_context(failed)
     }
 
-    fn find(&self, source: &Source, limits: &Limits) -> anyhow::Result<Found> {
-        if let Some(path) = source.path().filter(|it| image::is_database(it)) {
-            return Ok(Found::open(path, limits)?);
+    fn find(&self, source: &Source, limits: &Limits) -> anyhow::Result<CatalogFiles> {
+        if let Some(path) = source.path().filter(|path| image::is_database(path)) {
+            return Ok(CatalogFiles::open(path, limits)?);
         }
-        let fetched = self.reach.fetch(source, &self.limits.into())?;
+        let fetched = self.fetcher.fetch(source, &self.limits.into())?;
         let labeled = if image::is_image(source) {
-            Labeled::of(&fetched.labels)?
+            ImageKind::from_labels(&fetched.labels)?
         } else {
-            Labeled::Catalog(String::new())
+            ImageKind::Catalog(String::new())
         };
         labeled.catalog(fetched.tree, limits)
     }
 }
 
-/// Catalogs by name, all of which could be read.
+/// Catalogs by name, all of which were loaded.
 pub(crate) struct Catalogs(Vec<(String, Catalog)>);
 
-/// What they have of a package.
-pub(crate) struct Package<'a> {
+/// Offers of the catalogs for one package.
+pub(crate) struct PackageOffers<'a> {
     name: &'a str,
     catalogs: &'a [(String, Catalog)],
     broken: Vec<Option<String>>,
@@ -129,13 +129,13 @@ pub(crate) struct Package<'a> {
 // === impl Catalogs ===
 
 impl Catalogs {
-    /// Reads them.
+    /// Loads the catalogs.
     pub(crate) fn read(
         texts: &[OsString],
         access: &AccessArgs,
         limits: CatalogLimitArgs,
     ) -> anyhow::Result<Self> {
-        let reader = Reader::new(texts, access, limits)?;
+        let reader = CatalogReader::new(texts, access, limits)?;
         let read = reader
             .sources
             .iter()
@@ -143,7 +143,7 @@ impl Catalogs {
         read.collect::<anyhow::Result<_>>().map(Self)
     }
 
-    /// In the order in which they were named.
+    /// Iterates over the catalogs in the order of the command line.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(String, Catalog)> {
         self.0.iter()
     }
@@ -152,8 +152,8 @@ impl Catalogs {
         self.0.is_empty()
     }
 
-    pub(crate) fn package<'a>(&'a self, name: &'a str) -> Package<'a> {
-        Package {
+    pub(crate) fn package<'a>(&'a self, name: &'a str) -> PackageOffers<'a> {
+        PackageOffers {
             name,
             catalogs: &self.0,
             broken: self
@@ -165,8 +165,8 @@ impl Catalogs {
     }
 }
 
-impl Package<'_> {
-    /// To choose from. The first catalog comes first.
+impl PackageOffers<'_> {
+    /// Returns the offers to choose from. Earlier catalogs have precedence.
     pub(crate) fn offers(&self) -> Vec<Offer<'_>> {
         let catalogs = self.catalogs.iter().zip(&self.broken);
         catalogs
@@ -175,7 +175,7 @@ impl Package<'_> {
                 catalog,
                 priority,
                 answer: match (broken, read.packages.get(self.name)) {
-                    (Some(why), _) => Answer::Unknown(why),
+                    (Some(reason), _) => Answer::Unknown(reason),
                     (None, Some(package)) => Answer::Package(package),
                     (None, None) => Answer::Absent,
                 },
@@ -184,39 +184,42 @@ impl Package<'_> {
     }
 }
 
-/// What is to be said of a choice where nobody has told which Kubernetes there is.
+/// Returns the warning about a choice whose minimum Kubernetes version was not checked, because the cluster's version is
+/// unknown.
 pub(crate) fn uncompared(choice: &Choice, package: &str, offers: &[Offer<'_>]) -> Option<String> {
-    let offer = offers.iter().find(|it| it.catalog == choice.catalog)?;
+    let offer = offers
+        .iter()
+        .find(|offer| offer.catalog == choice.catalog)?;
     let Answer::Package(found) = offer.answer else {
         return None;
     };
-    let least = found.bundle(&choice.name)?.min_kube.as_deref()?;
-    let (name, least) = (&choice.name, shortened(least, 60));
+    let min_kube = found.bundle(&choice.name)?.min_kube.as_deref()?;
+    let (name, min_kube) = (&choice.name, shortened(min_kube, 60));
     Some(format!(
-        "{package}: bundle {name} requires Kubernetes >= {least}, which was compared with nothing: name the cluster's with \
-         --kubernetes-version"
+        "{package}: bundle {name} requires Kubernetes >= {min_kube}, which was not checked; set the version of the cluster \
+         with --kubernetes-version"
     ))
 }
 
-/// The only catalog of a command that takes one.
+/// Loads the catalog of a command that takes only one.
 fn one(text: &OsString, reading: &CatalogReadArgs) -> anyhow::Result<Catalog> {
-    let reader = Reader::new(std::slice::from_ref(text), &reading.access, reading.limits)?;
-    let source = reader.sources.first().context("no catalog is named")?;
+    let reader = CatalogReader::new(std::slice::from_ref(text), &reading.access, reading.limits)?;
+    let source = reader.sources.first().context("no catalog specified")?;
     reader.load(source)
 }
 
-/// Says which packages are left out.
+/// Warns about packages that are skipped.
 fn warn(catalog: &Catalog) {
     let names: Vec<&str> = catalog.broken.keys().take(5).map(String::as_str).collect();
     if !names.is_empty() {
         let packages = count(catalog.broken.len(), "package");
         message::warning(&format!(
-            "{packages} with errors: {}; \"rukpak catalog validate\" tells them",
+            "{packages} with errors: {}; run \"rukpak catalog validate\" for details",
             names.join(", ")
         ));
     } else if !catalog.is_valid() {
         message::warning(
-            "the catalog has errors that concern no package; \"rukpak catalog validate\" tells them",
+            "the catalog has errors outside of packages; run \"rukpak catalog validate\" for details",
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The cluster that a command talks to.
+//! Connection of a command to its cluster.
 //!
-//! Nothing of it is read, started or asked by the commands that need none.
+//! Commands that need no cluster read no kubeconfig, start no runtime and send no requests.
 
 mod config;
 mod trouble;
@@ -22,18 +22,19 @@ use manifests::api::{
 
 use crate::{Exit, args::ClusterArgs, interrupt, progress};
 
-/// Who changes BundleInstances, in their managedFields.
+/// Field manager of the changes to BundleInstances.
 pub(crate) const MANAGER: &str = "rukpak-cli";
 
-/// A cluster, and who we are there.
+/// A cluster, with a client and its configuration.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) config: Config,
-    /// Where the provisioner is.
+    /// Namespace of the provisioner.
     pub(crate) system_namespace: String,
 }
 
-/// Does something with the cluster; a signal ends it, and `interrupted` tells what that means.
+/// Runs a future that uses the cluster. A signal cancels it and calls `interrupted`, which reports the state of the
+/// command.
 pub(crate) fn run(
     args: &ClusterArgs,
     interrupted: impl FnOnce(),
@@ -42,7 +43,7 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("failed to start what talks to the cluster")?;
+        .context("failed to create the Kubernetes client")?;
     let result = runtime.block_on(async {
         let work = async {
             let cluster = Cluster::connect(args).await?;
@@ -50,7 +51,7 @@ pub(crate) fn run(
         };
         tokio::select! {
             result = work => result,
-            code = interrupt::received() => {
+            code = interrupt::wait_for_signal() => {
                 progress::clear();
                 interrupted();
                 Ok(Exit::Code(code))
@@ -58,7 +59,7 @@ pub(crate) fn run(
         }
     });
     progress::clear();
-    // A credential plugin or a name server may hang in a thread; nobody waits for these.
+    // A credential plugin or a name resolver may hang in a thread; the process does not wait for it.
     runtime.shutdown_background();
     result
 }
@@ -109,7 +110,7 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// An error with what was being done, why it failed, and what can be done about it.
+    /// Describes the error of a request: the failed action, the reason and the remedy.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "whoever has an error hands it over"
@@ -118,13 +119,13 @@ impl Cluster {
         trouble::explain(doing, &error, &self.config.cluster_url.to_string())
     }
 
-    /// Reads a BundleInstance; one that is missing is an error.
+    /// Reads a BundleInstance; returns an error if it does not exist.
     pub(crate) async fn instance(&self, name: &str) -> anyhow::Result<BundleInstance> {
         let found = self.instances().get(name).await;
         found.map_err(|error| self.trouble(format!("failed to read BundleInstance {name}"), error))
     }
 
-    /// Reads a BundleInstance, if there is one.
+    /// Reads a BundleInstance; `None` if it does not exist.
     pub(crate) async fn find_instance(&self, name: &str) -> anyhow::Result<Option<BundleInstance>> {
         match self.instances().get(name).await {
             Ok(found) => Ok(Some(found)),
@@ -133,14 +134,14 @@ impl Cluster {
         }
     }
 
-    /// Whether there is no such object, as opposed to no such API.
+    /// Reports whether the object does not exist, while its API is served.
     pub(crate) fn is_absent(error: &kube::Error) -> bool {
         trouble::is_absent(error)
     }
 }
 
-/// Waits, if there is an end to it.
-pub(crate) async fn within<T>(
+/// Waits for a future up to a limit, or without a limit if it is zero; `None` after the limit.
+pub(crate) async fn with_timeout<T>(
     limit: std::time::Duration,
     work: impl Future<Output = T>,
 ) -> Option<T> {

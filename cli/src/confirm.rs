@@ -1,4 +1,4 @@
-//! Questions before something is lost.
+//! Confirmation of destructive actions.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -6,19 +6,19 @@ use anyhow::{Context, bail};
 
 use crate::{message::clean, progress};
 
-/// Asks on the terminal. Where there is none, nobody can agree.
+/// Asks a question on the terminal; returns an error without a terminal.
 pub(crate) async fn ask(question: &str) -> anyhow::Result<bool> {
     let question = clean(question);
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        bail!("{question} Nobody can be asked here: agree with --yes");
+        bail!("{question} Standard input is not a terminal; use --yes to confirm");
     }
-    progress::aside(|| -> io::Result<()> {
+    progress::suspend(|| -> io::Result<()> {
         let mut out = io::stderr();
         write!(out, "{question} [y/N] ")?;
         out.flush()
     })
     .context("failed to ask")?;
-    // In a thread, so that a signal is heard meanwhile.
+    // Standard input is read in a thread, so that signals are still handled.
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer).map(|_| answer)

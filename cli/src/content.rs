@@ -23,8 +23,8 @@ use crate::{
     unpacking::{Destination, is_terminal},
 };
 
-/// What every failure begins with, as in rukpak.
-const FAILED: &str = "content command failed";
+/// Prefix of every error, like in rukpak.
+const ERROR_PREFIX: &str = "content command failed";
 
 pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
     if let Some(number) = args.revision {
@@ -34,17 +34,17 @@ pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
             async |cluster| print_revision(cluster, args, number).await,
         );
     }
-    let destination = args.output.as_deref().map(Destination::of);
+    let destination = args.output.as_deref().map(Destination::from_path);
     if destination == Some(Destination::Stdout) && is_terminal() {
         args::usage(
-            "--output - writes an archive, and standard output is a terminal; pipe it into something",
+            "--output - writes an archive, but standard output is a terminal; redirect it to a file or a pipe",
         );
     }
     cluster::run(
         &args.cluster,
         || {},
         async |cluster| {
-            let tree = fetch(cluster, args).await.context(FAILED)?;
+            let tree = fetch(cluster, args).await.context(ERROR_PREFIX)?;
             match destination {
                 Some(destination) => write(&tree, destination, args)?,
                 None => output::stream(|out| print(&tree, out))?,
@@ -96,17 +96,17 @@ async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
     let name = &args.name;
     let bundle = match cluster.bundles().get(name).await {
         Ok(bundle) => bundle,
-        Err(error) if Cluster::is_absent(&error) => bail!("{}", absent(cluster, name).await),
+        Err(error) if Cluster::is_absent(&error) => bail!("{}", not_found(cluster, name).await),
         Err(error) => {
             return Err(cluster.trouble(format!("failed to read Bundle {name}"), error));
         }
     };
-    if let Some(problem) = unavailable(&bundle) {
+    if let Some(problem) = unavailable_reason(&bundle) {
         bail!("error: url is not available: Bundle {name} {problem}");
     }
     let service = Service::new(cluster, &args.service).await?;
     let archive = service.download(name, args.original).await?;
-    // What has been taken once is no larger than what was asked for; the limits are the provisioner's.
+    // The provisioner has already enforced its limits on this content.
     let options = Options {
         select: Selection::All,
         limits: Limits {
@@ -117,16 +117,18 @@ async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
         ..Options::default()
     };
     let (tree, _) = unpacker::stream_tree(archive.as_ref(), &options)
-        .with_context(|| format!("the content of Bundle {name} cannot be read"))?;
+        .with_context(|| format!("failed to read the content of Bundle {name}"))?;
     Ok(tree)
 }
 
-/// There is none; perhaps the name is that of what it is installed by.
-async fn absent(cluster: &Cluster, name: &str) -> String {
+/// Describes a missing Bundle, and hints at a BundleInstance of the same name.
+async fn not_found(cluster: &Cluster, name: &str) -> String {
     let mut text = format!("bundles.core.rukpak.io {name:?} not found");
     if let Ok(Some(instance)) = cluster.find_instance(name).await {
-        let installed = instance.status.and_then(|it| it.installed_bundle_name);
-        text.push_str("; there is a BundleInstance of that name");
+        let installed = instance
+            .status
+            .and_then(|status| status.installed_bundle_name);
+        text.push_str("; a BundleInstance with this name exists");
         if let Some(installed) = installed {
             text.push_str(", and its Bundle is ");
             text.push_str(&installed);
@@ -135,28 +137,31 @@ async fn absent(cluster: &Cluster, name: &str) -> String {
     text
 }
 
-/// Why there is no content yet.
-fn unavailable(bundle: &Bundle) -> Option<String> {
+/// Returns the reason why a Bundle has no content; `None` if it is available.
+fn unavailable_reason(bundle: &Bundle) -> Option<String> {
     let status = bundle.status.clone().unwrap_or_default();
     if status.content_url.is_some() && status.phase == Some(Phase::Unpacked) {
         return None;
     }
-    let phase = status
-        .phase
-        .map_or_else(|| "not looked at yet".to_owned(), |it| format!("{it:?}"));
-    let why = status
+    let phase = status.phase.map_or_else(
+        || "not reconciled yet".to_owned(),
+        |phase| format!("{phase:?}"),
+    );
+    let message = status
         .conditions
         .into_iter()
-        .find(|it| it.type_ == condition::UNPACKED);
-    let why = why.map(|it| it.message).filter(|it| !it.is_empty());
-    Some(match why {
-        Some(why) => format!("is {phase}: {why}"),
+        .find(|condition| condition.type_ == condition::UNPACKED);
+    let message = message
+        .map(|condition| condition.message)
+        .filter(|message| !message.is_empty());
+    Some(match message {
+        Some(message) => format!("is {phase}: {message}"),
         None => format!("is {phase}"),
     })
 }
 
-/// All manifests as one stream of YAML documents, each with the file it is from. What moves cursors is no YAML, and no
-/// terminal gets it.
+/// Writes all manifests as one stream of YAML documents, each with its file name. Terminal control characters are removed
+/// on a terminal; they are not valid in YAML either.
 fn print(tree: &Tree, out: &mut dyn Write) -> anyhow::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     for (path, _) in tree.files() {
@@ -179,7 +184,7 @@ fn print(tree: &Tree, out: &mut dyn Write) -> anyhow::Result<()> {
             }
             continue;
         }
-        // The mark that begins the file is there already.
+        // The separator at the beginning of the file was already written.
         let bytes = bytes.strip_prefix(b"---\n").unwrap_or(&bytes);
         out.write_all(bytes)?;
         if !bytes.ends_with(b"\n") {

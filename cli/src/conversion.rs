@@ -17,29 +17,29 @@ use crate::{
     source::{self, Source},
 };
 
-/// Warnings that are printed; the rest is counted.
-const WARNINGS: usize = 10;
+/// Maximum number of printed warnings; the others are counted.
+const MAX_WARNINGS: usize = 10;
 
 pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<Exit> {
     let sources = source::all(&args.bundles.bundles, &args.access);
     let reach = Reach::new(&args.access, &sources, args.quiet)?;
     match sources.as_slice() {
-        [source] => one(source, &reach, args),
+        [source] => convert_single(source, &reach, args),
         several => several::run(several, &reach, args),
     }
 }
 
-fn one(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
+fn convert_single(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
     let options = args.conversion.options(args.limits)?;
     let content = reach.content(source, &args.limits.into())?;
     let Conversion {
         objects,
         mut report,
     } = convert::plain(&content, &options);
-    // Looking up lines takes as long as reading the bundle again.
-    let is_told =
+    // Resolving line numbers takes as long as reading the bundle again.
+    let needs_lines =
         args.report.is_some() || !args.quiet && report.of(Level::Warning).next().is_some();
-    if objects.is_none() || is_told {
+    if objects.is_none() || needs_lines {
         report.locate(&content);
     }
     drop(content);
@@ -51,14 +51,14 @@ fn one(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exi
         message::skipped(&source.name, &report.skipped);
     }
     let Some(objects) = objects else {
-        refuse(source, &report);
+        report_rejection(source, &report);
         return Ok(Exit::Failed);
     };
     let Some(path) = &args.output_dir else {
         output::print_manifests(&objects, args.output)?;
         return Ok(Exit::Done);
     };
-    let staged = stage(path, args)?;
+    let staged = prepare_output(path, args)?;
     for (position, object) in objects.iter().enumerate() {
         let name = folder::file_name(position, objects.len(), object, args.output);
         staged.add_with(&name, folder::FILE, |file| {
@@ -76,7 +76,7 @@ fn one(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-fn stage(path: &Path, args: &ConvertArgs) -> anyhow::Result<Staged> {
+fn prepare_output(path: &Path, args: &ConvertArgs) -> anyhow::Result<Staged> {
     let before = if args.force {
         Before::Anything
     } else {
@@ -85,7 +85,7 @@ fn stage(path: &Path, args: &ConvertArgs) -> anyhow::Result<Staged> {
     Staged::new(path, before).context("failed to prepare --output-dir")
 }
 
-fn refuse(source: &Source, report: &Report) {
+fn report_rejection(source: &Source, report: &Report) {
     report.refusals().for_each(message::finding);
     let problems = count(report.refusals().count(), "problem");
     message::error(&format!(
@@ -96,8 +96,8 @@ fn refuse(source: &Source, report: &Report) {
 
 fn warn(source: &Source, report: &Report) {
     let warnings = || report.of(Level::Warning);
-    warnings().take(WARNINGS).for_each(message::finding);
-    let more = warnings().count().saturating_sub(WARNINGS);
+    warnings().take(MAX_WARNINGS).for_each(message::finding);
+    let more = warnings().count().saturating_sub(MAX_WARNINGS);
     if more > 0 {
         message::note(&format!(
             "{}: {} validate {}",

@@ -1,4 +1,4 @@
-//! The objects that an instance has, or would have: converted and placed as the provisioner does it.
+//! Desired objects of an instance: converted and placed like in the provisioner, and compared with the live ones.
 
 use std::collections::BTreeSet;
 
@@ -27,51 +27,52 @@ use crate::{
     message::{self, count},
 };
 
-/// Where plain manifests without a namespace go when nothing is said.
+/// Default install namespace of plain manifests.
 const PLAIN_NAMESPACE: &str = "default";
 
-/// Stands for the uid of an instance that does not exist: the server wants one in references.
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+/// Placeholder for the uid of an instance that does not exist. The API server requires a uid in owner references.
+const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// One object.
-pub(crate) struct Wanted {
-    /// As it would be sent.
+/// A desired object and its live counterpart.
+pub(crate) struct DesiredObject {
+    /// Object as the provisioner would apply it.
     pub(crate) object: Object,
     pub(crate) kind: Kind,
-    /// As it is, if it is there.
+    /// Live object; `None` if it does not exist.
     pub(crate) live: Option<Value>,
-    /// Whose it is, if it is there.
+    /// Owner of the live object; `None` if it does not exist.
     pub(crate) holder: Option<Holder>,
 }
 
-/// All objects of a bundle for an instance.
+/// All objects of a bundle or revision for an instance.
 pub(crate) struct Desired {
-    pub(crate) wanted: Vec<Wanted>,
-    /// Namespaces of others, which are used as they are.
-    pub(crate) used: Vec<Identity>,
-    /// Those whose kinds nobody serves.
-    pub(crate) unserved: Vec<Identity>,
-    /// What the instance has, and the bundle has not.
-    pub(crate) leaving: Vec<Identity>,
+    pub(crate) objects: Vec<DesiredObject>,
+    /// Existing Namespaces of other owners, which are used unchanged.
+    pub(crate) used_as_is: Vec<Identity>,
+    /// Objects of kinds that are not served.
+    pub(crate) missing_kinds: Vec<Identity>,
+    /// Objects that the instance owns and the bundle no longer contains.
+    pub(crate) to_prune: Vec<Identity>,
     pub(crate) owner: Owner,
 }
 
-/// What there is to say besides an instance, or instead of one.
-pub(crate) struct Choice<'a> {
+/// Settings for an instance that does not exist, or that its spec does not contain.
+pub(crate) struct InstanceDefaults<'a> {
     pub(crate) name: &'a str,
     pub(crate) install_namespace: Option<&'a str>,
     pub(crate) class: Option<convert::Class>,
     pub(crate) limits: yaml::Limits,
 }
 
-/// Converts a bundle for an instance, and looks at what is there; `None` if it is refused, and was said why.
-pub(crate) async fn of(
+/// Converts a bundle for an instance, and reads the live objects; `None` if the bundle is rejected, after its problems were
+/// printed.
+pub(crate) async fn from_bundle(
     cluster: &Cluster,
     instance: Option<&BundleInstance>,
-    choice: &Choice<'_>,
+    defaults: &InstanceDefaults<'_>,
     content: &Content,
 ) -> anyhow::Result<Option<Desired>> {
-    let options = options(cluster, instance, choice).await?;
+    let options = options(cluster, instance, defaults).await?;
     let conversion = convert::plain(content, &options);
     let mut report = conversion.report;
     let Some(objects) = conversion.objects else {
@@ -89,10 +90,10 @@ pub(crate) async fn of(
         .find(|name| !name.is_empty())
         .unwrap_or(PLAIN_NAMESPACE);
     let owner = Owner {
-        name: choice.name.to_owned(),
+        name: defaults.name.to_owned(),
         uid: instance
             .and_then(kube::ResourceExt::uid)
-            .unwrap_or_else(|| NOBODY.to_owned()),
+            .unwrap_or_else(|| PLACEHOLDER_UID.to_owned()),
     };
     let desired = place(cluster, instance, owner, objects, namespace).await?;
     Ok(Some(desired))
@@ -121,44 +122,46 @@ async fn place(
     namespace: &str,
 ) -> anyhow::Result<Desired> {
     let mut desired = Desired {
-        wanted: Vec::new(),
-        used: Vec::new(),
-        unserved: Vec::new(),
-        leaving: Vec::new(),
+        objects: Vec::new(),
+        used_as_is: Vec::new(),
+        missing_kinds: Vec::new(),
+        to_prune: Vec::new(),
         owner,
     };
     let mut live = Live::new(cluster, &objects);
-    let mut known = BTreeSet::new();
+    let mut desired_identities = BTreeSet::new();
     for mut object in objects {
         let kind = live.kind(object.api_version(), object.kind()).await?;
         let Some(kind) = kind else {
             let identity = object.identity();
-            known.insert(Identity {
+            desired_identities.insert(Identity {
                 namespace: namespace.to_owned(),
                 ..identity.clone()
             });
-            known.insert(identity.clone());
-            desired.unserved.push(identity);
+            desired_identities.insert(identity.clone());
+            desired.missing_kinds.push(identity);
             continue;
         };
         decorate::place(&mut object, kind.namespaced, namespace);
         let identity = object.identity();
-        if !known.insert(identity.clone()) {
-            continue; // of two that only became one here, the first counts
+        if !desired_identities.insert(identity.clone()) {
+            continue; // two objects may become one here; the first one is applied
         }
         decorate::own(&mut object, &desired.owner);
         let found = live.get(&kind, &identity).await?;
         let metadata = found.as_ref().map(metadata).transpose()?;
-        let holder = metadata.as_ref().map(|it| Holder::of(it, &desired.owner));
+        let holder = metadata
+            .as_ref()
+            .map(|metadata| Holder::of(metadata, &desired.owner));
         let is_ours = |holder: &Holder| matches!(holder, Holder::Us | Holder::Released);
         if identity.kind == "Namespace"
             && identity.group.is_empty()
-            && holder.as_ref().is_some_and(|it| !is_ours(it))
+            && holder.as_ref().is_some_and(|holder| !is_ours(holder))
         {
-            desired.used.push(identity);
+            desired.used_as_is.push(identity);
             continue;
         }
-        desired.wanted.push(Wanted {
+        desired.objects.push(DesiredObject {
             object,
             kind,
             live: found,
@@ -166,8 +169,11 @@ async fn place(
         });
     }
     if let Some(instance) = instance {
-        let had = inventory(cluster, instance).await?;
-        desired.leaving = had.into_iter().filter(|it| !known.contains(it)).collect();
+        let recorded = inventory(cluster, instance).await?;
+        desired.to_prune = recorded
+            .into_iter()
+            .filter(|identity| !desired_identities.contains(identity))
+            .collect();
     }
     Ok(desired)
 }
@@ -175,45 +181,45 @@ async fn place(
 async fn options(
     cluster: &Cluster,
     instance: Option<&BundleInstance>,
-    choice: &Choice<'_>,
+    defaults: &InstanceDefaults<'_>,
 ) -> anyhow::Result<Options> {
     let version = cluster.client.apiserver_version().await;
-    let version = version
-        .map_err(|error| cluster.trouble("failed to ask for the server's version", error))?;
+    let version =
+        version.map_err(|error| cluster.trouble("failed to read the server version", error))?;
     let kube_version: KubeVersion = format!("{}.{}", version.major, version.minor)
         .parse()
-        .context("the server does not tell its version")?;
-    let spec = instance.map(|it| &it.spec);
+        .context("the server does not report its version")?;
+    let spec = instance.map(|instance| &instance.spec);
     let config = spec
         .and_then(|spec| spec.config.as_ref()?.deployment_config.clone())
         .map(DeploymentConfig::try_from)
         .transpose()
-        .with_context(|| format!("spec.config of BundleInstance {} is no good", choice.name))?;
+        .with_context(|| format!("invalid spec.config of BundleInstance {}", defaults.name))?;
     let own = spec.and_then(|spec| spec.install_namespace.clone());
-    let namespace = choice.install_namespace.map(str::to_owned);
+    let namespace = defaults.install_namespace.map(str::to_owned);
     if let (Some(own), Some(other)) = (&own, &namespace)
         && own != other
     {
         anyhow::bail!(
-            "BundleInstance {} is installed in {own}, and cannot be moved to {other}",
-            choice.name
+            "BundleInstance {} is installed in {own} and cannot be moved to {other}",
+            defaults.name
         );
     }
-    // As the provisioner asks.
+    // The provisioner checks the same API.
     let mut live = Live::new(cluster, &[]);
     let condition = live.kind("operators.coreos.com/v2", "OperatorCondition");
     Ok(Options {
-        class: choice.class,
+        class: defaults.class,
         install_namespace: own.or(namespace),
         kube_version,
         operator_condition: condition.await?.is_some(),
         deployment_config: config,
-        limits: choice.limits,
+        limits: defaults.limits,
         ..Options::default()
     })
 }
 
-/// All that an instance has.
+/// Returns all objects that an instance owns.
 async fn inventory(
     cluster: &Cluster,
     instance: &BundleInstance,
@@ -221,10 +227,10 @@ async fn inventory(
     let listed = instance
         .status
         .as_ref()
-        .and_then(|it| it.inventory.as_ref());
-    let kinds = listed.map_or(&[][..], |it| &it.kinds);
-    let rest = inventory::rest(cluster, instance).await?;
-    let rest = rest.into_iter().map(|listed| listed.identity);
+        .and_then(|status| status.inventory.as_ref());
+    let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
+    let overflow = inventory::rest(cluster, instance).await?;
+    let overflow = overflow.into_iter().map(|listed| listed.identity);
     let entries = listing::entries(kinds).map(|(identity, _)| identity);
-    Ok(entries.chain(rest).collect())
+    Ok(entries.chain(overflow).collect())
 }

@@ -13,7 +13,7 @@ use crate::{
     Exit,
     args::{self, DiffArgs, Format},
     cluster::{self, Cluster},
-    desired::{self, Choice, Desired, Wanted},
+    desired::{self, Desired, DesiredObject, InstanceDefaults},
     live::Live,
     message, output,
     reach::Reach,
@@ -21,19 +21,19 @@ use crate::{
 };
 use text::{Change, Origin};
 
-/// Requests at a time.
-const CONCURRENCY: usize = 8;
+/// Maximum number of concurrent requests.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// As kubectl diff: there are differences.
-const DIFFERENT: u8 = 1;
-/// And as there: something went wrong.
-pub(crate) const FAILED: u8 = 2;
+/// Exit code if differences exist, like that of `kubectl diff`.
+const EXIT_DIFFERENT: u8 = 1;
+/// Exit code of a failure, like that of `kubectl diff`.
+pub(crate) const EXIT_FAILED: u8 = 2;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     match (args.revision, &args.bundle) {
         (Some(number), _) => compare_revision(args, number),
         (None, Some(bundle)) => compare_bundle(args, bundle),
-        (None, None) => args::usage("name a BUNDLE or a --revision"),
+        (None, None) => args::usage("specify BUNDLE or --revision"),
     }
 }
 
@@ -63,10 +63,10 @@ fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
             let instance = cluster.find_instance(name).await?;
             if instance.is_none() {
                 message::note(&format!(
-                    "there is no BundleInstance {name}: everything is new"
+                    "BundleInstance {name} not found; all objects are new"
                 ));
             }
-            let choice = Choice {
+            let defaults = InstanceDefaults {
                 name,
                 install_namespace: args.install_namespace.as_deref(),
                 class: args.class.map(|class| match class {
@@ -75,83 +75,86 @@ fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
                 }),
                 limits: args.limits.yaml(),
             };
-            let desired = desired::of(cluster, instance.as_ref(), &choice, &content).await?;
+            let desired =
+                desired::from_bundle(cluster, instance.as_ref(), &defaults, &content).await?;
             let Some(desired) = desired else {
-                return Ok(Exit::Code(FAILED));
+                return Ok(Exit::Code(EXIT_FAILED));
             };
             compare(cluster, desired, Origin::Bundle).await
         },
     )
 }
 
-/// Prints how the cluster would change, and returns what the exit code says of it.
+/// Prints the differences to the cluster, and returns the exit code.
 pub(crate) async fn compare(
     cluster: &Cluster,
     desired: Desired,
     origin: Origin,
 ) -> anyhow::Result<Exit> {
-    tell_aside(&desired);
+    report_skipped(&desired);
     let mut live = Live::new(cluster, &[]);
-    let (leaving, gone) = leaving(&mut live, &desired.leaving).await?;
-    let wanted = applied(cluster, &desired.wanted).await;
+    let (to_prune, missing) = live_objects(&mut live, &desired.to_prune).await?;
+    let results = applied(cluster, &desired.objects).await;
     let mut changes = Vec::new();
-    let mut is_refused = false;
+    let mut is_rejected = false;
     let mut before = Vec::new();
     let mut after = Vec::new();
-    for (wanted, applied) in desired.wanted.iter().zip(wanted) {
+    for (desired_object, applied) in desired.objects.iter().zip(results) {
         let applied = match applied {
             Ok(applied) => applied,
             Err(error) => {
                 message::error(&format!("{error:#}"));
-                is_refused = true;
+                is_rejected = true;
                 continue;
             }
         };
-        // What the server cannot say yet is shown as it would be sent.
-        let now = applied.unwrap_or_else(|| wanted.object.value().clone());
-        before.extend(wanted.live.clone());
+        // An object that the API server cannot evaluate yet is shown as it would be sent.
+        let now = applied.unwrap_or_else(|| desired_object.object.value().clone());
+        before.extend(desired_object.live.clone());
         after.push(now.clone());
-        let identity = wanted.object.identity();
-        changes.extend(Change::of(identity, wanted.live.as_ref(), Some(&now)));
+        let identity = desired_object.object.identity();
+        changes.extend(Change::between(
+            identity,
+            desired_object.live.as_ref(),
+            Some(&now),
+        ));
     }
-    for (identity, object) in leaving {
-        changes.extend(Change::of(identity, Some(&object), None));
+    for (identity, object) in to_prune {
+        changes.extend(Change::between(identity, Some(&object), None));
         before.push(object);
     }
     let rights = rights::compare(&mut live, &before, &after).await?;
     let report = text::report(&rights, &changes, origin);
     output::print_styled(&report)?;
-    for identity in gone {
+    for identity in missing {
         message::note(&format!(
-            "{identity} is in the inventory, and is gone already"
+            "{identity} is in the inventory but no longer exists"
         ));
     }
-    Ok(if is_refused {
-        Exit::Code(FAILED)
+    Ok(if is_rejected {
+        Exit::Code(EXIT_FAILED)
     } else if changes.is_empty() {
         Exit::Done
     } else {
-        Exit::Code(DIFFERENT)
+        Exit::Code(EXIT_DIFFERENT)
     })
 }
 
-/// What is no difference, and should be known.
-fn tell_aside(desired: &Desired) {
-    for identity in &desired.used {
-        message::note(&format!("{identity} exists, and is used as it is"));
+/// Reports objects that are not compared, or that belong to another owner.
+fn report_skipped(desired: &Desired) {
+    for identity in &desired.used_as_is {
+        message::note(&format!("{identity} already exists and is used unchanged"));
     }
-    for identity in &desired.unserved {
-        message::warning(&format!(
-            "{identity} is of a kind that the cluster does not serve"
-        ));
+    for identity in &desired.missing_kinds {
+        message::warning(&format!("{identity}: kind not served by the cluster"));
     }
-    for Wanted { object, holder, .. } in &desired.wanted {
+    for DesiredObject { object, holder, .. } in &desired.objects {
         use manifests::api::holder::Holder;
         if let Some(holder) = holder
             && !matches!(holder, Holder::Us | Holder::Released)
         {
             message::warning(&format!(
-                "{} exists and belongs to {holder}: it is in the way, see {} adopt",
+                "{} already exists and belongs to {holder}; run \"{} adopt\" to adopt it",
                 object.identity(),
                 args::name()
             ));
@@ -159,25 +162,33 @@ fn tell_aside(desired: &Desired) {
     }
 }
 
-/// What each object would be, as the server says.
-async fn applied(cluster: &Cluster, wanted: &[Wanted]) -> Vec<anyhow::Result<Option<Value>>> {
+/// Returns each object as the API server would store it.
+async fn applied(
+    cluster: &Cluster,
+    objects: &[DesiredObject],
+) -> Vec<anyhow::Result<Option<Value>>> {
     let live = Live::new(cluster, &[]);
-    let requests = wanted.iter().map(|it| live.applied(&it.kind, &it.object));
+    let requests = objects
+        .iter()
+        .map(|desired| live.applied(&desired.kind, &desired.object));
     let requests: Vec<_> = requests.collect();
-    stream::iter(requests).buffered(CONCURRENCY).collect().await
+    stream::iter(requests)
+        .buffered(MAX_CONCURRENT_REQUESTS)
+        .collect()
+        .await
 }
 
-/// The objects that leave, as they are, and those that are gone.
-async fn leaving(
+/// Returns the live objects, and the identities of those that no longer exist.
+async fn live_objects(
     live: &mut Live<'_>,
-    leaving: &[Identity],
+    identities: &[Identity],
 ) -> anyhow::Result<(Vec<(Identity, Value)>, Vec<Identity>)> {
-    let (mut found, mut gone) = (Vec::new(), Vec::new());
-    for identity in leaving {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for identity in identities {
         match live.look_up(identity).await? {
             Some(object) => found.push((identity.clone(), object)),
-            None => gone.push(identity.clone()),
+            None => missing.push(identity.clone()),
         }
     }
-    Ok((found, gone))
+    Ok((found, missing))
 }

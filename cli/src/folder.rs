@@ -1,4 +1,4 @@
-//! A folder of results that appear all at once, or not at all.
+//! Output directory whose files appear all at once, or not at all.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -14,78 +14,78 @@ use manifests::object::Object;
 
 use crate::{
     args::Manifests,
-    interrupt::{self, Guard},
+    interrupt::{self, CleanupGuard},
 };
 
-/// The mode of files that are no programs.
+/// Mode of files that are not executable.
 pub(crate) const FILE: u32 = 0o644;
 
-/// What may be in the folder already.
+/// Policy for the existing entries of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing but hidden files, none of which is replaced.
+    /// Only hidden files may exist, and none of them is replaced.
     Nothing,
-    /// What others have put there. Nothing is replaced, and nothing of an earlier run may be left.
+    /// Unrelated files may exist. No file is replaced, and no file of an earlier run may remain.
     Others,
-    /// Anything. What is new takes its place.
+    /// Any files may exist; new ones replace them.
     Anything,
 }
 
-/// Files on their way into a folder. They wait in a hidden folder inside it, where moving them is but a change of name,
-/// and are gone if [`Staged::publish`] is never reached.
+/// Files that are written to a hidden staging directory inside the output directory, from which they are renamed. They are
+/// deleted if [`Staged::publish`] is not called.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    folder: PathBuf,
+    directory: PathBuf,
     before: Before,
-    /// Holds what is new and, while it is replaced, what is old.
-    waiting: PathBuf,
-    /// How many files wait.
+    /// Directory with the new files and, during the exchange, the replaced ones.
+    staging: PathBuf,
+    /// Number of staged files.
     files: AtomicUsize,
-    // Dropped in this order.
-    _waiting: Guard,
-    /// The folder and those that it is in, as far as they are ours to remove if nothing comes of it.
-    made: Made,
+    // The fields are dropped in this order.
+    _staging: CleanupGuard,
+    /// Created directories, which are removed unless the files are published.
+    created: CreatedDirs,
 }
 
 impl Staged {
-    pub(crate) fn new(folder: &Path, before: Before) -> anyhow::Result<Self> {
-        let folder: PathBuf = folder.components().collect(); // without what cannot be created: a dot at the end
-        let failed = || format!("failed to create the folder {}", folder.display());
-        let made = Made::new(&folder).with_context(failed)?;
-        if before == Before::Nothing && !visible(&folder)?.is_empty() {
+    pub(crate) fn new(directory: &Path, before: Before) -> anyhow::Result<Self> {
+        let directory: PathBuf = directory.components().collect(); // removes a trailing dot, which cannot be created
+        let failed = || format!("failed to create directory {}", directory.display());
+        let created = CreatedDirs::new(&directory).with_context(failed)?;
+        if before == Before::Nothing && !list_visible_names(&directory)?.is_empty() {
             anyhow::bail!(
-                "the folder {} is not empty; choose another one, or give --force",
-                folder.display()
+                "directory {} is not empty; choose another one, or use --force",
+                directory.display()
             );
         }
-        let (waiting, guard) = waiting(&folder)?;
-        let failed = || format!("failed to create a folder in {}", waiting.display());
+        let (staging, guard) = staging(&directory)?;
+        let failed = || format!("failed to create a directory in {}", staging.display());
         for side in [NEW, OLD] {
-            fs::create_dir(waiting.join(side)).with_context(failed)?;
+            fs::create_dir(staging.join(side)).with_context(failed)?;
         }
         Ok(Self {
-            folder,
+            directory,
             before,
-            waiting,
+            staging,
             files: AtomicUsize::new(0),
-            _waiting: guard,
-            made,
+            _staging: guard,
+            created,
         })
     }
 
-    /// Adds a file under a normalized relative path, in the folders that it needs.
+    /// Adds a file under a normalized relative path, and creates its parent directories.
     pub(crate) fn add(&self, path: &str, mode: u32, reader: &mut impl Read) -> anyhow::Result<()> {
         self.add_with(path, mode, |file| io::copy(reader, file).map(drop))
     }
 
-    /// The same for what writes itself.
+    /// Adds a file that `write` writes.
     pub(crate) fn add_with(
         &self,
         path: &str,
         mode: u32,
         write: impl FnOnce(&mut fs::File) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let at = self.waiting.join(NEW).join(path);
+        let at = self.staging.join(NEW).join(path);
         let create = || {
             if let Some(parent) = at.parent().filter(|_| path.contains('/')) {
                 fs::create_dir_all(parent)?;
@@ -93,79 +93,85 @@ impl Staged {
             let mut options = fs::OpenOptions::new();
             options.write(true).create_new(true).mode(mode).open(&at)
         };
-        let place = || self.folder.join(path).display().to_string();
+        let target = || self.directory.join(path).display().to_string();
         let mut file = create().with_context(|| {
             let hint = if at.exists() {
-                "; there is one whose name differs only in capital letters, which this file system does not tell apart"
+                "; a file whose name differs only in case exists, and this file system is case-insensitive"
             } else {
                 ""
             };
-            format!("failed to create {}{hint}", place())
+            format!("failed to create {}{hint}", target())
         })?;
-        write(&mut file).with_context(|| format!("failed to write {}", place()))?;
+        write(&mut file).with_context(|| format!("failed to write {}", target()))?;
         self.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Lets everything appear, in the place of what has the same names, and files of an earlier run, told by `is_old`,
-    /// disappear. If that fails, everything is as it was.
+    /// Publishes the staged files. They replace files of the same names, and files of an earlier run, for which `is_old`
+    /// returns true, are deleted. If a step fails, the earlier state is restored.
     pub(crate) fn publish(self, is_old: impl Fn(&str) -> bool) -> anyhow::Result<usize> {
-        let new = listed(&self.waiting.join(NEW))?;
-        let old: Vec<OsString> = visible(&self.folder)?
+        let new = list_names(&self.staging.join(NEW))?;
+        let old: Vec<OsString> = list_visible_names(&self.directory)?
             .into_iter()
             .filter(|name| !new.contains(name) && name.to_str().is_some_and(&is_old))
             .collect();
-        interrupt::uninterrupted(|| self.exchange(&old, &new))?;
-        self.made.keep();
+        interrupt::without_interrupt(|| self.exchange(&old, &new))?;
+        self.created.commit();
         Ok(self.files.into_inner())
     }
 
     fn exchange(&self, old: &[OsString], new: &[OsString]) -> anyhow::Result<()> {
-        let mut moves = Moves::default();
+        let mut renames = Renames::default();
         for name in old.iter().chain(new) {
-            let place = self.folder.join(name);
+            let place = self.directory.join(name);
             let failed = || format!("failed to replace {}", place.display());
-            let found = match fs::symlink_metadata(&place) {
-                Ok(found) => found,
+            let metadata = match fs::symlink_metadata(&place) {
+                Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error).with_context(failed),
             };
-            self.may_replace(name, &place, &found)?;
-            moves
-                .rename(&place, &self.waiting.join(OLD).join(name))
+            self.check_replaceable(name, &place, &metadata)?;
+            renames
+                .rename(&place, &self.staging.join(OLD).join(name))
                 .with_context(failed)?;
         }
         for name in new {
-            let place = self.folder.join(name);
-            moves
-                .rename(&self.waiting.join(NEW).join(name), &place)
+            let place = self.directory.join(name);
+            renames
+                .rename(&self.staging.join(NEW).join(name), &place)
                 .with_context(|| format!("failed to write {}", place.display()))?;
         }
-        moves.0.clear();
+        renames.0.clear();
         Ok(())
     }
 
-    /// Says what of that which is there already has to stay.
-    fn may_replace(&self, name: &OsStr, place: &Path, found: &fs::Metadata) -> anyhow::Result<()> {
-        let shown = place.display();
-        // Nothing brings back commits that were nowhere else.
+    /// Returns an error if an existing file must not be replaced.
+    fn check_replaceable(
+        &self,
+        name: &OsStr,
+        place: &Path,
+        metadata: &fs::Metadata,
+    ) -> anyhow::Result<()> {
+        let display = place.display();
+        // Commits of a local repository cannot be restored.
         if name.eq_ignore_ascii_case(".git") {
             anyhow::bail!(
-                "{shown} belongs to a git repository and is never replaced; choose another folder, or leave it out by --only"
+                "{display} belongs to a git repository and is never replaced; choose another directory, or exclude it with \
+                 --only"
             );
         }
         if self.before != Before::Anything {
-            anyhow::bail!("{shown} exists already; choose another folder, or give --force");
+            anyhow::bail!("{display} already exists; choose another directory, or use --force");
         }
-        let next = fs::symlink_metadata(self.waiting.join(NEW).join(name));
-        if next.is_ok_and(|next| next.is_dir() != found.is_dir()) {
-            if found.is_symlink() {
+        let next = fs::symlink_metadata(self.staging.join(NEW).join(name));
+        if next.is_ok_and(|next| next.is_dir() != metadata.is_dir()) {
+            if metadata.is_symlink() {
                 anyhow::bail!(
-                    "{shown} is in the way: it is a symbolic link, which a folder cannot replace; remove it"
+                    "{display} is a symbolic link, which a directory cannot replace; remove it"
                 );
             }
             anyhow::bail!(
-                "{shown} is in the way: of a file and a folder one cannot replace the other; remove it"
+                "{display} cannot be replaced: a file and a directory cannot replace each other; remove it"
             );
         }
         Ok(())
@@ -175,59 +181,61 @@ impl Staged {
 const NEW: &str = "new";
 const OLD: &str = "old";
 
-/// A folder of our own inside another one. An earlier run that was killed may have left its own behind, and in a
-/// container every run has the same number.
-fn waiting(folder: &Path) -> anyhow::Result<(PathBuf, Guard)> {
+/// Creates a staging directory inside another one. An earlier run that was killed may have left its directory, and in a
+/// container every run has the same process id.
+fn staging(directory: &Path) -> anyhow::Result<(PathBuf, CleanupGuard)> {
     let mut attempt = 0;
     loop {
         let number = std::process::id();
-        let path = folder.join(match attempt {
+        let path = directory.join(match attempt {
             0 => format!(".rukpak-{number}"),
             more => format!(".rukpak-{number}-{more}"),
         });
-        match Guard::folder(&path) {
+        match CleanupGuard::directory(&path) {
             Ok(guard) => return Ok((path, guard)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS =>
+            {
                 attempt += 1;
             }
             Err(error) => {
                 return Err(error)
-                    .with_context(|| format!("failed to create the folder {}", path.display()));
+                    .with_context(|| format!("failed to create directory {}", path.display()));
             }
         }
     }
 }
 
-/// Names that are tried for a folder.
-const ATTEMPTS: u32 = 1000;
+/// Maximum number of names that are tried for the staging directory.
+const MAX_ATTEMPTS: u32 = 1000;
 
-/// Folders that were created, and go again, the innermost first, unless they are kept.
+/// Created directories. They are removed again, the innermost first, unless they are committed.
 #[derive(Debug)]
-struct Made(Vec<Guard>);
+struct CreatedDirs(Vec<CleanupGuard>);
 
-impl Made {
-    /// Creates a folder and those that it is in, as far as they are missing.
-    fn new(folder: &Path) -> io::Result<Self> {
+impl CreatedDirs {
+    /// Creates a directory and its missing parents.
+    fn new(directory: &Path) -> io::Result<Self> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
-        let mut made = Self(Vec::new());
+        let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
+        let mut created = Self(Vec::new());
         for path in missing.into_iter().rev() {
-            match Guard::empty_folder(path) {
-                Ok(guard) => made.0.push(guard),
-                // Somebody else was faster.
+            match CleanupGuard::empty_directory(path) {
+                Ok(guard) => created.0.push(guard),
+                // Another process has created the directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(made)
+        Ok(created)
     }
 
-    fn keep(mut self) {
-        self.0.drain(..).for_each(Guard::keep);
+    fn commit(mut self) {
+        self.0.drain(..).for_each(CleanupGuard::commit);
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedDirs {
     fn drop(&mut self) {
         while let Some(guard) = self.0.pop() {
             drop(guard);
@@ -235,11 +243,11 @@ impl Drop for Made {
     }
 }
 
-/// Changes of names that are taken back unless they are forgotten.
+/// Renames that are reverted when the value is dropped, unless they are cleared.
 #[derive(Debug, Default)]
-struct Moves(Vec<(PathBuf, PathBuf)>);
+struct Renames(Vec<(PathBuf, PathBuf)>);
 
-impl Moves {
+impl Renames {
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
         self.0.push((from.to_owned(), to.to_owned()));
@@ -247,33 +255,33 @@ impl Moves {
     }
 }
 
-impl Drop for Moves {
+impl Drop for Renames {
     fn drop(&mut self) {
         while let Some((from, to)) = self.0.pop() {
-            let _ = fs::rename(to, from); // the first failure is the one that is told
+            let _ = fs::rename(to, from); // only the first failure is reported
         }
     }
 }
 
-/// What a listing shows: hidden files (`.git`, `.gitkeep`) are nobody's results.
-fn visible(folder: &Path) -> anyhow::Result<Vec<OsString>> {
-    let mut names = listed(folder)?;
+/// Returns the visible names in a directory. Hidden files (`.git`, `.gitkeep`) are not results of a run.
+fn list_visible_names(directory: &Path) -> anyhow::Result<Vec<OsString>> {
+    let mut names = list_names(directory)?;
     names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
     Ok(names)
 }
 
-fn listed(folder: &Path) -> anyhow::Result<Vec<OsString>> {
-    let failed = || format!("failed to list the folder {}", folder.display());
+fn list_names(directory: &Path) -> anyhow::Result<Vec<OsString>> {
+    let failed = || format!("failed to list directory {}", directory.display());
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(failed)? {
+    for entry in fs::read_dir(directory).with_context(failed)? {
         names.push(entry.with_context(failed)?.file_name());
     }
     names.sort();
     Ok(names)
 }
 
-/// `03-clusterrole-admin.yaml`: sorts as the objects are to be applied. The names of roles may hold characters that
-/// those of files had better not; the number keeps them apart.
+/// Returns a file name that sorts in apply order: `03-clusterrole-admin.yaml`. Names of roles may contain characters that
+/// are unsuitable for file names; the number keeps the names distinct.
 pub(crate) fn file_name(position: usize, of: usize, object: &Object, format: Manifests) -> String {
     let width = of.to_string().len().max(2);
     let name: String = object
@@ -298,11 +306,11 @@ pub(crate) fn file_name(position: usize, of: usize, object: &Object, format: Man
         "{:0width$}-{}-{name}.{}",
         position + 1,
         kind.to_ascii_lowercase(),
-        ending(format)
+        extension(format)
     )
 }
 
-/// Whether a file has a name that [`file_name`] gives.
+/// Reports whether [`file_name`] may have returned the name.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let mut parts = name.splitn(3, '-');
     let number = parts
@@ -314,13 +322,13 @@ pub(crate) fn is_file_name(name: &str) -> bool {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     });
-    let ending = [Manifests::Yaml, Manifests::Json]
+    let extension = [Manifests::Yaml, Manifests::Json]
         .iter()
-        .any(|format| name.ends_with(&format!(".{}", ending(*format))));
-    number && kind && ending && parts.next().is_some()
+        .any(|format| name.ends_with(&format!(".{}", extension(*format))));
+    number && kind && extension && parts.next().is_some()
 }
 
-pub(crate) fn ending(format: Manifests) -> &'static str {
+pub(crate) fn extension(format: Manifests) -> &'static str {
     match format {
         Manifests::Yaml => "yaml",
         Manifests::Json => "json",

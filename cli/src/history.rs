@@ -15,7 +15,7 @@ use crate::{
 /// The characters of a digest in the table: `sha256:` and 12 digits.
 const MAX_DIGEST_LEN: usize = 19;
 
-/// A revision as programs read it.
+/// A revision in the output formats for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {

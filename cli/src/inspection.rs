@@ -21,7 +21,7 @@ use crate::{
     source,
 };
 
-/// A bundle, as programs read it; people get the same from [`text`].
+/// Description of a bundle. The formats for programs and [`text`] show the same data.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspection<'a> {
@@ -29,16 +29,16 @@ struct Inspection<'a> {
     class: &'static str,
     /// `converted` or `refused`.
     outcome: &'static str,
-    /// Why it is refused.
+    /// Problems that prevent the conversion.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refusals: Vec<&'a Finding>,
     facts: &'a Facts,
     /// Entries that are not regular files, outside of the manifests and the metadata.
     #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
     skipped: &'a SkippedEntries,
-    /// What it becomes; nothing when it is refused.
+    /// Rendered objects; empty if the bundle is rejected.
     objects: Vec<Reference<'a>>,
-    /// What these let whom do.
+    /// Permissions that the objects grant.
     rights: Vec<Rights>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
     if objects.is_none() {
         report.locate(&content);
     }
-    let objects_or_none = objects.as_deref().unwrap_or_default();
+    let rendered_objects = objects.as_deref().unwrap_or_default();
     let inspection = Inspection {
         bundle: source.name,
         class: match class {
@@ -87,8 +87,8 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
         refusals: report.refusals().collect(),
         facts: &report.facts,
         skipped: &report.skipped,
-        objects: objects_or_none.iter().map(Reference::new).collect(),
-        rights: rights::of(objects_or_none),
+        objects: rendered_objects.iter().map(Reference::new).collect(),
+        rights: rights::of(rendered_objects),
     };
     match args.output {
         Description::Json => output::print_json(&inspection)?,

@@ -1,10 +1,10 @@
 //! `rukpak install`.
 //!
 //! ```text
-//! BUNDLE ─ wanted ─┬─ a reference ──────────────────────────────┐
+//! BUNDLE ─ wanted ─┬─ a reference ───────────────────────────────┐
 //!                  └─ content: checked, packed ── upload         ├─ BundleInstance (server-side apply) ─ progress
 //!                                          (to the Bundle that   │
-//!                                           is made of it) ◄─────┘
+//!                                           is created for it) ◄─┘
 //! ```
 
 mod upload;
@@ -36,40 +36,42 @@ use crate::{
     watch::{self, Change},
 };
 use verdict::Verdict;
-use wanted::Wanted;
+use wanted::InstallRequest;
 
-/// How long something has to look lost to be given up: what was applied a moment ago may still be on its way.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time for which an instance must be unhealthy before the command fails: objects that were just applied may still be
+/// progressing.
+const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
 
-/// How far it is, when it is interrupted.
+/// Progress of the command, for the message after an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum InstallStage {
     Nothing,
     Applied,
     Sent,
 }
 
 pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Exit> {
-    let Some(wanted) = Wanted::of(args)? else {
-        return Ok(Exit::Failed); // it was said why
+    let Some(request) = InstallRequest::from_args(args)? else {
+        return Ok(Exit::Failed); // the problems were printed
     };
-    let stage = Cell::new(Stage::Nothing);
-    let interrupted = || tell_interrupted(&args.name, stage.get());
+    let stage = Cell::new(InstallStage::Nothing);
+    let interrupted = || report_interrupted(&args.name, stage.get());
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        install(cluster, args, &wanted, &stage).await
+        install(cluster, args, &request, &stage).await
     })
 }
 
-fn tell_interrupted(name: &str, stage: Stage) {
+fn report_interrupted(name: &str, stage: InstallStage) {
     let program = args::name();
     message::note(&match stage {
-        Stage::Nothing => "nothing was changed".to_owned(),
-        Stage::Applied => format!(
-            "BundleInstance {name} stays, and waits for its content: run the same command again, or {program} uninstall {name}"
+        InstallStage::Nothing => "no changes were made".to_owned(),
+        InstallStage::Applied => format!(
+            "BundleInstance {name} is kept and waits for its content; run the same command again, or run \"{program} \
+             uninstall {name}\""
         ),
-        Stage::Sent => format!(
-            "BundleInstance {name} stays, and its installation goes on: {program} status {name} tells how far it is, {program} \
-             uninstall {name} removes it"
+        InstallStage::Sent => format!(
+            "BundleInstance {name} is kept, and the installation continues; run \"{program} status {name}\" to follow it, \
+             or \"{program} uninstall {name}\" to remove it"
         ),
     });
 }
@@ -77,13 +79,13 @@ fn tell_interrupted(name: &str, stage: Stage) {
 async fn install(
     cluster: &Cluster,
     args: &InstallArgs,
-    wanted: &Wanted,
-    stage: &Cell<Stage>,
+    request: &InstallRequest,
+    stage: &Cell<InstallStage>,
 ) -> anyhow::Result<Exit> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
     let before = cluster.find_instance(name).await?;
-    let instance = apply(cluster, args, wanted, before.as_ref()).await?;
+    let instance = apply(cluster, args, request, before.as_ref()).await?;
     let done = match &before {
         None => "created",
         Some(before) if before.metadata.generation == instance.metadata.generation => "unchanged",
@@ -93,7 +95,7 @@ async fn install(
         output::changed(&instance, &output::tried(done, args.dry_run), args.output)?;
         return Ok(Exit::Done);
     }
-    stage.set(Stage::Applied);
+    stage.set(InstallStage::Applied);
     if let Some(number) = instance.spec.rollback_to {
         message::warning(&format!(
             "BundleInstance {name} is pinned to revision {number}, and changes of the spec have no effect; run \"{} rollback \
@@ -104,18 +106,18 @@ async fn install(
     if args.wait.wait && args.output == Changed::Text {
         message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
     }
-    if let Some(content) = &wanted.upload {
-        let mut refused = String::new();
-        let uploading = upload::run(cluster, args, &instance, content, &mut refused);
-        match timeout_at(end.unwrap_or_else(far), uploading).await {
+    if let Some(content) = &request.upload {
+        let mut rejection = String::new();
+        let uploading = upload::run(cluster, args, &instance, content, &mut rejection);
+        match timeout_at(end.unwrap_or_else(distant_deadline), uploading).await {
             Ok(result) => result?,
-            Err(_) if !refused.is_empty() => {
-                bail!("{refused}; it was tried for {:?}", args.wait.timeout)
+            Err(_) if !rejection.is_empty() => {
+                bail!("{rejection}; retried for {:?}", args.wait.timeout)
             }
             Err(_) => return timed_out(cluster, args).await,
         }
     }
-    stage.set(Stage::Sent);
+    stage.set(InstallStage::Sent);
     if !args.wait.wait {
         output::changed(&instance, done, args.output)?;
         return Ok(Exit::Done);
@@ -126,7 +128,7 @@ async fn install(
             Ok(Exit::Done)
         }
         Ended::Badly(text) => {
-            message::error(&format!("BundleInstance {name} is not as it should be:"));
+            message::error(&format!("BundleInstance {name} is not ready:"));
             message::quote(&text);
             Ok(Exit::Failed)
         }
@@ -134,24 +136,24 @@ async fn install(
     }
 }
 
-/// Says what it was waiting for.
+/// Reports the state of an instance that is not ready after the timeout.
 async fn timed_out(cluster: &Cluster, args: &InstallArgs) -> anyhow::Result<Exit> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     message::error(&format!(
-        "BundleInstance {name} is not ready after {:?}; its installation goes on",
+        "timed out after {:?}: BundleInstance {name} is not ready; the installation continues",
         args.wait.timeout
     ));
     message::quote(&verdict::story(&instance));
     Ok(Exit::Failed)
 }
 
-/// Never, for all practical purposes.
-fn far() -> Instant {
+/// Returns a deadline that is never reached in practice.
+fn distant_deadline() -> Instant {
     Instant::now() + Duration::from_secs(365 * 24 * 3600)
 }
 
-/// `installed: version 1.4.0, 12 objects, healthy`.
+/// Formats the result: `installed: version 1.4.0, 12 objects, healthy`.
 fn installed(instance: &BundleInstance) -> String {
     format!("installed: {}", summary(instance))
 }
@@ -163,10 +165,10 @@ pub(crate) fn summary(instance: &BundleInstance) -> String {
         .facts
         .version
         .map(|version| format!("version {version}"));
-    let objects = status.inventory.map_or(0, |it| it.count);
+    let objects = status.inventory.map_or(0, |inventory| inventory.count);
     let objects = count(usize::try_from(objects).unwrap_or_default(), "object");
     let waiting = Some(status.waiting.len()).filter(|number| *number > 0);
-    let waiting = waiting.map(|number| format!("{number} more wait for APIs"));
+    let waiting = waiting.map(|number| format!("{number} more deferred"));
     let parts: Vec<String> = [version, Some(objects), waiting, Some("healthy".to_owned())]
         .into_iter()
         .flatten()
@@ -174,11 +176,11 @@ pub(crate) fn summary(instance: &BundleInstance) -> String {
     message::clean(&parts.join(", "))
 }
 
-/// Sends the instance to the server, which answers with what became of it.
+/// Applies the instance and returns it as the API server stored it.
 async fn apply(
     cluster: &Cluster,
     args: &InstallArgs,
-    wanted: &Wanted,
+    request: &InstallRequest,
     before: Option<&BundleInstance>,
 ) -> anyhow::Result<BundleInstance> {
     let params = PatchParams {
@@ -187,7 +189,7 @@ async fn apply(
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let object = wanted.object(args, before);
+    let object = request.object(args, before);
     let applied = cluster
         .instances()
         .patch(&args.name, &params, &Patch::Apply(object))
@@ -200,7 +202,7 @@ async fn apply(
     })
 }
 
-/// `tide: Reconciling: 2 of 3 objects are ready; 9m12s until the progress deadline`.
+/// Formats the progress line: `tide: Reconciling: 2 of 3 objects are ready; 9m12s until the progress deadline`.
 fn line(instance: &BundleInstance, text: &str) -> String {
     let now = Timestamp::now();
     let rollout = Rollout::new(instance, now);
@@ -215,14 +217,14 @@ fn line(instance: &BundleInstance, text: &str) -> String {
     )
 }
 
-/// How the waiting ended.
+/// Result of waiting for an instance.
 pub(crate) enum Ended {
     Well(Box<BundleInstance>),
     Badly(String),
     Late,
 }
 
-/// Waits until everything is well, or will not be.
+/// Waits until the instance is installed and healthy, or until it has failed.
 pub(crate) async fn wait(
     cluster: &Cluster,
     applied: &BundleInstance,
@@ -235,7 +237,7 @@ pub(crate) async fn wait(
     .await
 }
 
-/// Waits until `evaluate` finds everything well, or failed for good.
+/// Waits until `evaluate` returns success or a permanent failure.
 pub(crate) async fn wait_until(
     cluster: &Cluster,
     applied: &BundleInstance,
@@ -245,28 +247,26 @@ pub(crate) async fn wait_until(
     let name = applied.name_any();
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
-    let end = end.unwrap_or_else(far);
+    let end = end.unwrap_or_else(distant_deadline);
     let mut lost: Option<(Instant, String)> = None;
     loop {
         let until = lost
             .as_ref()
-            .map_or(end, |(since, _)| end.min(*since + GRACE));
+            .map_or(end, |(since, _)| end.min(*since + UNHEALTHY_GRACE));
         let change = match timeout_at(until, changes.next()).await {
-            Ok(change) => {
-                change.context("the server does not tell any more what becomes of it")??
-            }
+            Ok(change) => change.context("the watch of the BundleInstance ended")??,
             Err(_) => {
                 return Ok(match lost {
-                    Some((since, text)) if since + GRACE <= end => Ended::Badly(text),
+                    Some((since, text)) if since + UNHEALTHY_GRACE <= end => Ended::Badly(text),
                     _ => Ended::Late,
                 });
             }
         };
         let instance = match change {
-            Change::Now(instance) if instance.uid() == applied.uid() => instance,
+            Change::Updated(instance) if instance.uid() == applied.uid() => instance,
             _ => {
                 return Ok(Ended::Badly(
-                    "somebody has deleted it in the meantime".to_owned(),
+                    "BundleInstance was deleted while waiting".to_owned(),
                 ));
             }
         };

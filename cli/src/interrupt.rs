@@ -1,6 +1,6 @@
-//! Ctrl-C: whatever is half written goes before the process does.
+//! Handling of Ctrl-C and other signals: removes unfinished files before the process exits.
 //!
-//! Nothing waits for signals until there is something to clean up.
+//! Signals are handled only after the first [`CleanupGuard`] was created.
 
 use std::{
     fs, io,
@@ -14,100 +14,100 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::progress;
 
-/// The signals that people and systems end a process with, and what shells call its exit code then.
+/// Signals that end a process, with the exit codes of shells for them.
 const SIGNALS: [(SignalKind, u8); 3] = [
     (SignalKind::interrupt(), 130),
     (SignalKind::terminate(), 143),
     (SignalKind::hangup(), 129),
 ];
 
-static UNFINISHED: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Unfinished {
+enum Pending {
     File(PathBuf),
-    /// With all that is in it.
-    Folder(PathBuf),
-    /// Unless something else is in it.
-    Empty(PathBuf),
+    /// A directory with all its contents.
+    Directory(PathBuf),
+    /// A directory that is removed only if it is empty.
+    EmptyDirectory(PathBuf),
 }
 
-/// Something that is removed when this is dropped, and when the process is told to end while this exists.
+/// A file or directory that is removed when the guard is dropped, or when the process receives a signal.
 #[derive(Debug)]
-pub(crate) struct Guard(Option<Unfinished>);
+pub(crate) struct CleanupGuard(Option<Pending>);
 
-impl Guard {
-    /// Creates a file, and guards it from its first moment on.
+impl CleanupGuard {
+    /// Creates a file that is guarded from the start.
     pub(crate) fn file(path: &Path) -> io::Result<(fs::File, Self)> {
-        Self::new(Unfinished::File(path.to_owned()), fs::File::create_new)
+        Self::new(Pending::File(path.to_owned()), fs::File::create_new)
     }
 
-    /// Creates a folder, and guards all that will be in it.
-    pub(crate) fn folder(path: &Path) -> io::Result<Self> {
-        let created = Self::new(Unfinished::Folder(path.to_owned()), fs::create_dir);
+    /// Creates a directory, and guards all its contents.
+    pub(crate) fn directory(path: &Path) -> io::Result<Self> {
+        let created = Self::new(Pending::Directory(path.to_owned()), fs::create_dir);
         Ok(created?.1)
     }
 
-    /// Creates a folder, which is removed only while it is empty.
-    pub(crate) fn empty_folder(path: &Path) -> io::Result<Self> {
-        let created = Self::new(Unfinished::Empty(path.to_owned()), fs::create_dir);
+    /// Creates a directory that is removed only while it is empty.
+    pub(crate) fn empty_directory(path: &Path) -> io::Result<Self> {
+        let created = Self::new(Pending::EmptyDirectory(path.to_owned()), fs::create_dir);
         Ok(created?.1)
     }
 
     fn new<T>(
-        unfinished: Unfinished,
+        pending: Pending,
         create: impl FnOnce(PathBuf) -> io::Result<T>,
     ) -> io::Result<(T, Self)> {
         static LISTEN: Once = Once::new();
         LISTEN.call_once(listen);
-        // A signal waits for the lock.
-        let mut list = list();
-        let created = create(unfinished.path().to_owned())?;
-        list.push(unfinished.clone());
-        drop(list);
-        Ok((created, Self(Some(unfinished))))
+        // The signal handler waits for the lock.
+        let mut pending_list = pending_list();
+        let created = create(pending.path().to_owned())?;
+        pending_list.push(pending.clone());
+        drop(pending_list);
+        Ok((created, Self(Some(pending))))
     }
 
-    /// It is finished, and stays.
-    pub(crate) fn keep(mut self) {
+    /// Keeps the file or directory.
+    pub(crate) fn commit(mut self) {
         let finished = self.0.take();
-        list().retain(|other| Some(other) != finished.as_ref());
+        pending_list().retain(|other| Some(other) != finished.as_ref());
     }
 }
 
-impl Drop for Guard {
+impl Drop for CleanupGuard {
     fn drop(&mut self) {
-        if let Some(unfinished) = self.0.take() {
-            let mut list = list();
-            list.retain(|other| *other != unfinished);
-            unfinished.remove();
+        if let Some(pending) = self.0.take() {
+            let mut pending_list = pending_list();
+            pending_list.retain(|other| *other != pending);
+            pending.remove();
         }
     }
 }
 
-impl Unfinished {
+impl Pending {
     fn path(&self) -> &Path {
         match self {
-            Self::File(path) | Self::Folder(path) | Self::Empty(path) => path,
+            Self::File(path) | Self::Directory(path) | Self::EmptyDirectory(path) => path,
         }
     }
 
-    /// Whatever makes this fail is said by the next run, which finds the rest in its way.
+    /// Removes the file or directory. A failure is not reported; the next run finds the remaining file.
     fn remove(&self) {
         let _ = match self {
             Self::File(path) => fs::remove_file(path),
-            Self::Folder(path) => fs::remove_dir_all(path),
-            Self::Empty(path) => fs::remove_dir(path),
+            Self::Directory(path) => fs::remove_dir_all(path),
+            Self::EmptyDirectory(path) => fs::remove_dir(path),
         };
     }
 }
 
-/// Waits for a signal, and tells the exit code that it means. For work that leaves nothing half written here; while there
-/// is a [`Guard`], that one is faster.
-pub(crate) async fn received() -> u8 {
+/// Waits for a signal and returns its exit code. This is for work without unfinished files: while a [`CleanupGuard`]
+/// exists, its signal handler exits the process first.
+pub(crate) async fn wait_for_signal() -> u8 {
     let [(a, one), (b, two), (c, three)] = SIGNALS;
     let (Ok(mut a), Ok(mut b), Ok(mut c)) = (signal(a), signal(b), signal(c)) else {
-        // They end the process, then.
+        // Without a handler, the signals end the process.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -117,17 +117,17 @@ pub(crate) async fn received() -> u8 {
     }
 }
 
-/// Does what must not be interrupted half way. Only for work of an instant.
-pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
-    let _list = list();
+/// Runs work that a signal must not interrupt. The work must be short.
+pub(crate) fn without_interrupt<T>(work: impl FnOnce() -> T) -> T {
+    let _list = pending_list();
     work()
 }
 
-fn list() -> MutexGuard<'static, Vec<Unfinished>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+fn pending_list() -> MutexGuard<'static, Vec<Pending>> {
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns when signals are waited for. If they cannot be, they do what they always do.
+/// Starts the signal handler, and returns once it is ready. If it cannot be started, signals have their default effect.
 fn listen() {
     let (ready, is_ready) = mpsc::channel();
     let wait = move || -> Option<()> {
@@ -146,17 +146,18 @@ fn listen() {
             })
         })?;
         progress::clear();
-        let list = list();
-        // Newest first: what lies inside before what it lies in. Another thread may just be writing into it.
-        for unfinished in list.iter().rev() {
+        let pending_list = pending_list();
+        // The newest entry is first: nested files are removed before their directory. Another thread may still write into
+        // it.
+        for pending in pending_list.iter().rev() {
             for _ in 0..3 {
-                unfinished.remove();
+                pending.remove();
             }
         }
         process::exit(code.into())
     };
     let started = thread::Builder::new().name("signals".into()).spawn(wait);
     if started.is_ok() {
-        let _ = is_ready.recv(); // an error says that it cannot
+        let _ = is_ready.recv(); // an error means that signals cannot be handled
     }
 }

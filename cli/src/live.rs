@@ -1,4 +1,4 @@
-//! Objects of any kind, as they are in the cluster, and as they would be.
+//! Live objects of any kind, and dry runs of changes.
 
 pub(crate) mod inventory;
 
@@ -20,39 +20,39 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 
-/// The metadata of an object.
+/// Parses the metadata of an object.
 pub(crate) fn metadata(object: &Value) -> anyhow::Result<ObjectMeta> {
     let metadata = object.get("metadata").cloned().unwrap_or_default();
-    serde_json::from_value(metadata).context("the server sends an object without metadata")
+    serde_json::from_value(metadata).context("the server returned an object without metadata")
 }
 
-/// A kind, and how to address it.
+/// A kind, with its API resource and scope.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kind {
     pub(crate) resource: ApiResource,
     pub(crate) namespaced: bool,
 }
 
-/// What the server serves, asked for each group version once, and what a bundle brings itself.
+/// Live objects, with a discovery cache. Each group version is requested once; kinds of a bundle's CRDs need no request.
 pub(crate) struct Live<'a> {
     cluster: &'a Cluster,
     served: HashMap<String, Option<APIResourceList>>,
     groups: Option<APIGroupList>,
-    brought: Vec<(GroupVersionKind, Kind)>,
+    bundled_kinds: Vec<(GroupVersionKind, Kind)>,
 }
 
 impl<'a> Live<'a> {
-    /// Knows the definitions among these objects.
+    /// Creates a cache that contains the kinds of the CRDs among these objects.
     pub(crate) fn new(cluster: &'a Cluster, objects: &[Object]) -> Self {
         Self {
             cluster,
             served: HashMap::new(),
             groups: None,
-            brought: objects.iter().flat_map(defined).collect(),
+            bundled_kinds: objects.iter().flat_map(kinds_of_crd).collect(),
         }
     }
 
-    /// How to address a kind; `None` if nobody serves it, or will.
+    /// Returns a kind; `None` if it is neither served nor defined by the bundle.
     pub(crate) async fn kind(
         &mut self,
         api_version: &str,
@@ -60,13 +60,17 @@ impl<'a> Live<'a> {
     ) -> anyhow::Result<Option<Kind>> {
         let (group, version) = group_version(api_version);
         let gvk = GroupVersionKind::gvk(group, version, kind);
-        if let Some((_, found)) = self.brought.iter().find(|(known, _)| *known == gvk) {
+        if let Some((_, found)) = self
+            .bundled_kinds
+            .iter()
+            .find(|(candidate, _)| *candidate == gvk)
+        {
             return Ok(Some(found.clone()));
         }
-        let legal = names::dns_subdomain(version).is_ok()
+        let is_valid = names::dns_subdomain(version).is_ok()
             && (group.is_empty() || names::dns_subdomain(group).is_ok());
-        if !legal {
-            return Ok(None); // it would be another part of the URL
+        if !is_valid {
+            return Ok(None); // the name would change the path of the URL
         }
         if !self.served.contains_key(api_version) {
             let client = &self.cluster.client;
@@ -79,8 +83,8 @@ impl<'a> Live<'a> {
                 Ok(list) => Some(list),
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
                 Err(error) => {
-                    let what = format!("failed to ask for the kinds of {api_version}");
-                    return Err(self.cluster.trouble(what, error));
+                    let problem = format!("failed to discover the kinds of {api_version}");
+                    return Err(self.cluster.trouble(problem, error));
                 }
             };
             self.served.insert(api_version.to_owned(), list);
@@ -96,7 +100,7 @@ impl<'a> Live<'a> {
         }))
     }
 
-    /// An object as it is.
+    /// Returns the live object; `None` if it does not exist.
     pub(crate) async fn get(
         &self,
         kind: &Kind,
@@ -112,7 +116,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// An object whose version nobody has said, as it is.
+    /// Returns the live object in any served version; `None` if it does not exist.
     pub(crate) async fn look_up(&mut self, identity: &Identity) -> anyhow::Result<Option<Value>> {
         for version in self.versions(&identity.group).await? {
             let api_version = api_version(&identity.group, &version);
@@ -123,31 +127,34 @@ impl<'a> Live<'a> {
         Ok(None)
     }
 
-    /// The versions of a group, the server's favorite first.
+    /// Returns the versions of a group, the preferred one first.
     async fn versions(&mut self, group: &str) -> anyhow::Result<Vec<String>> {
         if group.is_empty() {
             return Ok(vec!["v1".to_owned()]);
         }
         if self.groups.is_none() {
             let groups = self.cluster.client.list_api_groups().await;
-            let groups = groups.map_err(|error| {
-                self.cluster
-                    .trouble("failed to ask for the groups of APIs", error)
-            })?;
+            let groups = groups
+                .map_err(|error| self.cluster.trouble("failed to discover API groups", error))?;
             self.groups = Some(groups);
         }
-        let groups = self.groups.iter().flat_map(|it| &it.groups);
-        let found = groups.filter(|it| it.name == group);
+        let groups = self.groups.iter().flat_map(|list| &list.groups);
+        let matching = groups.filter(|candidate| candidate.name == group);
         let mut versions = Vec::new();
-        for it in found {
-            versions.extend(it.preferred_version.iter().map(|it| it.version.clone()));
-            versions.extend(it.versions.iter().map(|it| it.version.clone()));
+        for group in matching {
+            versions.extend(
+                group
+                    .preferred_version
+                    .iter()
+                    .map(|served| served.version.clone()),
+            );
+            versions.extend(group.versions.iter().map(|served| served.version.clone()));
         }
         Ok(versions)
     }
 
-    /// An object as it would be after the provisioner has applied it; `None` where the server cannot know, because
-    /// something that comes first is missing.
+    /// Returns the object as it would be after the provisioner has applied it; `None` if the API server cannot evaluate it,
+    /// because an object that it needs does not exist yet.
     pub(crate) async fn applied(
         &self,
         kind: &Kind,
@@ -168,11 +175,11 @@ impl<'a> Live<'a> {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(self
                 .cluster
-                .trouble(format!("{identity} would be refused"), error)),
+                .trouble(format!("{identity} would be rejected"), error)),
         }
     }
 
-    /// All objects of a kind in a namespace.
+    /// Returns the API of a kind in a namespace.
     pub(crate) fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
         let client = self.cluster.client.clone();
         if kind.namespaced {
@@ -187,15 +194,18 @@ fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// The kinds that a definition brings.
-fn defined(object: &Object) -> Vec<(GroupVersionKind, Kind)> {
+/// Returns the kinds that a CRD defines.
+fn kinds_of_crd(object: &Object) -> Vec<(GroupVersionKind, Kind)> {
     if object.kind() != "CustomResourceDefinition" {
         return Vec::new();
     }
     let value = object.value();
-    let word = |keys: &[&str]| text(value, keys).unwrap_or_default();
-    let (group, kind) = (word(&["spec", "group"]), word(&["spec", "names", "kind"]));
-    let plural = word(&["spec", "names", "plural"]);
+    let string = |keys: &[&str]| text(value, keys).unwrap_or_default();
+    let (group, kind) = (
+        string(&["spec", "group"]),
+        string(&["spec", "names", "kind"]),
+    );
+    let plural = string(&["spec", "names", "plural"]);
     if names::dns_subdomain(group).is_err() || names::dns_subdomain(plural).is_err() {
         return Vec::new();
     }
@@ -208,7 +218,7 @@ fn defined(object: &Object) -> Vec<(GroupVersionKind, Kind)> {
         .map(|version| {
             let gvk = GroupVersionKind::gvk(group, version, kind);
             let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-            let namespaced = word(&["spec", "scope"]) == "Namespaced";
+            let namespaced = string(&["spec", "scope"]) == "Namespaced";
             (
                 gvk,
                 Kind {

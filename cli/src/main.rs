@@ -1,28 +1,28 @@
-//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster; the way of
-//! bundles from registries, repositories and URLs, and into registries; and what is installed in a cluster.
+//! The `rukpak` command: converts, validates and inspects bundles without a cluster, fetches them from registries,
+//! repositories and URLs, pushes them to registries, and installs them in a cluster.
 //!
 //! ```text
-//!                           ┌─ conversion ─ output ── manifests: standard output, or a staged folder
+//!                           ┌─ conversion ─ output ── manifests: standard output, or a staged directory
 //!  BUNDLE... ─ args ─ source├─ validation ─────────── findings: table, JSON, SARIF
-//!                       │   ├─ inspection ─────────── facts and rights: text, JSON, YAML
-//!                     reach ┼─ unpacking ──────────── content: a staged folder, an archive
+//!                       │   ├─ inspection ─────────── bundle info and permissions: text, JSON, YAML
+//!                     reach ┼─ unpacking ──────────── content: a staged directory, an archive
 //!                 (networks)└─ pushing ────────────── an image in a registry
 //!
-//!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a decision, a drawing, a service
-//!                                    ├─ platform ────── manifests for a cluster that is to be built
-//!                                    └─ upgrade ─────── a table, JSON, YAML; what is installed comes from the cluster
+//!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a choice, a graph, a catalog server
+//!                                    ├─ platform ────── manifests for a new cluster
+//!                                    └─ upgrade ─────── a table, JSON, YAML; installed operators come from the cluster
 //!
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
-//!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
-//!                         ├─ diff, adopting ────────  desired (what a bundle would be) against live (what is there)
+//!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance, followed by watch
+//!                         ├─ diff, adopting ────────  desired objects against live objects
 //!                         ├─ history, rollback ───── revisions: the status, and records in Secrets
-//!                         ├─ run ────────────────── a bundle that is being worked on, and its next version
+//!                         ├─ run ────────────────── a bundle under development, and its next version
 //!                         ├─ pausing
 //!                         └─ content ── service ────── the content service, through a port-forward
 //! ```
 //!
-//! Data goes to standard output and everything else to standard error. The exit code is 0 when all went well, 1 when
-//! something failed or was refused, 2 when the command line makes no sense, 130 and so on when a signal ended it.
+//! Data is written to standard output, and everything else to standard error. The exit code is 0 on success, 1 after a
+//! failure or a rejection, 2 for an invalid command line, and 128 plus the signal number after a signal.
 
 mod adopting;
 mod age;
@@ -72,21 +72,21 @@ use crate::args::Command;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How a command ended that was able to do its work.
+/// Result of a command that did not return an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     Done,
-    /// It said so already.
+    /// The command failed and has already printed the errors.
     Failed,
-    /// For whoever reads exit codes.
+    /// The command returns a specific exit code.
     Code(u8),
 }
 
 fn main() -> ExitCode {
     let command = args::parse();
-    // As of kubectl diff: 1 says that there are differences.
+    // Like in kubectl diff, exit code 1 means that differences exist.
     let failure = match command {
-        Command::Diff(_) => ExitCode::from(diff::FAILED),
+        Command::Diff(_) => ExitCode::from(diff::EXIT_FAILED),
         _ => ExitCode::FAILURE,
     };
     let result = match command {
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
         Ok(Exit::Code(code)) => code.into(),
-        // Whoever reads the data, as `head` does, has seen enough.
+        // The reader of the data, such as `head`, has closed the pipe.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             message::error(&format!("{error:#}"));

@@ -1,6 +1,6 @@
-//! What people are told besides the data: lines on standard error, colored on a terminal only.
+//! Messages on standard error, with colors on a terminal only.
 //!
-//! Nobody may be listening any more, so that a line that cannot be written is no failure.
+//! Standard error may be closed, so that failures to write are ignored.
 
 use std::{fmt::Display, io::Write};
 
@@ -14,12 +14,12 @@ pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
 
-/// `error: …`
+/// Prints an error: `error: …`.
 pub(crate) fn error(text: &str) {
     line(&format_args!("{ERROR}error:{ERROR:#} {}", clean(text)));
 }
 
-/// `warning: …`
+/// Prints a warning: `warning: …`.
 pub(crate) fn warning(text: &str) {
     line(&format_args!(
         "{WARNING}warning:{WARNING:#} {}",
@@ -27,7 +27,7 @@ pub(crate) fn warning(text: &str) {
     ));
 }
 
-/// `error[Webhooks]: manifests/csv.yaml:12:7 (spec.webhookdefinitions): …`
+/// Prints a finding: `error[Webhooks]: manifests/csv.yaml:12:7 (spec.webhookdefinitions): …`.
 pub(crate) fn finding(finding: &Finding) {
     let style = style(finding.level);
     let level = level(finding.level);
@@ -38,7 +38,7 @@ pub(crate) fn finding(finding: &Finding) {
     ));
 }
 
-/// Lines of somebody else, below what was said about them.
+/// Prints a quoted text with an indentation, below the message about it.
 pub(crate) fn quote(text: &str) {
     for part in text.lines() {
         line(&format_args!("  {}", clean(part)));
@@ -54,7 +54,7 @@ pub(crate) fn skipped(bundle: &str, skipped: &SkippedEntries) {
     }
 }
 
-/// Anything else.
+/// Prints a message without a prefix.
 pub(crate) fn note(text: &str) {
     line(&clean(text));
 }
@@ -75,20 +75,20 @@ pub(crate) fn level(level: Level) -> &'static str {
     }
 }
 
-/// A text that cannot move the cursor, change colors or turn the direction of letters: it may come from a bundle.
+/// Replaces characters that move the cursor, change colors or change the text direction: the text may come from a bundle.
 pub(crate) fn clean(text: &str) -> String {
     let printable = |c: char| if is_unprintable(c) { ' ' } else { c };
     text.chars().map(printable).collect()
 }
 
-/// `1 error`, `2 errors`.
+/// Formats a number with its noun: `1 error`, `2 errors`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
 fn line(text: &dyn Display) {
-    let _ = progress::aside(|| writeln!(anstream::stderr(), "{text}"));
+    let _ = progress::suspend(|| writeln!(anstream::stderr(), "{text}"));
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Data: what it looks like, and its way to standard output or into a file.
+//! Output of data: formatting, and writing to standard output or files.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Changed, Description, DryRun, Manifests},
-    interrupt::Guard,
+    interrupt::CleanupGuard,
     progress,
 };
 
@@ -36,12 +36,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     to_stdout(|| io::stdout().lock(), text)
 }
 
-/// Writes data with styles, which only a terminal sees.
+/// Writes data with styles, which are removed unless standard output is a terminal.
 pub(crate) fn print_styled(text: &str) -> anyhow::Result<()> {
     to_stdout(|| anstream::stdout().lock(), text)
 }
 
-/// Lets something write data to standard output that no terminal should get.
+/// Calls a function that writes data to standard output, without terminal styles.
 pub(crate) fn stream(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -53,12 +53,12 @@ pub(crate) fn stream(
 
 /// Writes objects to standard output as one text.
 pub(crate) fn print_manifests(objects: &[Object], format: Manifests) -> anyhow::Result<()> {
-    progress::aside(|| stream(|out| Ok(write_manifests(out, objects, format)?)))
+    progress::suspend(|| stream(|out| Ok(write_manifests(out, objects, format)?)))
 }
 
 /// Writes a value to standard output as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    progress::aside(|| stream(|out| Ok(write_json(out, value)?)))
+    progress::suspend(|| stream(|out| Ok(write_json(out, value)?)))
 }
 
 fn to_stdout<W: Write>(open: impl FnOnce() -> W, text: &str) -> anyhow::Result<()> {
@@ -66,10 +66,10 @@ fn to_stdout<W: Write>(open: impl FnOnce() -> W, text: &str) -> anyhow::Result<(
         let mut out = open();
         out.write_all(text.as_bytes()).and_then(|()| out.flush())
     };
-    progress::aside(write).context(Stdout)
+    progress::suspend(write).context(Stdout)
 }
 
-/// Whether an error only says that nobody reads standard output any more.
+/// Reports whether an error only means that the reader of standard output has closed it.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause
@@ -79,17 +79,17 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<Stdout>() && error.chain().any(is_pipe)
 }
 
-/// A file that takes the place of an older one only when it is complete; a device or a pipe is written to.
+/// Writes a file atomically. A device or a pipe is written directly.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
-    let mut draft = Draft::new(path)?;
+    let mut draft = AtomicFile::new(path)?;
     draft.write_all(text.as_bytes()).with_context(failed)?;
     draft.publish()
 }
 
-/// The same for a value as JSON.
+/// Writes a value to a file as JSON, atomically.
 pub(crate) fn write_json_file(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    let mut draft = io::BufWriter::new(Draft::new(path)?);
+    let mut draft = io::BufWriter::new(AtomicFile::new(path)?);
     write_json(&mut draft, value)
         .and_then(|()| draft.flush())
         .with_context(|| format!("failed to write {}", path.display()))?;
@@ -97,16 +97,16 @@ pub(crate) fn write_json_file(path: &Path, value: &impl Serialize) -> anyhow::Re
     draft.publish()
 }
 
-/// A file on its way: it has another name until it is complete, and is gone if that never happens.
+/// A file with a temporary name that gets its final name when it is complete, and is deleted otherwise.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct AtomicFile {
     file: fs::File,
     path: PathBuf,
-    /// The other name; none for a device or a pipe, which is written to as it is.
-    hidden: Option<(PathBuf, Guard)>,
+    /// Temporary name; `None` for a device or a pipe, which is written directly.
+    hidden: Option<(PathBuf, CleanupGuard)>,
 }
 
-impl Draft {
+impl AtomicFile {
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("failed to write {}", path.display());
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -119,44 +119,44 @@ impl Draft {
         }
         let name = path
             .file_name()
-            .with_context(|| format!("{} names no file", path.display()))?;
-        // Somebody with the same number may have been killed here, which is likely where every process is the first.
-        // Never through a link that somebody left there.
+            .with_context(|| format!("{} is not a file name", path.display()))?;
+        // A process with the same id may have been killed here, which is likely in containers. A new file is created, so
+        // that no symbolic link of another user is followed.
         let mut attempt = 0;
-        let (other, (file, guard)) = loop {
-            let mut other = std::ffi::OsString::from(".");
-            other.push(name);
-            other.push(match attempt {
+        let (temporary, (file, guard)) = loop {
+            let mut temporary = std::ffi::OsString::from(".");
+            temporary.push(name);
+            temporary.push(match attempt {
                 0 => format!(".{}", std::process::id()),
                 more => format!(".{}-{more}", std::process::id()),
             });
-            let other = path.with_file_name(other);
-            match Guard::file(&other) {
+            let temporary = path.with_file_name(temporary);
+            match CleanupGuard::file(&temporary) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {
                     attempt += 1;
                 }
-                made => break (other, made.with_context(failed)?),
+                created => break (temporary, created.with_context(failed)?),
             }
         };
         Ok(Self {
             file,
             path: path.to_owned(),
-            hidden: Some((other, guard)),
+            hidden: Some((temporary, guard)),
         })
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     pub(crate) fn publish(self) -> anyhow::Result<()> {
         if let Some((hidden, guard)) = self.hidden {
             fs::rename(&hidden, &self.path)
                 .with_context(|| format!("failed to write {}", self.path.display()))?;
-            guard.keep();
+            guard.commit();
         }
         Ok(())
     }
 }
 
-impl Write for Draft {
+impl Write for AtomicFile {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.file.write(buffer)
     }
@@ -212,7 +212,7 @@ pub(crate) fn write_manifest(
     }
 }
 
-/// A description in one of the formats for programs; `None` for people's.
+/// Formats a description for programs; `None` for the text format.
 pub(crate) fn described(
     value: &impl Serialize,
     format: Description,
@@ -226,7 +226,7 @@ pub(crate) fn described(
     })
 }
 
-/// What was done, and with that a dry run has stored nothing of it.
+/// Formats an action, and marks it if it was a dry run.
 pub(crate) fn tried(done: &str, dry_run: DryRun) -> String {
     match dry_run {
         DryRun::None => done.to_owned(),
@@ -234,7 +234,7 @@ pub(crate) fn tried(done: &str, dry_run: DryRun) -> String {
     }
 }
 
-/// An instance that was changed, as `kubectl` tells it; objects are without what only servers read.
+/// Prints a changed instance like kubectl. Objects are printed without `managedFields`.
 pub(crate) fn changed(
     instance: &BundleInstance,
     done: &str,
@@ -256,24 +256,24 @@ pub(crate) fn changed(
     })
 }
 
-/// A value as JSON, in the form of [`write_json`].
+/// Formats a value as JSON, like [`write_json`].
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     let mut text = Vec::new();
     write_json(&mut text, value).context("failed to write JSON")?;
     String::from_utf8(text).context("failed to write JSON")
 }
 
-/// Writes a value as JSON. Texts in it may come from strangers: what could move a cursor or turn the direction of letters
-/// is written as an escape.
+/// Writes a value as JSON. Texts in it are untrusted: characters that move the cursor or change the text direction are
+/// escaped.
 pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    // Values come in many small pieces.
+    // The serializer writes many small chunks.
     let mut out = io::BufWriter::new(out);
     serde_json::to_writer_pretty(Escaping(&mut out), value)?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// Passes JSON on with escapes. `serde_json` writes whole characters.
+/// Writer that escapes JSON. `serde_json` writes complete characters.
 struct Escaping<'a>(&'a mut dyn Write);
 
 impl Write for Escaping<'_> {
@@ -288,20 +288,21 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// Only texts of JSON hold such characters, but for the ends of lines; none is above `U+FFFF`.
+/// Escapes unprintable characters. Except for line ends, they occur only in strings of JSON, and none of them is above
+/// `U+FFFF`.
 fn escape(out: &mut dyn Write, json: &str) -> io::Result<()> {
     let is_special = |c: char| c != '\n' && is_unprintable(c);
-    let mut rest = json;
-    while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_special(*c)) {
-        let (before, behind) = rest.split_at(at);
+    let mut remaining = json;
+    while let Some((at, c)) = remaining.char_indices().find(|(_, c)| is_special(*c)) {
+        let (before, after) = remaining.split_at(at);
         out.write_all(before.as_bytes())?;
         write!(out, "\\u{:04x}", u32::from(c))?;
-        rest = behind.get(c.len_utf8()..).unwrap_or_default();
+        remaining = after.get(c.len_utf8()..).unwrap_or_default();
     }
-    out.write_all(rest.as_bytes())
+    out.write_all(remaining.as_bytes())
 }
 
-/// A JSON array whose elements are printed as soon as they are known.
+/// A JSON array whose elements are printed as soon as they are available.
 #[derive(Debug)]
 pub(crate) struct Elements {
     /// The indentation of the array.
@@ -329,7 +330,7 @@ impl Elements {
             text.push_str(if self.is_empty { "" } else { "," });
             self.is_empty = false;
             text.push_str(&end);
-            // Line ends of texts are escapes.
+            // Line ends in strings are escaped.
             text.push_str(&json(&value)?.trim_end().replace('\n', &end));
         }
         print(&text)

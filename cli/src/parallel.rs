@@ -1,4 +1,4 @@
-//! Many things at once, and their results in order.
+//! Parallel work with results in order.
 
 use std::{
     collections::BTreeMap,
@@ -10,19 +10,19 @@ use std::{
     thread,
 };
 
-/// What the main thread has, for documents as deep as any that are read there.
-const STACK: usize = 8 << 20;
+/// Stack size of a worker thread, equal to that of the main thread, because documents may be nested as deeply.
+const STACK_SIZE: usize = 8 << 20;
 
-/// As many threads as there are processors.
+/// Returns the number of available processors.
 pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does `work` for every item, for `width` of them at a time, and gives `done` the results in the order of the items, each as soon
-/// as it and all before it are there. Stops early when `done` fails.
+/// Calls `work` for every item, for `width` of them concurrently, and passes the results to `done` in the order of the
+/// items. Each result is passed as soon as all earlier ones are available. Stops early if `done` fails.
 ///
 /// # Errors
-/// That of `done`, or when threads cannot be started.
+/// Returns the error of `done`, or an error if threads cannot be started.
 pub(crate) fn each<'a, T: Sync, R: Send, E: From<io::Error>>(
     items: &'a [T],
     width: usize,
@@ -31,31 +31,31 @@ pub(crate) fn each<'a, T: Sync, R: Send, E: From<io::Error>>(
 ) -> Result<(), E> {
     let threads = width.clamp(1, items.len().max(1));
     let next = AtomicUsize::new(0);
-    // Bounded: results that wait for a slower `done` take memory.
+    // The channel is bounded, because results that wait for a slow `done` use memory.
     let (sender, results) = mpsc::sync_channel(threads);
     thread::scope(|scope| {
         for _ in 0..threads {
             let sender = sender.clone();
             let (next, work) = (&next, &work);
-            let turns = move || {
+            let worker = move || {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(item) = items.get(at)
                     && sender.send((at, work(item))).is_ok()
                 {}
             };
             thread::Builder::new()
-                .stack_size(STACK)
-                .spawn_scoped(scope, turns)?;
+                .stack_size(STACK_SIZE)
+                .spawn_scoped(scope, worker)?;
         }
         drop(sender);
         let results = results;
-        let mut early = BTreeMap::new();
-        let mut turn = 0;
+        let mut pending = BTreeMap::new();
+        let mut next_result = 0;
         for (at, result) in &results {
-            early.insert(at, result);
-            while let Some(result) = early.remove(&turn) {
+            pending.insert(at, result);
+            while let Some(result) = pending.remove(&next_result) {
                 done(result)?;
-                turn += 1;
+                next_result += 1;
             }
         }
         Ok(())

@@ -23,9 +23,9 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
     let before = cluster.instance(name).await?;
     let (instance, done) = if before.spec.paused == paused {
         let done = if paused {
-            "was paused already"
+            "already paused"
         } else {
-            "was not paused"
+            "not paused"
         };
         (before, done.to_owned())
     } else {
@@ -34,7 +34,7 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        // Only while it is what was seen: another one of that name may be somebody else's.
+        // The uid makes the patch fail if another instance has the name now.
         let patch = json!({"metadata": {"uid": before.metadata.uid}, "spec": {"paused": paused}});
         let changed = cluster
             .instances()

@@ -1,8 +1,8 @@
-//! `rukpak platform`: what a new cluster needs for platform operators.
+//! `rukpak platform`: manifests for platform operators in a new cluster.
 //!
 //! ```text
 //!  PACKAGE... ─ choosing (catalogs, as the provisioner chooses) ─┬─ problems: nothing is written
-//!                                                                └─ objects ─ standard output, or a staged folder
+//!                                                                └─ objects ─ standard output, or a staged directory
 //! ```
 
 mod choosing;
@@ -22,8 +22,8 @@ use crate::{
     output,
 };
 
-/// What the files are called that are ours in an installer's folder. Those of the cluster-version operator begin so, with
-/// the level at which things are created; operators have 50.
+/// Prefix of the generated files in an installer's directory. File names for the cluster-version operator begin with
+/// `0000_` and the level at which objects are created; operators have level 50.
 const PREFIX: &str = "0000_50_rukpak_";
 
 pub(crate) fn run(args: &PlatformArgs) -> anyhow::Result<Exit> {
@@ -37,14 +37,17 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
     let catalogs = Catalogs::read(&args.catalogs, &args.access, args.limits)?;
     let chosen = choosing::all(args, &catalogs);
     if !chosen.problems.is_empty() {
-        chosen.problems.iter().for_each(|it| message::error(it));
+        chosen
+            .problems
+            .iter()
+            .for_each(|problem| message::error(problem));
         let packages = count(chosen.problems.len(), "package");
-        bail!("nothing is written: {packages} cannot be installed");
+        bail!("no files written: cannot install {packages}");
     }
     for warning in &chosen.warnings {
         message::warning(warning);
     }
-    let objects = objects::all(args, &catalogs, &chosen.found)?;
+    let objects = objects::all(args, &catalogs, &chosen.chosen)?;
     let Some(folder) = &args.output_dir else {
         output::print_manifests(&objects, args.output)?;
         return Ok(Exit::Done);
@@ -61,7 +64,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
             output::write_manifest(file, object, args.output)
         })?;
     }
-    let files = staged.publish(is_ours)?;
+    let files = staged.publish(is_generated_name)?;
     message::note(&format!(
         "{} written to {}",
         count(files, "file"),
@@ -70,20 +73,20 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Whether the new cluster could take what would be written.
+/// Checks that the new cluster supports the manifests.
 fn check(args: &PlatformRenderArgs) -> anyhow::Result<()> {
     let given = args.kubernetes_version.as_ref();
-    let given = given.map(|it| KubeVersion::new(it.major, it.minor));
+    let given = given.map(|version| KubeVersion::new(version.major, version.minor));
     let of_openshift = args.openshift_version.and_then(kubernetes_of);
     let oldest = install::OLDEST;
     if let Some(old) = given
         .into_iter()
         .chain(of_openshift)
-        .find(|it| *it < oldest)
+        .find(|version| *version < oldest)
     {
         bail!(
-            "nothing is written: the provisioner's definitions and admission policies need Kubernetes {oldest}, which OpenShift \
-             4.17 has, or a later one, and the new cluster would have Kubernetes {old}"
+            "no files written: the provisioner's CRDs and admission policies require Kubernetes {oldest} (OpenShift 4.17) \
+             or later, but the new cluster would have Kubernetes {old}"
         );
     }
     let followed = [objects::MARKETPLACE, install::release::NAMESPACE];
@@ -92,8 +95,8 @@ fn check(args: &PlatformRenderArgs) -> anyhow::Result<()> {
         && !followed.contains(&namespace.as_str())
     {
         bail!(
-            "nothing is written: the provisioner of a release payload takes no catalog from namespace {namespace}; choose {} for \
-             --catalog-namespace",
+            "no files written: the provisioner of a release payload does not read catalogs in namespace {namespace}; set \
+             --catalog-namespace to {}",
             followed.join(" or ")
         );
     }
@@ -107,7 +110,7 @@ fn name(position: usize, of: usize, object: &Object, format: Manifests) -> Strin
     )
 }
 
-/// Whether an earlier run wrote it.
-fn is_ours(name: &str) -> bool {
+/// Reports whether a name is that of a generated file.
+fn is_generated_name(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(folder::is_file_name)
 }

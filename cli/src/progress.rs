@@ -1,4 +1,4 @@
-//! A line on the terminal that tells how far the transfers are. Whatever else is written takes its place.
+//! Progress line on the terminal. Other output replaces it.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -15,55 +15,55 @@ use unpacker::Progress;
 
 use crate::message::clean;
 
-/// What is over sooner needs no line.
-const QUIET: Duration = Duration::from_millis(400);
-const REFRESH: Duration = Duration::from_millis(200);
+/// Age of a transfer after which it is shown.
+const SHOW_AFTER: Duration = Duration::from_millis(400);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Whether the line is on the terminal now. Who writes holds the lock.
-static SHOWN: Mutex<bool> = Mutex::new(false);
+/// Whether the line is visible. Writers to the terminal hold the lock.
+static IS_SHOWN: Mutex<bool> = Mutex::new(false);
 
-fn shown() -> MutexGuard<'static, bool> {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn is_shown() -> MutexGuard<'static, bool> {
+    IS_SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes something else, on a line of its own.
-pub(crate) fn aside<T>(write: impl FnOnce() -> T) -> T {
-    let mut shown = shown();
-    wipe(&mut shown);
+/// Erases the line while `write` writes other output.
+pub(crate) fn suspend<T>(write: impl FnOnce() -> T) -> T {
+    let mut is_shown = is_shown();
+    erase(&mut is_shown);
     write()
 }
 
-/// Takes the line away, if there is one.
+/// Erases the line.
 pub(crate) fn clear() {
-    wipe(&mut shown());
+    erase(&mut is_shown());
 }
 
-/// Shows what is waited for, if somebody looks at standard error.
+/// Shows a text as the progress line if standard error is a terminal.
 pub(crate) fn show(text: &str) {
     if io::stderr().is_terminal() {
-        put(&clean(text));
+        redraw(&clean(text));
     }
 }
 
-fn put(text: &str) {
-    let mut shown = shown();
+fn redraw(text: &str) {
+    let mut is_shown = is_shown();
     let width = terminal_size_of(io::stderr()).map_or(80, |(Width(width), _)| usize::from(width));
     let text: String = text.chars().take(width.saturating_sub(1)).collect();
     let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
-    *shown = true;
+    *is_shown = true;
 }
 
-fn wipe(shown: &mut bool) {
-    if std::mem::take(shown) {
+fn erase(is_shown: &mut bool) {
+    if std::mem::take(is_shown) {
         let _ = io::stderr().write_all(b"\r\x1b[K");
     }
 }
 
-/// The transfers under way.
+/// Progress line of the running transfers.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct ProgressLine {
     transfers: Arc<Mutex<Vec<Transfer>>>,
-    is_over: Arc<AtomicBool>,
+    is_finished: Arc<AtomicBool>,
     drawing: Option<JoinHandle<()>>,
 }
 
@@ -74,26 +74,26 @@ struct Transfer {
     progress: Progress,
 }
 
-impl Board {
-    /// Draws if somebody looks at standard error.
+impl ProgressLine {
+    /// Starts a thread that draws the line if standard error is a terminal.
     pub(crate) fn new(is_quiet: bool) -> Self {
-        let mut board = Self::default();
+        let mut line = Self::default();
         if !is_quiet && io::stderr().is_terminal() {
-            let transfers = Arc::clone(&board.transfers);
-            let is_over = Arc::clone(&board.is_over);
+            let transfers = Arc::clone(&line.transfers);
+            let is_finished = Arc::clone(&line.is_finished);
             let draw = move || {
-                while !is_over.load(Ordering::Relaxed) {
+                while !is_finished.load(Ordering::Relaxed) {
                     draw(&lock(&transfers));
-                    thread::park_timeout(REFRESH);
+                    thread::park_timeout(REFRESH_INTERVAL);
                 }
             };
-            // Without a thread there is no line, and nothing else is missing.
-            board.drawing = thread::Builder::new().spawn(draw).ok();
+            // Without the thread, only the progress line is missing.
+            line.drawing = thread::Builder::new().spawn(draw).ok();
         }
-        board
+        line
     }
 
-    /// Shows a transfer for as long as `work` takes.
+    /// Shows a transfer while `work` runs.
     pub(crate) fn during<T>(&self, name: &str, work: impl FnOnce(&Progress) -> T) -> T {
         let progress = Progress::default();
         let since = Instant::now();
@@ -114,9 +114,9 @@ impl Board {
     }
 }
 
-impl Drop for Board {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_finished.store(true, Ordering::Relaxed);
         if let Some(drawing) = self.drawing.take() {
             drawing.thread().unpark();
             let _ = drawing.join();
@@ -134,26 +134,26 @@ fn draw(transfers: &[Transfer]) {
     if text.is_empty() {
         clear();
     } else {
-        put(&text);
+        redraw(&text);
     }
 }
 
-/// `quay.io/org/app:v1: 1.2 of 3.4 MB, 5.6 MB/s`.
+/// Formats the line: `quay.io/org/app:v1: 1.2 of 3.4 MB, 5.6 MB/s`.
 fn describe(transfers: &[Transfer], now: Instant) -> String {
-    let lasting = || {
+    let visible = || {
         transfers
             .iter()
-            .filter(|transfer| now.duration_since(transfer.since) >= QUIET)
+            .filter(|transfer| now.duration_since(transfer.since) >= SHOW_AFTER)
     };
-    let Some(first) = lasting().next() else {
+    let Some(first) = visible().next() else {
         return String::new();
     };
-    let name = match lasting().count() {
+    let name = match visible().count() {
         1 => first.name.clone(),
         several => format!("{} and {} more", first.name, several - 1),
     };
-    let done: u64 = lasting().map(|transfer| transfer.progress.done()).sum();
-    let total: u64 = lasting()
+    let done: u64 = visible().map(|transfer| transfer.progress.done()).sum();
+    let total: u64 = visible()
         .map(|transfer| transfer.progress.total().max(transfer.progress.done()))
         .sum();
     let time = now.duration_since(first.since).as_millis().max(1);
@@ -172,7 +172,7 @@ fn describe(transfers: &[Transfer], now: Instant) -> String {
     }
 }
 
-/// Bytes in the unit that people would take.
+/// Formats a number of bytes with a decimal unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {

@@ -21,20 +21,20 @@ use crate::{
 const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
 const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
 
-/// The part of a bundle that belongs into its image.
+/// Content of a bundle that belongs in its image.
 struct Bundle {
     content: Content,
     /// Entries of its directories that are not regular files.
     skipped: SkippedEntries,
 }
 
-/// What was published.
+/// Published image.
 #[derive(Serialize)]
-struct Published {
-    /// As asked for.
+struct PushResult {
+    /// Reference as given on the command line.
     image: String,
     digest: String,
-    /// Names the same image for good.
+    /// Reference that is pinned to the digest.
     reference: String,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     let source = source::one(&args.bundle, &args.access);
     if source.is_remote() {
         args::usage(
-            "push publishes what is on this machine; unpack the bundle into a folder first",
+            "push publishes bundles on this machine; unpack the bundle into a directory first",
         );
     }
     let to = source::target(&args.image);
@@ -54,13 +54,13 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     let targets: &[Source] = if args.dry_run { &[] } else { &[target] };
     let reach = Reach::new(&args.access, targets, args.quiet)?;
     let Bundle { content, skipped } = bundle(&source, &reach, &args.limits.into())
-        .with_context(|| format!("failed to make an image of {}", source.text()))?;
+        .with_context(|| format!("failed to create an image of {}", source.text()))?;
     let image = BundleImage::new(&content)
-        .with_context(|| format!("failed to make an image of {}", source.text()))?;
+        .with_context(|| format!("failed to create an image of {}", source.text()))?;
     if !args.quiet {
         if !skipped.is_empty() {
             message::warning(&format!(
-                "the image is made without {skipped} of the bundle; put regular files in their place if they belong to it"
+                "the image does not contain {skipped} of the bundle; replace them with regular files if they are needed"
             ));
         }
         warn(
@@ -73,14 +73,14 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     } else {
         reach.push(&reference, &image)?
     };
-    let published = Published {
+    let result = PushResult {
         image: reference.to_string(),
         digest: digest.to_string(),
         reference: pinned(&reference, &digest),
     };
-    match output::described(&published, args.output)? {
+    match output::described(&result, args.output)? {
         Some(text) => output::print(&text)?,
-        None => output::print(&format!("{}\n", published.reference))?,
+        None => output::print(&format!("{}\n", result.reference))?,
     }
     Ok(Exit::Done)
 }
@@ -89,45 +89,42 @@ fn pinned(image: &Reference, digest: &unpacker::Digest) -> String {
     format!("{}/{}@{digest}", image.domain(), image.path())
 }
 
-/// The files that belong into the image: what the annotations call manifests and metadata, and tests. Whatever else lies
-/// beside them stays where it is.
+/// Returns the files for the image: the directories that the annotations declare as manifests and metadata, and the tests.
+/// Other files are not included.
 fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<Bundle> {
     let read = |options: &Options| -> unpacker::Result<_> {
         let tree = reach.fetch(source, options)?.tree;
         tree.ensure_regular()?;
         tree.into_content()
     };
-    let only = |folders: &[&str]| Options {
-        select: Selection::Only(folders.iter().map(|&folder| folder.to_owned()).collect()),
+    let selecting = |directories: &[&str]| Options {
+        select: Selection::Only(directories.iter().map(|&name| name.to_owned()).collect()),
         ..options.clone()
     };
-    // A folder may hold a whole repository; an archive can be read only once.
+    // A directory may contain a whole repository; an archive can be read only once.
     let is_folder = source.is_folder();
     let content = if is_folder {
-        read(&only(&["metadata"]))?
+        read(&selecting(&["metadata"]))?
     } else {
         read(options)?
     };
     let image = BundleImage::new(&content)?;
-    let named = |key, usual: &str| {
-        let named = image
-            .labels()
-            .get(key)
-            .map(|folder| folder.trim_matches('/'));
-        let named = named.filter(|folder| !folder.is_empty());
-        named.unwrap_or(usual).to_owned()
+    let directory = |key, default: &str| {
+        let directory = image.labels().get(key).map(|name| name.trim_matches('/'));
+        let directory = directory.filter(|name| !name.is_empty());
+        directory.unwrap_or(default).to_owned()
     };
-    let manifests = named(MANIFESTS, "manifests");
-    let metadata = named(METADATA, "metadata");
-    let folders = ["metadata", &metadata, &manifests, "tests"];
+    let manifests = directory(MANIFESTS, "manifests");
+    let metadata = directory(METADATA, "metadata");
+    let directories = ["metadata", &metadata, &manifests, "tests"];
     let content = if is_folder {
-        read(&only(&folders))?
+        read(&selecting(&directories))?
     } else {
         content
     };
     let entries = content.irregular();
-    let skipped = SkippedEntries::count(entries.filter(|(path, _)| is_in(path, &folders)));
-    let content = within(&content, &folders, options.limits)?;
+    let skipped = SkippedEntries::count(entries.filter(|(path, _)| is_in(path, &directories)));
+    let content = select_directories(&content, &directories, options.limits)?;
     if !content.has_folder(&manifests) {
         anyhow::bail!(
             "the bundle has no files in {manifests}/; put its manifests there, or set the annotation {MANIFESTS} to their directory"
@@ -137,25 +134,30 @@ fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<B
 }
 
 /// Reports whether a path is one of the directories or below one.
-fn is_in(path: &str, folders: &[&str]) -> bool {
-    folders.iter().any(|folder| {
-        path.strip_prefix(*folder)
+fn is_in(path: &str, directories: &[&str]) -> bool {
+    directories.iter().any(|directory| {
+        path.strip_prefix(*directory)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
-/// The part of the content that is in these folders.
-fn within(content: &Content, folders: &[&str], limits: Limits) -> Result<Content, content::Error> {
+/// Returns the part of the content in these directories.
+fn select_directories(
+    content: &Content,
+    directories: &[&str],
+    limits: Limits,
+) -> Result<Content, content::Error> {
     let mut builder = content::Builder::new(limits);
     for (path, file) in content.files() {
-        if is_in(path, folders) {
+        if is_in(path, directories) {
             builder.add(path, file.mode, &mut file.bytes.as_ref())?;
         }
     }
     Ok(builder.finish())
 }
 
-/// Other tools can install what this one refuses to convert, so that nothing here keeps a bundle from being published.
+/// Reports the result of the validation. It never prevents the push, because other tools can install bundles that this one
+/// rejects.
 fn warn(source: &Source, report: &Report) {
     let number = |level| report.of(level).count();
     let (errors, warnings) = (number(Level::Error), number(Level::Warning));
@@ -163,7 +165,7 @@ fn warn(source: &Source, report: &Report) {
     if errors > 0 {
         let problems = count(errors, "problem");
         message::warning(&format!(
-            "validation of the bundle fails with {problems}: {hint}"
+            "validation of the bundle failed with {problems}: {hint}"
         ));
     } else if warnings > 0 {
         message::note(&format!("{}: {hint}", count(warnings, "warning")));

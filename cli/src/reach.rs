@@ -1,4 +1,4 @@
-//! The way to bundles: past files at once, over networks only when one is needed.
+//! Fetching of bundles. The network is used only if a source needs it.
 
 use std::{fmt::Display, io};
 
@@ -10,115 +10,117 @@ use unpacker::{
     registry::{self, BundleImage},
 };
 
-use crate::{args::AccessArgs, parallel, progress::Board, source::Source};
+use crate::{args::AccessArgs, parallel, progress::ProgressLine, source::Source};
 
-/// Transfers at a time. Most of their time is waiting.
-const TRANSFERS: usize = 8;
+/// Maximum number of concurrent transfers, which spend most of their time waiting.
+const MAX_TRANSFERS: usize = 8;
 
-/// What bundles are fetched with.
+/// Fetches bundles from all kinds of sources.
 pub(crate) struct Reach {
-    /// Nothing is read, started or drawn while all bundles are on this machine.
-    remote: Option<Remote>,
+    /// Fetcher for remote sources; `None` if all sources are local. Then no credentials are read, and no runtime and no
+    /// progress line are started.
+    remote: Option<RemoteFetcher>,
     platform: Option<String>,
 }
 
-struct Remote {
+struct RemoteFetcher {
     access: Access,
     runtime: Runtime,
-    board: Board,
+    progress_line: ProgressLine,
 }
 
 impl Reach {
-    /// Prepares for these sources.
+    /// Creates a fetcher for these sources.
     ///
     /// # Errors
-    /// When a file with credentials cannot be read.
+    /// Returns an error if a file with credentials cannot be read.
     pub(crate) fn new(
         args: &AccessArgs,
         sources: &[Source],
         is_quiet: bool,
     ) -> anyhow::Result<Self> {
         let remote = sources.iter().filter(|source| source.is_remote());
-        let places: Vec<&unpacker::Source> = remote
+        let locations: Vec<&unpacker::Source> = remote
             .filter_map(|source| source.place.as_ref().ok())
             .collect();
-        let remote = (!places.is_empty()).then(|| Remote::new(args, &places, is_quiet));
+        let remote =
+            (!locations.is_empty()).then(|| RemoteFetcher::new(args, &locations, is_quiet));
         Ok(Self {
             remote: remote.transpose()?,
             platform: args.platform.clone(),
         })
     }
 
-    /// How many bundles should be worked on at a time.
+    /// Returns the number of bundles to process concurrently.
     pub(crate) fn width(&self) -> usize {
         let processors = parallel::processors();
         match self.remote {
-            Some(_) => processors.max(TRANSFERS),
+            Some(_) => processors.max(MAX_TRANSFERS),
             None => processors,
         }
     }
 
-    /// Reads a bundle to its end. An archive may hold it in a folder.
+    /// Fetches a bundle and returns its content. An archive may contain it in a directory.
     pub(crate) fn content(&self, source: &Source, options: &Options) -> Result<Content> {
         self.fetch(source, options)?.tree.into_content()
     }
 
-    /// Publishes a bundle in a registry that this was made for.
+    /// Publishes a bundle in a registry that was among the sources of [`Self::new`].
     pub(crate) fn push(&self, image: &Reference, bundle: &BundleImage) -> Result<Digest> {
-        let Some(Remote {
+        let Some(RemoteFetcher {
             access,
             runtime,
-            board,
+            progress_line,
         }) = &self.remote
         else {
-            return Err(unprepared(image));
+            return Err(setup_error(image));
         };
-        board.during(&image.to_string(), |_| {
+        progress_line.during(&image.to_string(), |_| {
             Ok(runtime.block_on(registry::push(image, bundle, access))?)
         })
     }
 
-    /// Reads a bundle to its end, and says what it was.
+    /// Fetches a bundle and returns its files and its resolved source.
     pub(crate) fn fetch(&self, source: &Source, options: &Options) -> Result<Fetched> {
-        let place = source.place.clone()?;
-        match (&place, &self.remote) {
+        let location = source.place.clone()?;
+        match (&location, &self.remote) {
             (unpacker::Source::Local(local), _) => {
                 unpacker::local(local, self.platform.as_deref(), options)
             }
-            (place, Some(remote)) => {
-                let Remote {
+            (location, Some(remote)) => {
+                let RemoteFetcher {
                     access,
                     runtime,
-                    board,
+                    progress_line,
                 } = remote;
-                board.during(&source.text(), |progress| {
-                    runtime.block_on(unpacker::fetch(place, access, options, progress))
+                progress_line.during(&source.text(), |progress| {
+                    runtime.block_on(unpacker::fetch(location, access, options, progress))
                 })
             }
-            (place, None) => Err(unprepared(place)),
+            (location, None) => Err(setup_error(location)),
         }
     }
 }
 
-impl Remote {
+impl RemoteFetcher {
     fn new(
         args: &AccessArgs,
-        places: &[&unpacker::Source],
+        locations: &[&unpacker::Source],
         is_quiet: bool,
     ) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread().enable_all().build();
         Ok(Self {
-            access: args.read(places)?,
-            runtime: runtime.context("failed to start what talks to networks")?,
-            board: Board::new(is_quiet),
+            access: args.read(locations)?,
+            runtime: runtime.context("failed to start the network runtime")?,
+            progress_line: ProgressLine::new(is_quiet),
         })
     }
 }
 
-/// Never so: whoever asks for something remote has said so before.
-fn unprepared(place: &impl Display) -> Error {
+/// Returns the error for a remote source that was not among the sources of [`Reach::new`], which no command requests.
+fn setup_error(location: &impl Display) -> Error {
     Error::Open {
-        path: place.to_string().into(),
+        path: location.to_string().into(),
         source: io::ErrorKind::NotConnected.into(),
     }
 }

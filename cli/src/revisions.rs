@@ -22,7 +22,7 @@ pub(crate) enum FindError {
         /// The BundleInstance.
         name: String,
     },
-    /// No revision has had this number.
+    /// The number was never assigned to a revision.
     #[error(
         "revision {number} of BundleInstance {name} not found; choose one of {}",
         list(available)

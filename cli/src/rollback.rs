@@ -1,7 +1,7 @@
 //! `rukpak rollback`.
 //!
 //! The command sets `spec.rollbackTo`, and the provisioner rolls the revision out: it creates a new revision from the
-//! recorded objects. The pin holds until it is removed, also if the template changes.
+//! recorded objects. The pin remains until it is removed, also if the template changes.
 
 mod choose;
 mod wait;
@@ -37,10 +37,10 @@ fn report_interrupted(args: &RollbackArgs, is_changed: bool) {
     let (name, program) = (&args.name, args::name());
     message::note(&if is_changed {
         format!(
-            "the provisioner continues with BundleInstance {name}: run \"{program} status {name}\" to see how far it is"
+            "the provisioner continues with BundleInstance {name}; run \"{program} status {name}\" to follow it"
         )
     } else {
-        "nothing was changed".to_owned()
+        "no changes were made".to_owned()
     });
 }
 
@@ -63,7 +63,7 @@ async fn rollback(
         let revision = revisions::read(cluster, &before, number).await?;
         let desired = desired::from_revision(cluster, &before, revision).await?;
         let origin = diff::text::Origin::Revision(number);
-        if diff::compare(cluster, desired, origin).await? == Exit::Code(diff::FAILED) {
+        if diff::compare(cluster, desired, origin).await? == Exit::Code(diff::EXIT_FAILED) {
             return Ok(Exit::Failed); // the errors were printed
         }
     }
@@ -125,7 +125,7 @@ async fn set_pin(
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    // The revisions are those of this object; another one of the same name has others.
+    // The revisions belong to this object. Another object of the same name has other revisions.
     let patch = json!({"metadata": {"uid": before.metadata.uid}, "spec": {"rollbackTo": target}});
     let patched = cluster
         .instances()

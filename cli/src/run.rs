@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! BUNDLE-IMAGE ─ pulling ─► bundle, facts ──┐
-//! --index-image ─ pulling ─► index ─────────┼─ catalog::inject::compose ─► a valid catalog, or why there is none
+//! --index-image ─ pulling ─► index ─────────┼─ catalog::inject::compose ─► a valid catalog, or an error
 //! annotations ─ history ─► earlier bundles ─┘                                    │
-//! what the cluster serves ─ engine ─┬► native: one BundleInstance ◄─────────────┤
-//!                                   └► olm: a CatalogSource, a Subscription ◄──┘
+//! APIs of the cluster ───── engine ─┬► native: one BundleInstance ◄──────────────┤
+//!                                   └► olm: a CatalogSource, a Subscription ◄────┘
 //! ```
 //!
-//! What both engines need stands here; each has a folder of its own.
+//! This module has the code that both engines share. Each engine has a module with its own code.
 
 mod deadline;
 mod demands;
@@ -31,8 +31,8 @@ use unpacker::source::Image;
 
 use self::{
     deadline::Deadline,
-    engine::Found,
-    pulling::{PulledIndex, Puller},
+    engine::DetectedEngine,
+    pulling::{ImagePuller, PulledIndex},
 };
 use crate::{
     Exit,
@@ -41,18 +41,18 @@ use crate::{
     message, source,
 };
 
-/// What a command works with.
-struct Task<'a> {
+/// Context of one command.
+struct RunContext<'a> {
     cluster: &'a Cluster,
     deadline: Deadline,
-    /// What a signal or an error leaves behind, in words; nothing so far.
-    left: &'a RefCell<Option<String>>,
+    /// Note about the state that an error or a signal leaves in the cluster; `None` until the first change.
+    pending_cleanup: &'a RefCell<Option<String>>,
 }
 
-impl Task<'_> {
-    /// From now on a signal or an error leaves something behind.
-    fn leaves(&self, what: String) {
-        *self.left.borrow_mut() = Some(what);
+impl RunContext<'_> {
+    /// Sets the note about the state that an error or a signal leaves from now on.
+    fn set_interrupt_message(&self, note: String) {
+        *self.pending_cleanup.borrow_mut() = Some(note);
     }
 }
 
@@ -71,90 +71,104 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
-    let left = RefCell::new(None);
+    let pending_cleanup = RefCell::new(None);
     let done = cluster::run(
         &args.cluster,
-        || interrupted(&left),
+        || interrupted(&pending_cleanup),
         async |cluster| {
-            let task = Task {
+            let task = RunContext {
                 cluster,
                 deadline: Deadline::after(args.timeout),
-                left: &left,
+                pending_cleanup: &pending_cleanup,
             };
-            let wanted = engine::Wanted {
+            let request = engine::EngineRequest {
                 engine: args.engine,
                 package: &args.package,
                 namespace: olm::namespace(cluster, args.namespace.as_deref()),
                 removed_from: args.namespace.as_deref(),
             };
-            let found = engine::find(cluster, wanted);
-            match task.deadline.keep("looking at the cluster", found).await? {
-                Found::Native => Box::pin(native::cleanup(&task, args)).await,
-                Found::Olm => Box::pin(olm::cleanup(&task, args)).await,
+            let found = engine::find(cluster, request);
+            match task
+                .deadline
+                .run_to_end("reading the cluster state", found)
+                .await?
+            {
+                DetectedEngine::Native => Box::pin(native::cleanup(&task, args)).await,
+                DetectedEngine::Olm => Box::pin(olm::cleanup(&task, args)).await,
             }
         },
     );
-    told(done, &left).context("Cleanup operator")
+    with_resume_hint(done, &pending_cleanup).context("Cleanup operator")
 }
 
 fn with(
     args: &RegistryArgs,
     failed: &'static str,
-    work: impl AsyncFnOnce(&Task<'_>) -> anyhow::Result<Exit>,
+    work: impl AsyncFnOnce(&RunContext<'_>) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    let left = RefCell::new(None);
+    let pending_cleanup = RefCell::new(None);
     let deadline = Deadline::after(args.timeout);
     let done = cluster::run(
         &args.cluster,
-        || interrupted(&left),
+        || interrupted(&pending_cleanup),
         async |cluster| {
-            let task = Task {
+            let task = RunContext {
                 cluster,
                 deadline,
-                left: &left,
+                pending_cleanup: &pending_cleanup,
             };
             work(&task).await
         },
     );
-    told(done, &left).context(failed)
+    with_resume_hint(done, &pending_cleanup).context(failed)
 }
 
-/// An error leaves the same behind as a signal, unless nothing was changed yet.
-fn told(done: anyhow::Result<Exit>, left: &RefCell<Option<String>>) -> anyhow::Result<Exit> {
+/// Prints the note about the remaining state if the command failed. Without a change, it prints nothing.
+fn with_resume_hint(
+    done: anyhow::Result<Exit>,
+    pending_cleanup: &RefCell<Option<String>>,
+) -> anyhow::Result<Exit> {
     if done.is_err()
-        && let Some(left) = &*left.borrow()
+        && let Some(pending_cleanup) = &*pending_cleanup.borrow()
     {
-        message::note(left);
+        message::note(pending_cleanup);
     }
     done
 }
 
-fn interrupted(left: &RefCell<Option<String>>) {
-    let left = left.borrow();
-    message::note(left.as_deref().unwrap_or("nothing was changed"));
+fn interrupted(pending_cleanup: &RefCell<Option<String>>) {
+    let pending_cleanup = pending_cleanup.borrow();
+    message::note(pending_cleanup.as_deref().unwrap_or("no changes were made"));
 }
 
-async fn find(task: &Task<'_>, args: &RegistryArgs, package: &str) -> anyhow::Result<Found> {
-    let wanted = engine::Wanted {
+async fn find(
+    task: &RunContext<'_>,
+    args: &RegistryArgs,
+    package: &str,
+) -> anyhow::Result<DetectedEngine> {
+    let request = engine::EngineRequest {
         engine: args.engine,
         package,
         namespace: olm::namespace(task.cluster, args.namespace.as_deref()),
         removed_from: None,
     };
-    engine::find(task.cluster, wanted).await
+    engine::find(task.cluster, request).await
 }
 
-async fn bundle(task: &Task<'_>, args: &RunBundleArgs) -> anyhow::Result<Exit> {
+async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<Exit> {
     let image = source::target(&args.image);
-    let puller = Puller::new(&args.registry, task.deadline);
+    let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
     let found = find(task, &args.registry, &pulled.bundle.package);
-    let found = task.deadline.keep("looking at the cluster", found).await?;
+    let found = task
+        .deadline
+        .run_to_end("reading the cluster state", found)
+        .await?;
     let supported = &pulled.facts.install_modes;
-    let namespace = goes_to(
+    let namespace = target_namespace(
         found,
         args.registry.namespace.as_deref(),
-        Suggested {
+        SuggestedNamespaces {
             context: &task.cluster.config.default_namespace,
             bundle: &pulled.facts.install_namespace,
         },
@@ -165,81 +179,90 @@ async fn bundle(task: &Task<'_>, args: &RunBundleArgs) -> anyhow::Result<Exit> {
     let index_name = index_image.reference.to_string();
     let index = index(&puller, &index_name, index_image, args.registry.mode).await?;
     match found {
-        Found::Native => Box::pin(native::bundle(task, args, pulled, index)).await,
-        Found::Olm => Box::pin(olm::bundle(task, args, pulled, index)).await,
+        DetectedEngine::Native => Box::pin(native::bundle(task, args, pulled, index)).await,
+        DetectedEngine::Olm => Box::pin(olm::bundle(task, args, pulled, index)).await,
     }
 }
 
-/// Namespaces that nobody has asked for.
+/// Suggested namespaces, for a command without `--namespace`.
 #[derive(Debug, Clone, Copy)]
-struct Suggested<'a> {
-    /// By the kubeconfig's context.
+struct SuggestedNamespaces<'a> {
+    /// Namespace of the kubeconfig's context.
     context: &'a str,
-    /// By the bundle.
+    /// Namespace that the bundle suggests.
     bundle: &'a str,
 }
 
-/// Where an operator goes.
-fn goes_to<'a>(found: Found, asked: Option<&'a str>, suggested: Suggested<'a>) -> &'a str {
-    asked.unwrap_or(match found {
-        Found::Olm => suggested.context,
-        Found::Native => suggested.bundle,
+/// Returns the namespace of an operator.
+fn target_namespace<'a>(
+    found: DetectedEngine,
+    requested: Option<&'a str>,
+    suggested: SuggestedNamespaces<'a>,
+) -> &'a str {
+    requested.unwrap_or(match found {
+        DetectedEngine::Olm => suggested.context,
+        DetectedEngine::Native => suggested.bundle,
     })
 }
 
-async fn upgrade(task: &Task<'_>, args: &RunUpgradeArgs) -> anyhow::Result<Exit> {
+async fn upgrade(task: &RunContext<'_>, args: &RunUpgradeArgs) -> anyhow::Result<Exit> {
     let image = source::target(&args.image);
-    let puller = Puller::new(&args.registry, task.deadline);
+    let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
     let found = find(task, &args.registry, &pulled.bundle.package);
-    match task.deadline.keep("looking at the cluster", found).await? {
-        Found::Native => Box::pin(native::upgrade(task, args, &puller, pulled)).await,
-        Found::Olm => Box::pin(olm::upgrade(task, args, &puller, pulled)).await,
+    match task
+        .deadline
+        .run_to_end("reading the cluster state", found)
+        .await?
+    {
+        DetectedEngine::Native => Box::pin(native::upgrade(task, args, &puller, pulled)).await,
+        DetectedEngine::Olm => Box::pin(olm::upgrade(task, args, &puller, pulled)).await,
     }
 }
 
-/// Reads an index, unless it is one that stands for none. A mode is for databases only.
+/// Reads an index image, unless it stands for no index or for an empty one. Only a database index supports a mode.
 async fn index<'n>(
-    puller: &Puller,
+    puller: &ImagePuller,
     name: &'n str,
     image: Image,
     mode: Option<Mode>,
 ) -> anyhow::Result<Option<Index<'n>>> {
-    let read = match Stand::of(name, &image) {
-        Stand::Default => None,
-        Stand::Empty => Some(PulledIndex::empty()),
-        Stand::Index => {
-            let told = format!("Rendering a File-Based Catalog of the Index Image {name:?}");
-            message::note(&told);
+    let read = match IndexKind::new(name, &image) {
+        IndexKind::Default => None,
+        IndexKind::Empty => Some(PulledIndex::empty()),
+        IndexKind::Index => {
+            let note = format!("Rendering a File-Based Catalog of the Index Image {name:?}");
+            message::note(&note);
             Some(puller.index(image).await?)
         }
     };
-    if mode.is_some() && !read.as_ref().is_some_and(|it| it.is_database) {
+    if mode.is_some() && !read.as_ref().is_some_and(|index| index.is_database) {
         bail!(
             "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images; leave out --mode"
         );
     }
-    Ok(read.map(|it| Index {
+    Ok(read.map(|index| Index {
         name,
-        rendered: it.rendered,
+        rendered: index.rendered,
     }))
 }
 
-/// What an image stands for.
+/// Kind of an index image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
-    /// For no index; nobody has to name it.
+enum IndexKind {
+    /// The default of the flag, which means no index.
     Default,
-    /// For none either: opm itself, which has the database of operator-sdk's earlier versions once something is added to it.
+    /// opm itself, which means an empty index: the database of operator-sdk's earlier versions as soon as a bundle is
+    /// added.
     Empty,
-    /// For what is in it.
+    /// Image with a catalog.
     Index,
 }
 
-// === impl Stand ===
+// === impl IndexKind ===
 
-impl Stand {
-    fn of(name: &str, image: &Image) -> Self {
+impl IndexKind {
+    fn new(name: &str, image: &Image) -> Self {
         let reference = &image.reference;
         match (name, reference.domain(), reference.path()) {
             (DEFAULT_INDEX, ..) => Self::Default,
@@ -249,28 +272,30 @@ impl Stand {
     }
 }
 
-/// As [`index`], from what annotations tell.
+/// Reads the index that the annotations name, like [`index`].
 async fn index_of<'h>(
-    puller: &Puller,
+    puller: &ImagePuller,
     history: &'h History,
     mode: Option<Mode>,
 ) -> anyhow::Result<Option<Index<'h>>> {
     let name = history.index_image();
-    index(puller, name, remembered(name)?, mode).await
+    index(puller, name, recorded_index(name)?, mode).await
 }
 
-/// An index that nobody has named on the command line. A CatalogSource may have a template of an image, which OLM fills in.
-fn remembered(name: &str) -> anyhow::Result<Image> {
+/// Parses the name of an index that the cluster records. The image of a CatalogSource may be a template, which OLM fills
+/// in.
+fn recorded_index(name: &str) -> anyhow::Result<Image> {
     Image::parse(name).map_err(|error| {
         anyhow!(
-            "the index that the cluster names cannot be read: {error}; name one that can be in the annotation {INDEX_IMAGE}"
+            "failed to read the index image recorded in the cluster: {error}; set annotation {INDEX_IMAGE} to a readable \
+             image"
         )
     })
 }
 
-/// A command that somebody can copy.
-fn command(words: &str) -> String {
-    format!("\"{} {words}\"", args::name())
+/// Returns a command in quotes, for the user to copy.
+fn command(arguments: &str) -> String {
+    format!("\"{} {arguments}\"", args::name())
 }
 
 #[cfg(test)]
@@ -279,15 +304,15 @@ mod tests {
 
     #[test]
     fn with_olm_the_bundle_does_not_say_where_it_goes() {
-        let suggested = Suggested {
+        let suggested = SuggestedNamespaces {
             context: "here",
             bundle: "there",
         };
         ::tests::assert_rows! {
-            goes_to(Found::Olm, None, suggested) => "here";
-            goes_to(Found::Native, None, suggested) => "there";
-            goes_to(Found::Olm, Some("asked"), suggested) => "asked";
-            goes_to(Found::Native, Some("asked"), suggested) => "asked";
+            target_namespace(DetectedEngine::Olm, None, suggested) => "here";
+            target_namespace(DetectedEngine::Native, None, suggested) => "there";
+            target_namespace(DetectedEngine::Olm, Some("asked"), suggested) => "asked";
+            target_namespace(DetectedEngine::Native, Some("asked"), suggested) => "asked";
         }
     }
 
@@ -297,17 +322,23 @@ mod tests {
         let digest = "0".repeat(64);
         let pinned = format!("quay.io/operator-framework/opm@sha256:{digest}");
         for (name, expected) in [
-            ("quay.io/operator-framework/opm:latest", Stand::Default),
-            ("docker://quay.io/operator-framework/opm", Stand::Default),
-            ("quay.io/operator-framework/opm:v1.30.0", Stand::Empty),
-            (&pinned, Stand::Empty),
-            ("quay.io/operator-framework/opm/index:v1", Stand::Index),
-            ("quay.io/operatorhubio/catalog:latest", Stand::Index),
-            ("example.com/operator-framework/opm:v1.30.0", Stand::Index),
+            ("quay.io/operator-framework/opm:latest", IndexKind::Default),
+            (
+                "docker://quay.io/operator-framework/opm",
+                IndexKind::Default,
+            ),
+            ("quay.io/operator-framework/opm:v1.30.0", IndexKind::Empty),
+            (&pinned, IndexKind::Empty),
+            ("quay.io/operator-framework/opm/index:v1", IndexKind::Index),
+            ("quay.io/operatorhubio/catalog:latest", IndexKind::Index),
+            (
+                "example.com/operator-framework/opm:v1.30.0",
+                IndexKind::Index,
+            ),
         ] {
             let image = Image::parse(name).unwrap();
             let name = image.reference.to_string();
-            assert_eq!(Stand::of(&name, &image), expected, "{name}");
+            assert_eq!(IndexKind::new(&name, &image), expected, "{name}");
         }
         // As operator-sdk, which makes a database of it: a mode is accepted.
         assert!(PulledIndex::empty().is_database);
@@ -315,8 +346,8 @@ mod tests {
 
     #[test]
     fn an_index_that_is_remembered_need_not_be_one() {
-        assert!(remembered("quay.io/example/index:v1").is_ok());
-        assert!(remembered(DEFAULT_INDEX).is_ok());
+        assert!(recorded_index("quay.io/example/index:v1").is_ok());
+        assert!(recorded_index(DEFAULT_INDEX).is_ok());
         for name in [
             "quay.io/example/index:v{kube_major_version}.{kube_minor_version}",
             "index",
@@ -324,8 +355,9 @@ mod tests {
             "",
             "https://example.com/x.tgz",
         ] {
-            let expected = "the index that the cluster names cannot be read: *operators.operatorframework.io/index-image*";
-            ::tests::table::assert_outcome(remembered(name).map(drop), Err(expected), name);
+            let expected = "failed to read the index image recorded in the cluster: \
+                            *operators.operatorframework.io/index-image*";
+            ::tests::table::assert_outcome(recorded_index(name).map(drop), Err(expected), name);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The content service of the provisioner: through a port-forward to its pod, with TLS that is verified, and with a token
-//! that the kubeconfig has or gets.
+//! Client of the provisioner's content service. It connects through a port-forward to the pod, verifies its certificate,
+//! and authenticates with a token of the kubeconfig or a requested one.
 //!
 //! ```text
 //! rukpak ── API server ── kubelet ── pod of the leader :8443      pods/portforward
-//!    └─ TLS, core.<system namespace>.svc, believed by ConfigMap rukpak-ca
+//!    └─ TLS, core.<system namespace>.svc, verified with ConfigMap rukpak-ca
 //! ```
 
 mod pod;
@@ -28,69 +28,73 @@ use crate::{
     progress::{self, size},
 };
 
-/// Where the service's authority is published.
-const AUTHORITY: &str = "rukpak-ca";
-const KEY: &str = "ca.crt";
+/// ConfigMap with the CA certificate of the service.
+const CA_CONFIG_MAP: &str = "rukpak-ca";
+const CA_KEY: &str = "ca.crt";
 
-/// The most that is taken of an answer: several times what a bundle may have.
-const MOST: u64 = 1 << 28;
+/// Maximum size of a response in bytes: several times the limit of a bundle.
+const MAX_RESPONSE_SIZE: u64 = 1 << 28;
 
-/// The way to the service.
+/// Connection to the content service.
 pub(crate) struct Service<'a> {
     cluster: &'a Cluster,
     roots: RootCertStore,
     token: token::Token,
-    way: Way,
+    transport: Transport,
 }
 
-/// What has become of content that was sent.
-pub(crate) enum Sent {
-    Taken,
-    /// It is refused for now: whoever it was sent to does not lead, or has too much to do.
-    NotNow(String),
+/// Result of an upload.
+pub(crate) enum UploadResult {
+    Accepted,
+    /// Temporary rejection, with its reason: the pod is not the leader, or too busy.
+    RetryLater(String),
 }
 
-/// How it is reached.
-enum Way {
-    /// Through the API server.
-    Forward,
-    /// At an address.
+/// Transport to the service.
+enum Transport {
+    /// Through a port-forward of the API server.
+    PortForward,
+    /// Directly, at an address.
     Direct { host: String, port: u16 },
 }
 
 impl<'a> Service<'a> {
-    /// Finds out whom to believe and what to show.
+    /// Reads the CA certificate and a token.
     pub(crate) async fn new(cluster: &'a Cluster, args: &ServiceArgs) -> anyhow::Result<Self> {
-        let way = match &args.content_address {
-            None => Way::Forward,
-            Some(url) => Way::Direct {
+        let transport = match &args.content_address {
+            None => Transport::PortForward,
+            Some(url) => Transport::Direct {
                 host: url.host().unwrap_or_default().to_owned(),
                 port: url.port_u16().unwrap_or(443),
             },
         };
         Ok(Self {
             cluster,
-            roots: authorities(cluster).await?,
+            roots: ca_roots(cluster).await?,
             token: token::get(cluster).await?,
-            way,
+            transport,
         })
     }
 
-    /// Sends content for a Bundle. Content that it has already is no error.
-    pub(crate) async fn upload(&self, bundle: &str, archive: Bytes) -> anyhow::Result<Sent> {
-        let what = format!("failed to upload the content of Bundle {bundle}");
+    /// Uploads the content of a Bundle. An upload of existing content succeeds.
+    pub(crate) async fn upload(
+        &self,
+        bundle: &str,
+        archive: Bytes,
+    ) -> anyhow::Result<UploadResult> {
+        let problem = format!("failed to upload the content of Bundle {bundle}");
         progress::show(&format!("uploading {}", size(archive.len() as u64)));
         let path = format!("/uploads/{bundle}.tgz");
         let request = self.request(Method::PUT, &path, Full::new(archive))?;
-        let (status, body) = self.send(request).await.context(what.clone())?;
+        let (status, body) = self.send(request).await.context(problem.clone())?;
         if status.is_success() {
-            return Ok(Sent::Taken);
+            return Ok(UploadResult::Accepted);
         }
-        let why = format!("{what}: {}", refusal(status, &body));
+        let reason = format!("{problem}: {}", describe_rejection(status, &body));
         if status == http::StatusCode::SERVICE_UNAVAILABLE {
-            return Ok(Sent::NotNow(why));
+            return Ok(UploadResult::RetryLater(reason));
         }
-        bail!(why);
+        bail!(reason);
     }
 
     /// Fetches the content of a Bundle.
@@ -101,7 +105,7 @@ impl<'a> Service<'a> {
         progress::show(&format!("downloading the content of {bundle}"));
         let (status, body) = self.send(request).await?;
         if !status.is_success() {
-            bail!("{}", refusal(status, &body));
+            bail!("{}", describe_rejection(status, &body));
         }
         Ok(body)
     }
@@ -126,73 +130,80 @@ impl<'a> Service<'a> {
         &self,
         request: Request<Full<Bytes>>,
     ) -> anyhow::Result<(http::StatusCode, Bytes)> {
-        let name = ServerName::try_from(self.name()).context("the service has no name")?;
-        match &self.way {
-            Way::Forward => {
+        let name = ServerName::try_from(self.name())
+            .context("invalid TLS server name for the content service")?;
+        match &self.transport {
+            Transport::PortForward => {
                 let mut forward = pod::forward(self.cluster).await?;
-                let result =
-                    transfer::exchange(&self.roots, name, forward.stream()?, request, MOST).await;
+                let result = transfer::exchange(
+                    &self.roots,
+                    name,
+                    forward.stream()?,
+                    request,
+                    MAX_RESPONSE_SIZE,
+                )
+                .await;
                 match result {
-                    // Why it broke is known here alone.
+                    // Only the port-forward knows the reason of a broken connection.
                     Err(error) => Err(forward.explain(error).await),
                     done => done,
                 }
             }
-            Way::Direct { host, port } => {
+            Transport::Direct { host, port } => {
                 let address = (host.trim_matches(['[', ']']), *port);
                 let connected = tokio::net::TcpStream::connect(address);
-                let connected = tokio::time::timeout(transfer::IDLE, connected).await;
+                let connected = tokio::time::timeout(transfer::IDLE_TIMEOUT, connected).await;
                 let stream = connected
                     .map_err(anyhow::Error::from)
                     .and_then(|done| Ok(done?))
                     .with_context(|| {
-                        format!("the content service at {host}:{port} cannot be reached")
+                        format!("failed to reach the content service at {host}:{port}")
                     })?;
-                transfer::exchange(&self.roots, name, stream, request, MOST).await
+                transfer::exchange(&self.roots, name, stream, request, MAX_RESPONSE_SIZE).await
             }
         }
     }
 
-    /// What its certificate says.
+    /// Returns the DNS name in the certificate of the service.
     fn name(&self) -> String {
         format!("core.{}.svc", self.cluster.system_namespace)
     }
 }
 
-/// Those that the service's certificate is believed by.
-async fn authorities(cluster: &Cluster) -> anyhow::Result<RootCertStore> {
+/// Reads the CA certificates that verify the certificate of the service.
+async fn ca_roots(cluster: &Cluster) -> anyhow::Result<RootCertStore> {
     let space = &cluster.system_namespace;
-    let what = format!(
-        "failed to read the authority of the content service, ConfigMap {space}/{AUTHORITY}"
-    );
+    let problem =
+        format!("failed to read the CA of the content service, ConfigMap {space}/{CA_CONFIG_MAP}");
     let maps = Api::<ConfigMap>::namespaced(cluster.client.clone(), space);
-    let map = match maps.get(AUTHORITY).await {
+    let map = match maps.get(CA_CONFIG_MAP).await {
         Ok(map) => map,
         Err(error) if Cluster::is_absent(&error) => bail!(
-            "there is no ConfigMap {space}/{AUTHORITY}: the provisioner makes it when it starts; is it in another \
-             --system-namespace, or not running?"
+            "ConfigMap {space}/{CA_CONFIG_MAP}, which the provisioner creates at startup, not found; check that the \
+             provisioner is running, or set --system-namespace"
         ),
-        Err(error) => return Err(cluster.trouble(what, error)),
+        Err(error) => return Err(cluster.trouble(problem, error)),
     };
-    let text = map.data.as_ref().and_then(|data| data.get(KEY));
-    let text = text.with_context(|| format!("ConfigMap {space}/{AUTHORITY} has no {KEY}"))?;
+    let text = map.data.as_ref().and_then(|data| data.get(CA_KEY));
+    let text =
+        text.with_context(|| format!("ConfigMap {space}/{CA_CONFIG_MAP} has no {CA_KEY}"))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         roots
-            .add(certificate.context(what.clone())?)
-            .context(what.clone())?;
+            .add(certificate.context(problem.clone())?)
+            .context(problem.clone())?;
     }
     Ok(roots)
 }
 
-/// Why the service did not do it, in its own words.
-fn refusal(status: http::StatusCode, body: &[u8]) -> String {
+/// Describes an error response of the service.
+fn describe_rejection(status: http::StatusCode, body: &[u8]) -> String {
     let Ok(wire::Problem { reason, message }) = serde_json::from_slice(body) else {
-        return format!("the content service answers {status}");
+        return format!("content service returned {status}");
     };
     match status.as_u16() {
         403 => format!(
-            "{message}: bind a ClusterRole that allows it, bundle-uploader for uploads or bundle-reader for downloads"
+            "{message}; bind a ClusterRole that allows it, bundle-uploader for uploads or bundle-reader for downloads"
         ),
         _ => format!("{message} ({reason})"),
     }

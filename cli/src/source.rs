@@ -1,4 +1,4 @@
-//! Where bundles come from, and what they are called.
+//! Sources of bundles, and their display names.
 
 mod name;
 
@@ -12,30 +12,29 @@ use unpacker::source::{Image, Local};
 
 use crate::args::{self, AccessArgs};
 
-/// A bundle that was named on the command line.
+/// A bundle from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// Tells it from the others.
+    /// Display name, unique within the command line.
     pub(crate) name: String,
-    /// Where it is; an error if there is no such thing.
+    /// Location of the bundle, or an error if the text is not a valid location.
     pub(crate) place: Result<unpacker::Source, unpacker::source::Error>,
 }
 
-/// Understands and names the bundles; ends the process when that cannot be done, or when one of them would have to be
-/// typed.
+/// Parses and names the bundles. Exits the process if a text is invalid, or if a bundle would be read from a terminal.
 pub(crate) fn all(texts: &[OsString], access: &AccessArgs) -> Vec<Source> {
-    let places: Vec<_> = texts.iter().map(|text| place(text, access)).collect();
+    let places: Vec<_> = texts.iter().map(|text| locate(text, access)).collect();
     let names = name::all(texts, &places).unwrap_or_else(|problem| args::usage(&problem));
     let reads_stdin = |place: &Result<_, _>| *place == Ok(unpacker::Source::Local(Local::Stdin));
     if places.iter().any(reads_stdin) {
         if access.reads_stdin() {
             args::usage(
-                "both the bundle and --password-file are \"-\"; standard input can be only one of them",
+                "both the bundle and --password-file are \"-\"; only one of them can read standard input",
             );
         }
         if io::stdin().is_terminal() {
             args::usage(
-                "\"-\" reads a tar from standard input, which is a terminal; pipe one into it",
+                "\"-\" reads a tar from standard input, but standard input is a terminal; pipe one in",
             );
         }
     }
@@ -43,46 +42,46 @@ pub(crate) fn all(texts: &[OsString], access: &AccessArgs) -> Vec<Source> {
     named.map(|(name, place)| Source { name, place }).collect()
 }
 
-/// The only bundle of a command that takes one.
+/// Parses the bundle of a command with a single one.
 pub(crate) fn one(text: &OsString, access: &AccessArgs) -> Source {
     let Some(source) = all(std::slice::from_ref(text), access).pop() else {
-        args::usage("name a bundle"); // there is one
+        args::usage("specify a bundle"); // unreachable: `all` returns a source for each text
     };
     source
 }
 
-/// A bundle that something else than the command line names, where standard input is no bundle.
+/// Parses a bundle that is not from the command line. Standard input is not a valid source.
 pub(crate) fn named(text: &str, access: &AccessArgs) -> Source {
     let place = unpacker::Source::parse(text, Path::exists);
     Source {
         name: text.to_owned(),
-        place: place.map(|it| on_platform(it, access)),
+        place: place.map(|source| on_platform(source, access)),
     }
 }
 
-/// An image that is to be published; ends the process if the text names none. Not a parser of the flags' library,
-/// which would repeat a text with a password in it.
+/// Parses the target image of a push; exits the process if it is invalid. This is not a parser of the argument library,
+/// which would print a text with a password in it.
 pub(crate) fn target(text: &str) -> Image {
     Image::parse(text).unwrap_or_else(|error| args::usage(&error.to_string()))
 }
 
-fn place(
+fn locate(
     text: &OsString,
     access: &AccessArgs,
 ) -> Result<unpacker::Source, unpacker::source::Error> {
     let Some(text) = text.to_str() else {
-        // Whatever is not UTF-8 can only be a path.
+        // A text that is not UTF-8 can only be a path.
         return Ok(unpacker::Source::Local(Local::Path(text.into())));
     };
     match unpacker::Source::parse(text, Path::exists) {
         Ok(place) => Ok(on_platform(place, access)),
-        // A path that is mistyped fails as one that cannot be read; everything else is no command line.
+        // A misspelled path fails later, when it is read. Every other invalid text is a usage error.
         Err(error) if text.contains(':') => args::usage(&error.to_string()),
         Err(error) => Err(error),
     }
 }
 
-/// Of an image for several platforms, that of the one that is asked for.
+/// Selects the requested platform of an image.
 fn on_platform(place: unpacker::Source, access: &AccessArgs) -> unpacker::Source {
     match place {
         unpacker::Source::Image(image) => unpacker::Source::Image(unpacker::source::Image {
@@ -94,14 +93,14 @@ fn on_platform(place: unpacker::Source, access: &AccessArgs) -> unpacker::Source
 }
 
 impl Source {
-    /// Whether a network is needed for it.
+    /// Reports whether the source needs a network.
     pub(crate) fn is_remote(&self) -> bool {
         self.place
             .as_ref()
             .is_ok_and(|place| !matches!(place, unpacker::Source::Local(_)))
     }
 
-    /// The folder or archive, if it is one.
+    /// Returns the path of a local directory or archive; `None` for other sources.
     pub(crate) fn path(&self) -> Option<&PathBuf> {
         match &self.place {
             Ok(unpacker::Source::Local(Local::Path(path))) => Some(path),
@@ -109,17 +108,17 @@ impl Source {
         }
     }
 
-    /// Whether files of the bundle can be found in the file system.
+    /// Reports whether the source is a directory.
     pub(crate) fn is_folder(&self) -> bool {
         self.path().is_some_and(|path| path.is_dir())
     }
 
-    /// The address of what is not in the file system.
+    /// Returns the URI of a remote source; `None` for a local one.
     pub(crate) fn uri(&self) -> Option<String> {
         match self.place.as_ref().ok()? {
             unpacker::Source::Image(image) => Some(format!("docker://{}", image.reference)),
             unpacker::Source::Local(_) => None,
-            // A query may be a secret.
+            // A query may contain a secret.
             unpacker::Source::Http(http) => {
                 let mut url = http.url.clone();
                 url.set_query(None);
@@ -131,7 +130,7 @@ impl Source {
         }
     }
 
-    /// As one could write it in another command.
+    /// Returns the source in the form of a command line argument.
     pub(crate) fn text(&self) -> String {
         match &self.place {
             Ok(place) => place.to_string(),

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
         &args.cluster,
         || {},
         async |cluster| match &args.name {
-            _ if args.watch => follow(cluster, args.name.as_deref()).await,
+            _ if args.watch => watch_instances(cluster, args.name.as_deref()).await,
             Some(name) => one(cluster, name, args).await,
             None => all(cluster, args).await,
         },
@@ -37,13 +37,13 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
 async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result<Exit> {
     let instance = cluster.instance(name).await?;
     let bundles = bundles_of(cluster, &instance).await?;
-    let rest = if args.all {
-        let rest = inventory::rest(cluster, &instance).await?;
-        rest.into_iter().map(|listed| listed.identity).collect()
+    let overflow = if args.all {
+        let overflow = inventory::rest(cluster, &instance).await?;
+        overflow.into_iter().map(|listed| listed.identity).collect()
     } else {
         Vec::new()
     };
-    let mut summary = Summary::of(&instance, &bundles, rest, Timestamp::now());
+    let mut summary = Summary::new(&instance, &bundles, overflow, Timestamp::now());
     if let Some(rollout) = &mut summary.rollout
         && let Some(count) = rollout::count(cluster, &instance).await
     {
@@ -67,7 +67,7 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
         let some = page
             .items
             .iter()
-            .map(|instance| Summary::of(instance, &[], Vec::new(), Timestamp::now()));
+            .map(|instance| Summary::new(instance, &[], Vec::new(), Timestamp::now()));
         summaries.extend(some);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -77,36 +77,38 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
     match output::described(&summaries, args.output)? {
         Some(text) => output::print(&text)?,
         None if summaries.is_empty() => {
-            crate::message::note("no BundleInstances; \"rukpak install NAME BUNDLE\" makes one");
+            crate::message::note(
+                "no BundleInstances found; run \"rukpak install NAME BUNDLE\" to create one",
+            );
         }
         None => output::print(&text::table(&summaries))?,
     }
     Ok(Exit::Done)
 }
 
-/// Prints a line whenever one of them changes in what the line says.
-async fn follow(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
-    let mut told = std::collections::HashMap::new();
+/// Prints a line for each instance, and again when the line changes.
+async fn watch_instances(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
+    let mut printed = std::collections::HashMap::new();
     let changes = watch::changes(cluster, name);
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
         let (line, key) = match change? {
-            watch::Change::Now(instance) => {
+            watch::Change::Updated(instance) => {
                 let key = instance.name_any();
-                let summary = Summary::of(&instance, &[], Vec::new(), Timestamp::now());
+                let summary = Summary::new(&instance, &[], Vec::new(), Timestamp::now());
                 (text::line(&summary), key)
             }
-            watch::Change::Gone(name) => (format!("{name}: gone\n"), name),
+            watch::Change::Deleted(name) => (format!("{name}: deleted\n"), name),
         };
-        if told.get(&key) != Some(&line) {
+        if printed.get(&key) != Some(&line) {
             output::print(&line)?;
-            told.insert(key, line);
+            printed.insert(key, line);
         }
     }
     Ok(Exit::Done)
 }
 
-/// The Bundles that the provisioner made for an instance, the newest first.
+/// Returns the Bundles that the provisioner created for an instance, the newest first.
 pub(crate) async fn bundles_of(
     cluster: &Cluster,
     instance: &BundleInstance,
@@ -125,7 +127,7 @@ pub(crate) async fn bundles_of(
         .map_err(|error| cluster.trouble(format!("failed to list Bundles of {name}"), error))?;
     let mut bundles: Vec<Bundle> = found
         .into_iter()
-        .filter(|bundle| is_of(bundle, instance))
+        .filter(|bundle| is_created_for(bundle, instance))
         .collect();
     bundles.sort_by_key(|bundle| {
         let created = bundle.metadata.creation_timestamp.as_ref();
@@ -134,11 +136,11 @@ pub(crate) async fn bundles_of(
     Ok(bundles)
 }
 
-/// Reports whether the provisioner made a Bundle for an instance: every client can copy references, and the uid in
-/// `status.bundles` is the proof. An older provisioner, which has installed a Bundle without recording its uid, has none.
-fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
-    let nothing = BundleInstanceStatus::default();
-    let status = instance.status.as_ref().unwrap_or(&nothing);
+/// Reports whether the provisioner created a Bundle for an instance. Every client can copy owner references; the uid in
+/// `status.bundles` is the proof. An older provisioner records no uid, so that its owner references are trusted.
+fn is_created_for(bundle: &Bundle, instance: &BundleInstance) -> bool {
+    let empty = BundleInstanceStatus::default();
+    let status = instance.status.as_ref().unwrap_or(&empty);
     let is_older = status.bundles.is_empty()
         && status.installed.is_none()
         && status.installed_bundle_name.is_some();
@@ -185,7 +187,7 @@ mod tests {
             json!({"bundles": created("1")}), bundle("core.rukpak.io/v1alpha1", "Bundle", "a") => false;
             json!({"bundles": created("1")}), bundle("example.com/v1", "BundleInstance", "a") => false;
         ] {
-            let found = is_of(&bundle, &instance(&status));
+            let found = is_created_for(&bundle, &instance(&status));
             assert_eq!(found, expected, "{status} {bundle:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Columns for people: wrapped to the terminal they look at, one line a row for whatever else reads them.
+//! Tables: wrapped to the width of a terminal, and with one line per row for all other output.
 
 use std::io;
 

@@ -42,7 +42,7 @@ pub(crate) fn refused(status: Value) -> kube::Error {
     kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
 }
 
-/// What flags and arguments are read as.
+/// Parses flags and arguments.
 pub(crate) fn parse<A: Args>(line: &[&str]) -> Result<A, clap::Error> {
     let command = A::augment_args(clap::Command::new("rukpak").no_binary_name(true));
     A::from_arg_matches(&command.try_get_matches_from(line)?)

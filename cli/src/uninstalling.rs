@@ -28,11 +28,11 @@ use crate::{
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Exit> {
     let name = &args.name;
-    let has_begun = Cell::new(false);
+    let is_started = Cell::new(false);
     let interrupted = || {
-        if has_begun.get() {
+        if is_started.get() {
             message::note(&format!(
-                "what was begun goes on without this command; {} status {name} tells how far it is",
+                "deletion continues in the cluster; run \"{} status {name}\" to follow it",
                 args::name()
             ));
         } else {
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Exit> {
         }
     };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        uninstall(cluster, args, &has_begun).await
+        uninstall(cluster, args, &is_started).await
     })
 }
 
 async fn uninstall(
     cluster: &Cluster,
     args: &UninstallArgs,
-    has_begun: &Cell<bool>,
+    is_started: &Cell<bool>,
 ) -> anyhow::Result<Exit> {
     let name = &args.name;
     let Some(instance) = cluster.find_instance(name).await? else {
@@ -58,8 +58,8 @@ async fn uninstall(
     };
     if let Some(operator) = maker(&instance) {
         bail!(
-            "BundleInstance {name} belongs to PlatformOperator {operator}, which would make it anew; nothing was deleted: \
-             remove it with \"kubectl delete platformoperator {operator}\""
+            "BundleInstance {name} belongs to PlatformOperator {operator}, which would recreate it; nothing was deleted; \
+             run \"kubectl delete platformoperator {operator}\" instead"
         );
     }
     let policy = args
@@ -71,19 +71,21 @@ async fn uninstall(
         message::note(&line);
     }
     let is_dry = args.dry_run == DryRun::Server;
-    if let Some(lost) = definitions.lost(args.cascade, policy)
+    if let Some(resources_at_risk) = definitions.deleted_resources(args.cascade, policy)
         && !is_dry
         && !args.yes
     {
-        let question = format!("delete BundleInstance {name}, and all custom resources of {lost}?");
+        let question = format!(
+            "Delete BundleInstance {name} and all custom resources of {resources_at_risk}?"
+        );
         if !confirm::ask(&question).await? {
             message::note("nothing was deleted");
             return Ok(Exit::Failed);
         }
     }
-    has_begun.set(!is_dry);
-    let wanted = args.crd_deletion_policy.map(self::policy);
-    let instance = set_policy(cluster, wanted, args.dry_run, instance).await?;
+    is_started.set(!is_dry);
+    let new_policy = args.crd_deletion_policy.map(self::policy);
+    let instance = set_policy(cluster, new_policy, args.dry_run, instance).await?;
     delete(cluster, args.cascade, args.dry_run, &instance).await?;
     let done = format!("bundleinstance.{GROUP}/{name}");
     if is_dry {
@@ -91,14 +93,15 @@ async fn uninstall(
         return Ok(Exit::Done);
     }
     if !args.wait.wait {
-        output::print(&format!("{done} is being deleted\n"))?;
+        output::print(&format!("{done} deletion started\n"))?;
         return Ok(Exit::Done);
     }
     let mut last = String::new();
-    let waited = cluster::within(args.wait.timeout, gone(cluster, &instance, &mut last)).await;
+    let waited =
+        cluster::with_timeout(args.wait.timeout, gone(cluster, &instance, &mut last)).await;
     let Some(result) = waited else {
         message::error(&format!(
-            "BundleInstance {name} is still there after {:?}; what was begun goes on",
+            "timed out after {:?}: BundleInstance {name} still exists; deletion continues",
             args.wait.timeout
         ));
         message::quote(&last);
@@ -114,17 +117,17 @@ async fn uninstall(
     Ok(Exit::Done)
 }
 
-/// The PlatformOperator that an instance is made by, again and again.
+/// Returns the name of the PlatformOperator that owns an instance, and would recreate it.
 pub(crate) fn maker(instance: &BundleInstance) -> Option<&str> {
     let owners = instance.metadata.owner_references.as_deref();
     let is_maker = |owner: &&OwnerReference| {
         owner.kind == PlatformOperator::kind(&())
             && owner.api_version == PlatformOperator::api_version(&())
     };
-    // What is going already is not made anew before it is gone; then one may wait for that.
-    let stays = instance.metadata.deletion_timestamp.is_none();
+    // A terminating instance is not recreated before its deletion completes, so that the command may wait for that.
+    let is_kept = instance.metadata.deletion_timestamp.is_none();
     let maker = owners.unwrap_or_default().iter().find(is_maker);
-    maker.filter(|_| stays).map(|owner| owner.name.as_str())
+    maker.filter(|_| is_kept).map(|owner| owner.name.as_str())
 }
 
 fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
@@ -135,18 +138,18 @@ fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
     }
 }
 
-/// The policy has to be in the spec: the provisioner goes by it, also when it is restarted meanwhile.
+/// Sets the deletion policy in the spec. The provisioner reads it from there, also after a restart.
 pub(crate) async fn set_policy(
     cluster: &Cluster,
-    wanted: Option<CrdDeletionPolicy>,
+    new_policy: Option<CrdDeletionPolicy>,
     dry_run: DryRun,
     instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
     let name = &instance.name_any();
-    let Some(wanted) = wanted else {
+    let Some(new_policy) = new_policy else {
         return Ok(instance);
     };
-    if wanted == instance.spec.crd_deletion_policy {
+    if new_policy == instance.spec.crd_deletion_policy {
         return Ok(instance);
     }
     let params = PatchParams {
@@ -154,18 +157,19 @@ pub(crate) async fn set_policy(
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patch = json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": wanted}});
+    let patch =
+        json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": new_policy}});
     let changed = cluster
         .instances()
         .patch(name, &params, &Patch::Merge(patch))
         .await;
     changed.map_err(|error| {
-        let what = format!("failed to set spec.crdDeletionPolicy of BundleInstance {name}");
-        cluster.trouble(what, error)
+        let problem = format!("failed to set spec.crdDeletionPolicy of BundleInstance {name}");
+        cluster.trouble(problem, error)
     })
 }
 
-/// Begins to delete an instance; one that is gone is no error.
+/// Starts the deletion of an instance; succeeds if it does not exist.
 pub(crate) async fn delete(
     cluster: &Cluster,
     cascade: Cascade,
@@ -181,7 +185,7 @@ pub(crate) async fn delete(
     let params = DeleteParams {
         dry_run: dry_run == DryRun::Server,
         propagation_policy: Some(propagation),
-        // The one that was told about, and no other.
+        // The deletion is restricted to the instance that was reported.
         preconditions: Some(Preconditions {
             uid: instance.uid(),
             resource_version: None,
@@ -197,7 +201,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// Waits until the instance, and not one of the same name, does not exist.
+/// Waits until the instance no longer exists. Another instance of the same name is ignored.
 pub(crate) async fn gone(
     cluster: &Cluster,
     instance: &BundleInstance,
@@ -207,20 +211,20 @@ pub(crate) async fn gone(
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        let Change::Now(now) = change? else {
+        let Change::Updated(now) = change? else {
             return Ok(());
         };
         if now.uid() != instance.uid() {
             return Ok(());
         }
-        let conditions = now.status.iter().flat_map(|it| &it.conditions);
+        let conditions = now.status.iter().flat_map(|status| &status.conditions);
         let progressing = conditions
-            .filter(|it| it.type_ == condition::PROGRESSING)
-            .find(|it| it.observed_generation == now.metadata.generation);
-        if let Some(told) = progressing {
-            last.clone_from(&told.message);
+            .filter(|condition| condition.type_ == condition::PROGRESSING)
+            .find(|condition| condition.observed_generation == now.metadata.generation);
+        if let Some(condition) = progressing {
+            last.clone_from(&condition.message);
         }
         progress::show(&format!("removing {name}: {}", last.replace('\n', " ")));
     }
-    None.context("the server does not tell any more what becomes of it")
+    None.context("the watch of the BundleInstance ended")
 }

@@ -16,35 +16,35 @@ use crate::{
 };
 pub(crate) use destination::{Destination, is_terminal};
 
-/// What was found, as programs read it.
+/// Unpacked content, as programs read it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
-    /// As given.
+struct UnpackResult {
+    /// Source as given on the command line.
     source: String,
-    /// The same, named for good.
+    /// Source pinned to a digest or commit.
     resolved: String,
-    /// Of the content.
+    /// Digest of the content.
     digest: String,
-    /// Of what was transferred.
+    /// Digest of the transferred data.
     #[serde(skip_serializing_if = "Option::is_none")]
     transferred: Option<String>,
     files: usize,
     size: u64,
-    #[serde(skip_serializing_if = "Left::is_nothing")]
-    skipped: Left,
+    #[serde(skip_serializing_if = "SkippedCounts::is_empty")]
+    skipped: SkippedCounts,
 }
 
 /// Entries that are not part of the content.
 #[derive(Serialize)]
-struct Left {
+struct SkippedCounts {
     #[serde(flatten)]
     irregular: SkippedEntries,
     unselected: usize,
 }
 
 pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
-    let destination = args.output.as_deref().map(Destination::of);
+    let destination = args.output.as_deref().map(Destination::from_path);
     if destination == Some(Destination::Stdout) {
         if args
             .format
@@ -56,13 +56,13 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         }
         if is_terminal() {
             args::usage(
-                "--output - writes an archive, and standard output is a terminal; pipe it into something",
+                "--output - writes an archive, but standard output is a terminal; redirect it to a file or a pipe",
             );
         }
     }
     let source = source::one(&args.source, &args.access);
     let reach = Reach::new(&args.access, std::slice::from_ref(&source), args.quiet)?;
-    // Says no before anything is fetched.
+    // An invalid destination is rejected before the fetch.
     let draft = destination.map(|to| to.prepare(args.force)).transpose()?;
     let Fetched {
         resolved,
@@ -74,37 +74,37 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
     drop(reach);
     if tree.is_empty() {
         anyhow::bail!(
-            "nothing of {} is selected, or it holds no files; check --only, or take everything by --all",
+            "{} has no files, or none of them is selected; check --only, or use --all",
             source.text()
         );
     }
     if !args.quiet {
         warn_of_case(tree.files().map(|(path, _)| path));
     }
-    let found = |digest: Digest| Found {
+    let describe = |digest: Digest| UnpackResult {
         source: source.text(),
         resolved: resolved.to_string(),
         digest: digest.to_string(),
         transferred: transferred.map(|digest| digest.to_string()),
         files: tree.len(),
         size: tree.size(),
-        skipped: Left {
+        skipped: SkippedCounts {
             irregular: SkippedEntries::count(tree.irregular()),
             unselected,
         },
     };
-    let found = found(tree.write_tar(std::io::sink())?);
+    let result = describe(tree.write_tar(std::io::sink())?);
     let is_written = draft.is_some();
     if let Some(draft) = draft {
         draft.write(&tree)?;
     }
     if let Some(path) = &args.report {
-        output::write(path, &output::json(&found)?)?;
+        output::write(path, &output::json(&result)?)?;
     }
-    match output::described(&found, args.format.unwrap_or_default())? {
+    match output::described(&result, args.format.unwrap_or_default())? {
         Some(text) => output::print(&text)?,
-        None if !is_written => output::print(&found.text())?,
-        None if !args.quiet => found.text().lines().for_each(message::note),
+        None if !is_written => output::print(&result.text())?,
+        None if !args.quiet => result.text().lines().for_each(message::note),
         None => {}
     }
     Ok(Exit::Done)
@@ -121,16 +121,16 @@ fn options(args: &UnpackArgs) -> Options {
     }
 }
 
-/// Names that some file systems cannot tell apart. Here both stay.
+/// Warns about names that some file systems do not distinguish. Both files are written.
 fn warn_of_case<'a>(paths: impl Iterator<Item = &'a str>) {
-    for (one, other) in same_but_case(paths) {
+    for (one, other) in case_collisions(paths) {
         message::warning(&format!(
-            "{one:?} and {other:?} differ only in capital letters: not every file system can hold both"
+            "{one:?} and {other:?} differ only in case; some file systems cannot contain both"
         ));
     }
 }
 
-fn same_but_case<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
+fn case_collisions<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
     let mut folded: Vec<(String, &str)> = paths.map(|path| (path.to_lowercase(), path)).collect();
     folded.sort_unstable();
     let pairs = folded.iter().zip(folded.iter().skip(1));
@@ -140,7 +140,7 @@ fn same_but_case<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<(&'a str, &'a 
         .collect()
 }
 
-impl Found {
+impl UnpackResult {
     fn text(&self) -> String {
         let mut rows = vec![
             ("Resolved", self.resolved.clone()),
@@ -153,7 +153,7 @@ impl Found {
         );
         let content = format!("{}, {}", count(self.files, "file"), size(self.size));
         rows.push(("Content", content));
-        if !self.skipped.is_nothing() {
+        if !self.skipped.is_empty() {
             rows.push(("Skipped", self.skipped.text()));
         }
         let line = |(title, text): &(&str, String)| format!("{title:<12} {}\n", clean(text));
@@ -161,16 +161,16 @@ impl Found {
     }
 }
 
-impl Left {
+impl SkippedCounts {
     fn text(&self) -> String {
         let irregular = (!self.irregular.is_empty()).then(|| self.irregular.to_string());
         let unselected = self.unselected;
         let unselected = (unselected > 0).then(|| format!("{unselected} outside the selection"));
-        let left: Vec<String> = irregular.into_iter().chain(unselected).collect();
-        left.join(", ")
+        let parts: Vec<String> = irregular.into_iter().chain(unselected).collect();
+        parts.join(", ")
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.irregular.is_empty() && self.unselected == 0
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn names_that_differ_in_case_alone_are_found_in_folders_too() {
         let paths = ["a/B", "A/b", "a/c", "b", "ß/x"];
-        assert_eq!(same_but_case(paths.into_iter()), [("A/b", "a/B")]);
-        assert_eq!(same_but_case(["a", "b", "a/b"].into_iter()), []);
+        assert_eq!(case_collisions(paths.into_iter()), [("A/b", "a/B")]);
+        assert_eq!(case_collisions(["a", "b", "a/b"].into_iter()), []);
     }
 }

@@ -1,10 +1,10 @@
 //! `rukpak upgrade-check`.
 //!
 //! ```text
-//!  ClusterVersion, API server ── target: from which release to which
+//!  ClusterVersion, API server ── target: current and new release
 //!  BundleInstances, ClusterServiceVersions, roles, requests ── read ──┐
 //!  PlatformOperators, Subscriptions ── follow ────────────────────────┤
-//!  catalogs ── the newest version that can be reached ────────────────┴── judge ── a table, JSON, YAML
+//!  catalogs ── the newest reachable version ──────────────────────────┴── judge ── a table, JSON, YAML
 //! ```
 
 mod follow;
@@ -25,7 +25,7 @@ use manifests::{
 use serde::Serialize;
 
 use self::{
-    judge::{Later, Operator},
+    judge::{CandidateVersion, InstalledOperator},
     target::Releases,
 };
 use crate::{
@@ -37,20 +37,20 @@ use crate::{
     output, table,
 };
 
-/// Something keeps the cluster from being upgraded.
-const BLOCKED: u8 = 3;
-/// How many CatalogSources are named.
-const FEW: usize = 5;
+/// Exit code if an operator blocks the upgrade of the cluster.
+const EXIT_BLOCKED: u8 = 3;
+/// Maximum number of CatalogSources that a message names.
+const MAX_NAMED_CATALOGS: usize = 5;
 
-/// What was found.
+/// Result of the command.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     from: Releases,
     to: Releases,
-    /// Whether anything keeps the cluster from being upgraded.
+    /// Whether an operator blocks the upgrade of the cluster.
     blocked: bool,
-    operators: Vec<Operator>,
+    operators: Vec<InstalledOperator>,
 }
 
 pub(crate) fn run(args: &UpgradeCheckArgs) -> anyhow::Result<Exit> {
@@ -67,62 +67,74 @@ async fn check(
     args: &UpgradeCheckArgs,
     catalogs: &Catalogs,
 ) -> anyhow::Result<Exit> {
-    let here = read::releases(cluster).await?;
-    let from = here.releases;
+    let state = read::releases(cluster).await?;
+    let from = state.releases;
     let to = from.to(args.to)?;
-    if let Some(running) = &here.is_updating {
+    if let Some(running) = &state.is_updating {
         message::note(&format!(
-            "the cluster is on its way from OpenShift {running}; wait until it is there for what follows to count"
+            "the cluster is being upgraded from OpenShift {running}; results are valid only after the upgrade"
         ));
     }
     if to.kubernetes > KubeVersion::NEWEST {
         message::note(&format!(
-            "of what goes with Kubernetes {} only that is known which Kubernetes {} has announced",
+            "for Kubernetes {}, only the API removals that Kubernetes {} announced are known",
             to.kubernetes,
             KubeVersion::NEWEST
         ));
     }
     let mut operators = read::operators(cluster, &from, &to, !catalogs.is_empty()).await?;
     for operator in &mut operators {
-        look_up(operator, catalogs, &here, &to);
-        operator.judge(&to, !catalogs.is_empty());
+        add_catalog_info(operator, catalogs, &state, &to);
+        operator.assess(&to, !catalogs.is_empty());
     }
-    operators.sort_by_key(Operator::label);
+    operators.sort_by_key(InstalledOperator::label);
     let report = Report {
         from,
         to,
-        blocked: operators.iter().any(Operator::blocks),
+        blocked: operators.iter().any(InstalledOperator::blocks),
         operators,
     };
-    if catalogs.is_empty() && report.operators.iter().any(|it| it.is_too_old(&to)) {
-        let named = olm::catalogs(cluster, FEW).await;
-        let named = match named.as_slice() {
+    if catalogs.is_empty()
+        && report
+            .operators
+            .iter()
+            .any(|operator| operator.is_too_old(&to))
+    {
+        let examples = olm::catalogs(cluster, MAX_NAMED_CATALOGS).await;
+        let examples = match examples.as_slice() {
             [] => String::new(),
             some => format!(", such as {}", some.join(", ")),
         };
         message::note(&format!(
-            "no catalog was asked for versions that run on {to}: name one with --catalog{named}"
+            "no catalog searched for versions that support {to}; use --catalog{examples}"
         ));
     }
     let text = output::described(&report, args.output.into())?;
-    output::print(&text.unwrap_or_else(|| written(&report)))?;
+    output::print(&text.unwrap_or_else(|| format_report(&report)))?;
     Ok(if report.blocked {
-        Exit::Code(BLOCKED)
+        Exit::Code(EXIT_BLOCKED)
     } else {
         Exit::Done
     })
 }
 
-/// Adds what catalogs have on an operator: its max OpenShift version, which may have been raised, and what comes after it. An
-/// invalid value of a catalog does not replace a valid one of the operator.
-fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: &Releases) {
+/// Adds the information of catalogs about an operator: its max OpenShift version, which may have been raised, and the next
+/// version. An invalid value of a catalog does not replace a valid one of the operator.
+fn add_catalog_info(
+    operator: &mut InstalledOperator,
+    catalogs: &Catalogs,
+    state: &read::ClusterState,
+    to: &Releases,
+) {
     let (Some(package), Some(name)) = (operator.package.clone(), operator.bundle.clone()) else {
         return;
     };
     let package = catalogs.package(&package);
     let offers = package.offers();
     let listed = offers.iter().find_map(|offer| match offer.answer {
-        choose::Answer::Package(package) => package.bundle(&name).filter(|it| is_it(it, operator)),
+        choose::Answer::Package(package) => package
+            .bundle(&name)
+            .filter(|bundle| is_installed_bundle(bundle, operator)),
         choose::Answer::Absent | choose::Answer::Unknown(_) | choose::Answer::Pending => None,
     });
     let own = operator.maximum.as_deref().map(maximum);
@@ -132,12 +144,12 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         operator.maximum = Some(declared.text());
     }
     for offer in &offers {
-        if let choose::Answer::Unknown(why) = offer.answer {
+        if let choose::Answer::Unknown(reason) = offer.answer {
             operator.is_unread = true;
-            message::warning(&format!("catalog {}: {why}", offer.catalog));
+            message::warning(&format!("catalog {}: {reason}", offer.catalog));
         }
     }
-    let (Some(running), Some(release)) = (here.releases.openshift, to.openshift) else {
+    let (Some(running), Some(release)) = (state.releases.openshift, to.openshift) else {
         return;
     };
     if !operator.is_too_old(to) {
@@ -147,7 +159,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
     let installed = Installed {
         name,
         version: version
-            .and_then(|it| version::strict(it).ok())
+            .and_then(|version| version::strict(version).ok())
             .map(|version| Release {
                 version,
                 release: None,
@@ -162,32 +174,32 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         newest: None,
         installed: Some(&installed),
         openshift: Some(running),
-        kubernetes: here.version.as_ref(),
+        kubernetes: state.version.as_ref(),
         media_types: &[REGISTRY_V1, PLAIN_V0],
         overrides: &[],
     };
-    if let Ahead::To(it) = choose::ahead(&request, Followed::Any, release, &offers) {
-        operator.unblocked_by = Some(Later {
-            version: it.version.to_string(),
-            bundle: it.name,
-            catalog: it.catalog,
-            channel: it.channel,
+    if let Ahead::To(next) = choose::ahead(&request, Followed::Any, release, &offers) {
+        operator.unblocked_by = Some(CandidateVersion {
+            version: next.version.to_string(),
+            bundle: next.name,
+            catalog: next.catalog,
+            channel: next.channel,
         });
     }
 }
 
-/// Whether a catalog speaks of just what is installed. Of what OLM has installed nobody tells the digest: there the
-/// ClusterServiceVersion alone counts, as it does for OLM.
-fn is_it(bundle: &Bundle, operator: &Operator) -> bool {
+/// Reports whether a bundle of a catalog is the installed one. OLM does not record the digest of the installed image. For
+/// OLM, only the name of the ClusterServiceVersion is compared, as OLM does.
+fn is_installed_bundle(bundle: &Bundle, operator: &InstalledOperator) -> bool {
     let digest = bundle.image.rsplit_once('@').map(|(_, digest)| digest);
     digest.is_some() && digest == operator.image.as_deref()
 }
 
-/// For people: a line for each finding, and what it comes to.
-fn written(report: &Report) -> String {
+/// Formats the report for people: a row for each finding, and a summary.
+fn format_report(report: &Report) -> String {
     let mut rows: Vec<[String; 5]> = Vec::new();
     for operator in &report.operators {
-        // A BundleInstance may be called the same.
+        // A BundleInstance may have the same name.
         let name = match operator.kind {
             olm::KIND => format!("{} (OLM)", operator.label()),
             _ => operator.label(),
@@ -204,7 +216,7 @@ fn written(report: &Report) -> String {
                 _ => "-".to_owned(),
             };
             let message = match finding.effect {
-                Effect::Refuses => format!("it asks not to be upgraded: {}", finding.message),
+                Effect::Refuses => format!("not upgradeable: {}", finding.message),
                 _ => finding.message.clone(),
             };
             let version = operator.version.clone().unwrap_or_else(|| "-".to_owned());
@@ -221,7 +233,7 @@ fn written(report: &Report) -> String {
 
 fn summary(report: &Report) -> String {
     let Report { from, to, .. } = report;
-    let way = match to.openshift {
+    let upgrade = match to.openshift {
         Some(release) => format!(
             "{from} to {release} (Kubernetes {} to {})",
             from.kubernetes, to.kubernetes
@@ -229,7 +241,12 @@ fn summary(report: &Report) -> String {
         None => format!("{from} to {}", to.kubernetes),
     };
     let number = |effects: &[Effect]| {
-        let has = |it: &&Operator| it.findings.iter().any(|it| effects.contains(&it.effect));
+        let has = |operator: &&InstalledOperator| {
+            operator
+                .findings
+                .iter()
+                .any(|finding| effects.contains(&finding.effect))
+        };
         report.operators.iter().filter(has).count()
     };
     let blocking = number(&[Effect::Blocks, Effect::Refuses]);
@@ -244,8 +261,8 @@ fn summary(report: &Report) -> String {
     }
     match number(&[Effect::Unknown]) {
         0 => {}
-        some => parts.push(format!("of {some} it is not known")),
+        some => parts.push(format!("{some} unknown")),
     }
     let operators = count(report.operators.len(), "operator");
-    format!("{way}: {operators}, {}", parts.join(", "))
+    format!("{upgrade}: {operators}, {}", parts.join(", "))
 }

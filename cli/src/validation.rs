@@ -22,9 +22,9 @@ use crate::{
 
 const LEVELS: [Level; 3] = [Level::Error, Level::Warning, Level::Change];
 
-/// What there is to say about one bundle.
+/// Validation report of one bundle.
 #[derive(Serialize)]
-struct Verdict {
+struct BundleReport {
     bundle: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     csv: String,
@@ -32,11 +32,11 @@ struct Verdict {
     /// Entries that are not regular files, outside of the manifests and the metadata.
     #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
     skipped: SkippedEntries,
-    /// Why it could not be read.
+    /// Reason why the bundle could not be read; `None` if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip)]
-    place: sarif::Base,
+    place: sarif::PathBase,
 }
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
@@ -49,19 +49,19 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
     parallel::each(
         &sources,
         reach.width(),
-        |source| judge(source, &reach, &options, &limits),
-        |verdict| -> anyhow::Result<()> {
-            tally.add(&verdict);
-            printer.print(verdict)
+        |source| validate(source, &reach, &options, &limits),
+        |bundle_report| -> anyhow::Result<()> {
+            tally.add(&bundle_report);
+            printer.print(bundle_report)
         },
     )?;
     printer.end(&tally.failures)?;
-    Ok(tally.conclude(args))
+    Ok(tally.exit_status(args))
 }
 
-/// Prints verdicts as they arrive; a table is printed at the end, because its columns depend on all of them.
+/// Prints reports as they arrive. A table is printed at the end, because its columns depend on all reports.
 enum Printer {
-    Table(Vec<Verdict>),
+    Table(Vec<BundleReport>),
     Json(Elements),
     Sarif(sarif::Log),
 }
@@ -75,23 +75,23 @@ impl Printer {
         })
     }
 
-    fn print(&mut self, verdict: Verdict) -> anyhow::Result<()> {
+    fn print(&mut self, bundle_report: BundleReport) -> anyhow::Result<()> {
         match self {
-            Self::Table(verdicts) => {
-                verdicts.push(verdict);
+            Self::Table(reports) => {
+                reports.push(bundle_report);
                 Ok(())
             }
-            Self::Json(elements) => elements.print([verdict]),
-            Self::Sarif(log) => log.print(&verdict),
+            Self::Json(elements) => elements.print([bundle_report]),
+            Self::Sarif(log) => log.print(&bundle_report),
         }
     }
 
     fn end(self, failures: &[Failure]) -> anyhow::Result<()> {
         match self {
-            Self::Table(verdicts) => {
-                output::print_styled(&tabular(&verdicts)?)?;
-                for verdict in &verdicts {
-                    message::skipped(&verdict.bundle, &verdict.skipped);
+            Self::Table(reports) => {
+                output::print_styled(&tabular(&reports)?)?;
+                for bundle_report in &reports {
+                    message::skipped(&bundle_report.bundle, &bundle_report.skipped);
                 }
                 Ok(())
             }
@@ -110,7 +110,7 @@ struct Failure {
     error: String,
 }
 
-/// The totals of all verdicts.
+/// Totals of all reports.
 #[derive(Default)]
 struct Tally {
     readable: usize,
@@ -121,9 +121,9 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, verdict: &Verdict) {
-        self.readable += usize::from(verdict.error.is_none());
-        for finding in &verdict.findings {
+    fn add(&mut self, bundle_report: &BundleReport) {
+        self.readable += usize::from(bundle_report.error.is_none());
+        for finding in &bundle_report.findings {
             *match finding.level {
                 Level::Error => &mut self.errors,
                 Level::Warning => &mut self.warnings,
@@ -131,13 +131,13 @@ impl Tally {
             } += 1;
         }
         self.failures
-            .extend(verdict.error.clone().map(|error| Failure {
-                bundle: verdict.bundle.clone(),
+            .extend(bundle_report.error.clone().map(|error| Failure {
+                bundle: bundle_report.bundle.clone(),
                 error,
             }));
     }
 
-    fn conclude(&self, args: &ValidateArgs) -> Exit {
+    fn exit_status(&self, args: &ValidateArgs) -> Exit {
         for Failure { bundle, error } in &self.failures {
             message::error(&format!("bundle {bundle:?} {error}"));
         }
@@ -154,22 +154,27 @@ impl Tally {
     }
 }
 
-fn judge(source: &Source, reach: &Reach, options: &Options, limits: &unpacker::Options) -> Verdict {
-    let verdict = |report: Report, error, content: &unpacker::Content| Verdict {
+fn validate(
+    source: &Source,
+    reach: &Reach,
+    options: &Options,
+    limits: &unpacker::Options,
+) -> BundleReport {
+    let bundle_report = |report: Report, error, content: &unpacker::Content| BundleReport {
         bundle: source.name.clone(),
         csv: report.facts.name,
         findings: report.findings,
         skipped: report.skipped,
         error,
-        place: sarif::Base::new(source, content),
+        place: sarif::PathBase::new(source, content),
     };
     match reach.content(source, limits).context("cannot be read") {
         Ok(content) => {
             let mut report = convert::validate(&content, options);
             report.locate(&content);
-            verdict(report, None, &content)
+            bundle_report(report, None, &content)
         }
-        Err(error) => verdict(
+        Err(error) => bundle_report(
             Report::default(),
             Some(format!("{error:#}")),
             &unpacker::Content::default(),
@@ -177,11 +182,15 @@ fn judge(source: &Source, reach: &Reach, options: &Options, limits: &unpacker::O
     }
 }
 
-fn tabular(verdicts: &[Verdict]) -> anyhow::Result<String> {
+fn tabular(reports: &[BundleReport]) -> anyhow::Result<String> {
     let mut rows = Vec::new();
-    for verdict in verdicts {
-        for finding in &verdict.findings {
-            let place = finding.place.as_ref().map(short).unwrap_or_default();
+    for bundle_report in reports {
+        for finding in &bundle_report.findings {
+            let place = finding
+                .place
+                .as_ref()
+                .map(short_location)
+                .unwrap_or_default();
             let remedy = finding
                 .remedy
                 .as_ref()
@@ -190,10 +199,10 @@ fn tabular(verdicts: &[Verdict]) -> anyhow::Result<String> {
             rows.push([
                 level(finding.level).to_owned(),
                 finding.code.to_string(),
-                match verdicts {
+                match reports {
                     [_] => place,
-                    _ if place.is_empty() => verdict.bundle.clone(),
-                    _ => format!("{}/{place}", verdict.bundle),
+                    _ if place.is_empty() => bundle_report.bundle.clone(),
+                    _ => format!("{}/{place}", bundle_report.bundle),
                 },
                 format!("{}{remedy}", finding.message),
             ]);
@@ -203,7 +212,7 @@ fn tabular(verdicts: &[Verdict]) -> anyhow::Result<String> {
         return Ok(String::new());
     }
     let plain = table::render(Some(["LEVEL", "CODE", "PLACE", "MESSAGE"]), &rows, 0);
-    // Color comes last: a table counts what a terminal does not show.
+    // Colors are added last, because the table counts control characters as well.
     let mut text = String::with_capacity(plain.len() * 2);
     for line in plain.lines() {
         let colored = LEVELS
@@ -217,8 +226,9 @@ fn tabular(verdicts: &[Verdict]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// File, line and column, which editors and terminals open; the path only where there is no line.
-fn short(place: &Place) -> String {
+/// Formats a location as file, line and column, which editors and terminals open. The path within the file is printed only
+/// if the line is unknown.
+fn short_location(place: &Place) -> String {
     match place.line {
         Some(_) => Place {
             path: manifests::path::Path::root(),
@@ -229,7 +239,7 @@ fn short(place: &Place) -> String {
     }
 }
 
-/// Returns the last line: numbers of findings, and of bundles where not all of them were validated.
+/// Returns the last line: the number of findings, and the number of bundles if not all of them were validated.
 fn summary([errors, warnings, changes]: [usize; 3], readable: usize, unreadable: usize) -> String {
     let findings = format!(
         "{}, {}, {}",

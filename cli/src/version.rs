@@ -9,31 +9,31 @@ use crate::{
     output,
 };
 
-/// This program's release.
+/// Version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Serialize)]
-struct About {
+struct VersionInfo {
     version: &'static str,
-    /// Who builds a release says which commit it is made of.
+    /// Commit of the build; `None` if the build did not set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
-    /// The newest release whose APIs are known.
+    /// Newest Kubernetes release whose APIs are known.
     kubernetes: String,
 }
 
 pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<Exit> {
-    let about = About {
+    let info = VersionInfo {
         version: VERSION,
         commit: option_env!("RUKPAK_COMMIT").filter(|commit| !commit.is_empty()),
         kubernetes: KubeVersion::NEWEST.to_string(),
     };
-    let text = output::described(&about, args.output)?.unwrap_or_else(|| {
-        let About {
+    let text = output::described(&info, args.output)?.unwrap_or_else(|| {
+        let VersionInfo {
             version,
             commit,
             kubernetes,
-        } = about;
+        } = info;
         let commit = commit
             .map(|commit| format!(" ({commit})"))
             .unwrap_or_default();

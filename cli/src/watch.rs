@@ -1,4 +1,4 @@
-//! Following BundleInstances as they change.
+//! Watch of BundleInstances.
 
 use std::time::Duration;
 
@@ -12,67 +12,69 @@ use tokio::time::sleep;
 
 use crate::cluster::Cluster;
 
-/// How long the server is asked to go on with one watch; the client gives up a silent connection later.
-const TURN: u32 = 45;
-/// Between two tries.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How many tries in a row may fail: a server that is restarted is back by then.
-const TRIES: u32 = 20;
+/// Requested timeout of a watch, in seconds. The client gives up an idle connection later.
+const WATCH_TIMEOUT_SECONDS: u32 = 45;
+/// Delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of consecutive failures: an API server restarts within this time.
+const MAX_FAILURES: u32 = 20;
 
-/// What has become of an instance.
+/// Change of an instance.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    /// It is like this.
-    Now(Box<BundleInstance>),
-    /// It does not exist any more.
-    Gone(String),
+    /// The instance exists, with this state.
+    Updated(Box<BundleInstance>),
+    /// The instance of this name does not exist.
+    Deleted(String),
 }
 
-/// All instances, or the one of that name, as they are now and whenever they change. Ends with an error alone: when the
-/// server refuses, or cannot be reached for long.
+/// Returns a stream of all instances, or of the one with that name: first the present ones, and then each change. The
+/// stream ends only with an error, if the API server rejects the request or is unreachable for long.
 pub(crate) fn changes<'a>(
     cluster: &'a Cluster,
     name: Option<&'a str>,
 ) -> impl Stream<Item = anyhow::Result<Change>> + 'a {
-    let turns = stream::unfold(State::default(), move |mut state| async move {
-        if state.is_over {
+    let attempts = stream::unfold(State::default(), move |mut state| async move {
+        if state.is_finished {
             return None;
         }
         if state.failures > 0 {
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
         }
-        let turn: stream::BoxStream<'a, Result<Change, kube::Error>> =
+        let events: stream::BoxStream<'a, Result<Change, kube::Error>> =
             match list(cluster, name).await {
                 Ok((items, version)) => {
                     state.failures = 0;
-                    let gone = name.filter(|_| items.is_empty());
-                    let gone = gone.map(|name| Ok(Change::Gone(name.to_owned())));
-                    let now = items.into_iter().map(|it| Ok(Change::Now(Box::new(it))));
-                    let now = stream::iter(now.chain(gone));
-                    now.chain(turn(cluster, name, version)).boxed()
+                    let deleted = name.filter(|_| items.is_empty());
+                    let deleted = deleted.map(|name| Ok(Change::Deleted(name.to_owned())));
+                    let current = items
+                        .into_iter()
+                        .map(|instance| Ok(Change::Updated(Box::new(instance))));
+                    let current = stream::iter(current.chain(deleted));
+                    current.chain(watch_once(cluster, name, version)).boxed()
                 }
                 Err(error) => {
                     state.failures += 1;
-                    state.is_over = is_refusal(&error) || state.failures >= TRIES;
-                    let told = state.is_over.then_some(Err(error));
-                    stream::iter(told).boxed()
+                    state.is_finished = is_permanent(&error) || state.failures >= MAX_FAILURES;
+                    let final_error = state.is_finished.then_some(Err(error));
+                    stream::iter(final_error).boxed()
                 }
             };
-        Some((turn, state))
+        Some((events, state))
     });
-    turns
+    attempts
         .flatten()
-        .map_err(move |error| cluster.trouble("failed to follow BundleInstances", error))
+        .map_err(move |error| cluster.trouble("failed to watch BundleInstances", error))
 }
 
 #[derive(Default)]
 struct State {
     failures: u32,
-    is_over: bool,
+    is_finished: bool,
 }
 
-/// Whether asking again would be in vain.
-fn is_refusal(error: &kube::Error) -> bool {
+/// Reports whether a retry fails in the same way.
+fn is_permanent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400..=404))
 }
 
@@ -93,8 +95,8 @@ async fn list(
     Ok((list.items, version))
 }
 
-/// One watch. Whatever ends it, what has been missed is listed next.
-fn turn<'a>(
+/// Returns the events of one watch. After its end, a list finds the missed changes.
+fn watch_once<'a>(
     cluster: &'a Cluster,
     name: Option<&'a str>,
     version: String,
@@ -102,13 +104,13 @@ fn turn<'a>(
     let watch = async move {
         let params = WatchParams {
             field_selector: selector(name),
-            ..WatchParams::default().timeout(TURN)
+            ..WatchParams::default().timeout(WATCH_TIMEOUT_SECONDS)
         };
         let events = cluster.instances().watch(&params, &version).await;
         if let Ok(events) = events {
             events.boxed()
         } else {
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
             stream::empty().boxed()
         }
     };
@@ -117,8 +119,10 @@ fn turn<'a>(
         .take_while(|event| std::future::ready(!matches!(event, Err(_) | Ok(WatchEvent::Error(_)))))
         .try_filter_map(|event| {
             std::future::ready(Ok(match event {
-                WatchEvent::Added(it) | WatchEvent::Modified(it) => Some(Change::Now(Box::new(it))),
-                WatchEvent::Deleted(it) => Some(Change::Gone(it.name_any())),
+                WatchEvent::Added(instance) | WatchEvent::Modified(instance) => {
+                    Some(Change::Updated(Box::new(instance)))
+                }
+                WatchEvent::Deleted(instance) => Some(Change::Deleted(instance.name_any())),
                 WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
             }))
         })

@@ -1,4 +1,4 @@
-//! Who has set which fields: the entries of managedFields, as plain functions.
+//! Transfer of managed fields: computes new entries of `managedFields`. Pure; no I/O.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use manifests::api::MANAGER;
 use serde_json::{Map, Value};
 
-/// Programs that put objects into clusters, by what their managers begin with. What others have set, controllers and
-/// webhooks above all, is still wanted when the owner changes.
+/// Prefixes of the field managers of deployment tools. Fields of other managers, mostly controllers and webhooks, are still
+/// needed after a change of the owner.
 const DEPLOYERS: &[&str] = &[
     "kubectl",
     "helm",
@@ -28,90 +28,92 @@ const DEPLOYERS: &[&str] = &[
     "rukpak",
 ];
 
-/// What becomes of an object's entries.
+/// New entries of an object, and the effects of the transfer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Takeover {
-    /// All entries, with those that are taken in one of the provisioner's; `None` if none is.
+pub(super) struct FieldTransfer {
+    /// All entries, with the transferred ones merged into one entry of the provisioner; `None` if no entry is transferred.
     pub(super) entries: Option<Vec<ManagedFieldsEntry>>,
-    /// Whose were taken.
-    pub(super) taken: BTreeSet<String>,
-    /// Fields that go with the next apply, because the bundle does not have them.
-    pub(super) going: Vec<String>,
+    /// Managers of the transferred entries.
+    pub(super) transferred: BTreeSet<String>,
+    /// Fields that the next apply removes, because the bundle does not contain them.
+    pub(super) dropped: Vec<String>,
 }
 
-/// Takes the entries of deployers, and of those that are named besides. `ours` are the fields of the bundle, and all
-/// entries are of the version in which these are applied; fields of other versions stay whose they are.
+/// Transfers the entries of deployment tools and of the managers in `extra_managers`. `ours` are the fields of the
+/// bundle. Only entries of `api_version`, the version in which they are applied, are transferred.
 pub(super) fn take(
     entries: &[ManagedFieldsEntry],
     api_version: &str,
     ours: &Map<String, Value>,
-    named: &[String],
-) -> Takeover {
-    let mut kept = Vec::new();
-    let mut union = Map::new();
-    let mut taken = BTreeSet::new();
+    extra_managers: &[String],
+) -> FieldTransfer {
+    let mut unchanged = Vec::new();
+    let mut merged = Map::new();
+    let mut transferred = BTreeSet::new();
     for entry in entries {
         let manager = entry.manager.as_deref().unwrap_or_default();
         let is_ours = manager == MANAGER && entry.operation.as_deref() == Some("Apply");
         let is_main = entry.subresource.as_deref().unwrap_or_default().is_empty();
         let is_version = entry.api_version.as_deref() == Some(api_version);
-        let is_wanted = is_ours
-            || DEPLOYERS.iter().any(|it| manager.starts_with(it))
-            || named.iter().any(|it| it == manager);
-        if let Some(Value::Object(fields)) = entry.fields_v1.as_ref().map(|it| &it.0)
+        let is_transferred = is_ours
+            || DEPLOYERS
+                .iter()
+                .any(|deployer| manager.starts_with(deployer))
+            || extra_managers.iter().any(|extra| extra == manager);
+        if let Some(Value::Object(fields)) = entry.fields_v1.as_ref().map(|fields| &fields.0)
             && is_main
             && is_version
-            && is_wanted
+            && is_transferred
         {
-            unite(&mut union, fields);
+            merge_fields(&mut merged, fields);
             if !is_ours {
-                taken.insert(manager.to_owned());
+                transferred.insert(manager.to_owned());
             }
         } else {
-            kept.push(entry.clone());
+            unchanged.push(entry.clone());
         }
     }
-    if taken.is_empty() {
-        return Takeover {
+    if transferred.is_empty() {
+        return FieldTransfer {
             entries: None,
-            taken,
-            going: Vec::new(),
+            transferred,
+            dropped: Vec::new(),
         };
     }
     let mut others = Map::new();
-    for entry in &kept {
-        if let Some(Value::Object(fields)) = entry.fields_v1.as_ref().map(|it| &it.0) {
-            unite(&mut others, fields);
+    for entry in &unchanged {
+        if let Some(Value::Object(fields)) = entry.fields_v1.as_ref().map(|fields| &fields.0) {
+            merge_fields(&mut others, fields);
         }
     }
-    let mut going = Vec::new();
-    left(&union, ours, &others, "", &mut going);
-    kept.push(ManagedFieldsEntry {
+    let mut dropped = Vec::new();
+    remaining(&merged, ours, &others, "", &mut dropped);
+    unchanged.push(ManagedFieldsEntry {
         api_version: Some(api_version.to_owned()),
         fields_type: Some("FieldsV1".to_owned()),
-        fields_v1: Some(FieldsV1(Value::Object(union))),
+        fields_v1: Some(FieldsV1(Value::Object(merged))),
         manager: Some(MANAGER.to_owned()),
         operation: Some("Apply".to_owned()),
         subresource: None,
         time: None,
     });
-    Takeover {
-        entries: Some(kept),
-        taken,
-        going,
+    FieldTransfer {
+        entries: Some(unchanged),
+        transferred,
+        dropped,
     }
 }
 
-/// The fields that the provisioner has applied, or would have.
+/// Returns the fields that the provisioner has applied.
 pub(super) fn of_provisioner(entries: &[ManagedFieldsEntry]) -> Map<String, Value> {
-    let ours = entries.iter().find(|entry| {
+    let own_entry = entries.iter().find(|entry| {
         entry.manager.as_deref() == Some(MANAGER)
             && entry.operation.as_deref() == Some("Apply")
             && entry.subresource.as_deref().unwrap_or_default().is_empty()
     });
-    match ours
+    match own_entry
         .and_then(|entry| entry.fields_v1.as_ref())
-        .map(|it| &it.0)
+        .map(|fields| &fields.0)
     {
         Some(Value::Object(fields)) => fields.clone(),
         _ => Map::new(),
@@ -119,53 +121,53 @@ pub(super) fn of_provisioner(entries: &[ManagedFieldsEntry]) -> Map<String, Valu
 }
 
 /// Adds the fields of one set to another.
-fn unite(into: &mut Map<String, Value>, more: &Map<String, Value>) {
-    for (key, below) in more {
+fn merge_fields(into: &mut Map<String, Value>, more: &Map<String, Value>) {
+    for (key, nested) in more {
         let entry = into
             .entry(key.as_str())
             .or_insert_with(|| Value::Object(Map::new()));
-        if let (Value::Object(into), Value::Object(more)) = (entry, below) {
-            unite(into, more);
+        if let (Value::Object(into), Value::Object(more)) = (entry, nested) {
+            merge_fields(into, more);
         }
     }
 }
 
-/// The topmost fields of a set that are in neither of two others.
-fn left(
+/// Collects the topmost fields of a set that are in neither of two other sets.
+fn remaining(
     fields: &Map<String, Value>,
     ours: &Map<String, Value>,
     others: &Map<String, Value>,
     path: &str,
-    going: &mut Vec<String>,
+    dropped: &mut Vec<String>,
 ) {
-    for (key, below) in fields {
+    for (key, nested) in fields {
         if key == "." {
-            continue; // the thing itself
+            continue; // the field itself
         }
         let path = format!("{path}{}", step(key));
         let empty = Map::new();
         let under = |map: &Map<String, Value>| match map.get(key) {
-            Some(Value::Object(below)) => Some(below.clone()),
+            Some(Value::Object(nested)) => Some(nested.clone()),
             Some(_) => Some(Map::new()),
             None => None,
         };
         match (under(ours), under(others)) {
-            (None, None) => going.push(path),
-            (mine, theirs) => {
-                // Who has a field without parts has all of it.
+            (None, None) => dropped.push(path),
+            (ours_nested, others_nested) => {
+                // An entry for a field without nested fields owns the whole field.
                 let is_whole =
                     |map: &Option<Map<String, Value>>| map.as_ref().is_some_and(Map::is_empty);
-                if is_whole(&mine) || is_whole(&theirs) {
+                if is_whole(&ours_nested) || is_whole(&others_nested) {
                     continue;
                 }
-                if let Value::Object(below) = below {
-                    let mine = mine.unwrap_or_default();
-                    left(
-                        below,
-                        &mine,
-                        theirs.as_ref().unwrap_or(&empty),
+                if let Value::Object(nested) = nested {
+                    let ours_nested = ours_nested.unwrap_or_default();
+                    remaining(
+                        nested,
+                        &ours_nested,
+                        others_nested.as_ref().unwrap_or(&empty),
                         &path,
-                        going,
+                        dropped,
                     );
                 }
             }
@@ -173,7 +175,8 @@ fn left(
     }
 }
 
-/// `f:data` is a field, `k:{"name":"a"}` an entry of a list by its keys, `v:"x"` one by its value.
+/// Formats a key of managedFields: `f:data` is a field, `k:{"name":"a"}` a list item by its keys, `v:"x"` a list item by
+/// its value.
 fn step(key: &str) -> String {
     match key.split_once(':') {
         Some(("f", name)) if name.contains(['.', '/']) => format!("[{name}]"),
@@ -220,16 +223,16 @@ mod tests {
         ];
         let ours = map(&json!({"f:data": {"f:a": {}, "f:b": {}}}));
         let takeover = take(&entries, "v1", &ours, &[]);
-        assert_eq!(takeover.taken, ["helm".to_owned()].into());
-        assert_eq!(takeover.going, [".data.old"]);
-        let kept = takeover.entries.unwrap();
-        assert_eq!(&kept[..2], &entries[1..]);
-        assert_eq!(kept[2].manager.as_deref(), Some(MANAGER));
-        assert_eq!(kept[2].operation.as_deref(), Some("Apply"));
+        assert_eq!(takeover.transferred, ["helm".to_owned()].into());
+        assert_eq!(takeover.dropped, [".data.old"]);
+        let unchanged = takeover.entries.unwrap();
+        assert_eq!(&unchanged[..2], &entries[1..]);
+        assert_eq!(unchanged[2].manager.as_deref(), Some(MANAGER));
+        assert_eq!(unchanged[2].operation.as_deref(), Some("Apply"));
 
         let named = take(&entries, "v1", &ours, &["injector".to_owned()]);
-        assert_eq!(named.taken.len(), 2);
-        assert_eq!(named.going, [".data.old", ".metadata"]);
+        assert_eq!(named.transferred.len(), 2);
+        assert_eq!(named.dropped, [".data.old", ".metadata"]);
         assert_eq!(take(&entries[1..], "v1", &ours, &[]).entries, None);
         let of_another_version = take(&entries, "v2", &ours, &[]);
         assert_eq!(of_another_version.entries, None);
@@ -244,7 +247,7 @@ mod tests {
             entry("controller", "Apply", controlled),
         ];
         let takeover = take(&entries, "v1", &map(&json!({"f:spec": {"f:y": {}}})), &[]);
-        assert_eq!(takeover.going, [""; 0]);
+        assert_eq!(takeover.dropped, [""; 0]);
     }
 
     #[test]

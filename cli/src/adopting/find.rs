@@ -1,4 +1,4 @@
-//! What an instance wants and others have.
+//! Objects of other owners that an instance needs and may adopt.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ use super::fields;
 use crate::{
     args::AdoptArgs,
     cluster::Cluster,
-    desired::{self, Choice, Wanted},
+    desired::{self, DesiredObject, InstanceDefaults},
     diff::text::{Change, Origin},
     live::{self, Kind, Live},
     message::{clean, count},
@@ -32,40 +32,40 @@ use crate::{
     status::{self, bundles_of},
 };
 
-/// An object that can be handed over.
+/// An object that can be adopted.
 pub(super) struct Candidate {
     pub(super) identity: Identity,
     pub(super) kind: Kind,
     pub(super) metadata: ObjectMeta,
-    /// What managedFields become.
-    pub(super) taken: Option<Vec<ManagedFieldsEntry>>,
+    /// New `managedFields`; `None` if no field is transferred.
+    pub(super) transferred: Option<Vec<ManagedFieldsEntry>>,
     holder: Holder,
-    /// Whose fields are taken over.
+    /// Managers whose fields are transferred.
     managers: Vec<String>,
-    /// Fields that go.
-    going: Vec<String>,
+    /// Fields that the next apply removes.
+    dropped: Vec<String>,
     change: Option<Change>,
 }
 
-/// What was found.
-pub(super) struct Found {
+/// Objects to adopt, and those that cannot be adopted.
+pub(super) struct AdoptionPlan {
     pub(super) candidates: Vec<Candidate>,
-    /// What cannot be handed over: which, why, and what to do.
-    pub(super) refused: Vec<String>,
+    /// Messages about objects that cannot be adopted, with the reason and the remedy.
+    pub(super) rejected: Vec<String>,
 }
 
-/// Looks at every object of the instance's bundle; `None` if the bundle is refused, and was said why.
+/// Checks every object of the instance's bundle; `None` if the bundle is rejected, after its problems were printed.
 pub(super) async fn all(
     cluster: &Cluster,
     args: &AdoptArgs,
     instance: &BundleInstance,
-) -> anyhow::Result<Option<Found>> {
-    let bundle = wanted(cluster, instance).await?;
+) -> anyhow::Result<Option<AdoptionPlan>> {
+    let bundle = template_bundle(cluster, instance).await?;
     let name = bundle.name_any();
     let service = Service::new(cluster, &args.service).await?;
     let archive = service.download(&name, true).await?;
     let options = Options {
-        // As the provisioner took it.
+        // The provisioner has already enforced its limits.
         limits: Limits {
             total: u64::MAX,
             file: u64::MAX,
@@ -74,9 +74,9 @@ pub(super) async fn all(
         ..Options::default()
     };
     let content = unpacker::stream(archive.as_ref(), &options)
-        .with_context(|| format!("the content of Bundle {name} cannot be read"))?
+        .with_context(|| format!("failed to read the content of Bundle {name}"))?
         .content;
-    let choice = Choice {
+    let defaults = InstanceDefaults {
         name: &args.name,
         install_namespace: None,
         class: Some(match Class::parse(&bundle.spec.provisioner_class_name) {
@@ -85,47 +85,49 @@ pub(super) async fn all(
         }),
         limits: yaml::Limits::default(),
     };
-    let Some(desired) = desired::of(cluster, Some(instance), &choice, &content).await? else {
+    let Some(desired) = desired::from_bundle(cluster, Some(instance), &defaults, &content).await?
+    else {
         return Ok(None);
     };
     let live = Live::new(cluster, &[]);
-    let mut found = Found {
+    let mut plan = AdoptionPlan {
         candidates: Vec::new(),
-        refused: Vec::new(),
+        rejected: Vec::new(),
     };
-    for wanted in desired.wanted {
-        let identity = wanted.object.identity();
-        let Some(holder) = wanted.holder.clone() else {
+    for desired_object in desired.objects {
+        let identity = desired_object.object.identity();
+        let Some(holder) = desired_object.holder.clone() else {
             continue;
         };
-        let is_gone = match &holder {
+        let is_deleted = match &holder {
             Holder::Instance(other) => cluster.find_instance(other).await?.is_none(),
             _ => false,
         };
-        let deleted = wanted
+        let deleted = desired_object
             .live
             .as_ref()
-            .and_then(|it| it.pointer("/metadata/deletionTimestamp"));
+            .and_then(|live| live.pointer("/metadata/deletionTimestamp"));
         if deleted.is_some() && holder != Holder::Us {
-            found.refused.push(format!(
-                "{identity} is being deleted: once it is gone, the installation goes on by itself"
+            plan.rejected.push(format!(
+                "{identity} is being deleted: the installation continues automatically after the deletion"
             ));
             continue;
         }
-        match claim(&identity, &holder, is_gone) {
-            Claim::None => {}
-            Claim::Refused(why) => found.refused.push(format!("{identity} {why}")),
-            Claim::Adoptable => {
-                let candidate = candidate(&live, wanted, holder, &args.field_manager).await?;
-                found.candidates.extend(candidate);
+        match claim(&identity, &holder, is_deleted) {
+            Adoptability::None => {}
+            Adoptability::Rejected(reason) => plan.rejected.push(format!("{identity} {reason}")),
+            Adoptability::Adoptable => {
+                let candidate =
+                    candidate(&live, desired_object, holder, &args.field_manager).await?;
+                plan.candidates.extend(candidate);
             }
         }
     }
-    Ok(Some(found))
+    Ok(Some(plan))
 }
 
-/// The Bundle of the template.
-async fn wanted(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<Bundle> {
+/// Returns the unpacked Bundle of the instance's template.
+async fn template_bundle(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<Bundle> {
     let template = &instance.spec.template.spec;
     let class = template.provisioner_class_name.as_ref();
     let class = class.unwrap_or(&instance.spec.provisioner_class_name);
@@ -133,13 +135,14 @@ async fn wanted(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<
     let bundle = bundles.into_iter().find(|bundle| {
         bundle.spec.source == template.source && bundle.spec.provisioner_class_name == *class
     });
-    let is_unpacked =
-        |bundle: &Bundle| bundle.status.as_ref().and_then(|it| it.phase) == Some(Phase::Unpacked);
+    let is_unpacked = |bundle: &Bundle| {
+        bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
+    };
     match bundle {
         Some(bundle) if is_unpacked(&bundle) => Ok(bundle),
         _ => {
-            let problem = status::problem(instance).map(|it| it.message);
-            let problem = problem.unwrap_or_else(|| "wait for it".to_owned());
+            let problem = status::problem(instance).map(|problem| problem.message);
+            let problem = problem.unwrap_or_else(|| "wait until it is unpacked".to_owned());
             bail!("the bundle of the template is not unpacked: {problem}")
         }
     }
@@ -147,17 +150,17 @@ async fn wanted(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<
 
 async fn candidate(
     live: &Live<'_>,
-    wanted: Wanted,
+    desired: DesiredObject,
     holder: Holder,
-    named: &[String],
+    extra_managers: &[String],
 ) -> anyhow::Result<Option<Candidate>> {
-    let identity = wanted.object.identity();
-    let Some(before) = &wanted.live else {
+    let identity = desired.object.identity();
+    let Some(before) = &desired.live else {
         return Ok(None);
     };
     let metadata = live::metadata(before)?;
-    let after = live.applied(&wanted.kind, &wanted.object).await?;
-    let ours = match &after {
+    let after = live.applied(&desired.kind, &desired.object).await?;
+    let applied_fields = match &after {
         Some(after) => {
             let entries = live::metadata(after)?.managed_fields;
             fields::of_provisioner(&entries.unwrap_or_default())
@@ -165,54 +168,60 @@ async fn candidate(
         None => serde_json::Map::new(),
     };
     let entries = metadata.managed_fields.clone().unwrap_or_default();
-    let takeover = fields::take(&entries, wanted.object.api_version(), &ours, named);
-    let change = after.and_then(|after| Change::of(identity.clone(), Some(before), Some(&after)));
+    let takeover = fields::take(
+        &entries,
+        desired.object.api_version(),
+        &applied_fields,
+        extra_managers,
+    );
+    let change =
+        after.and_then(|after| Change::between(identity.clone(), Some(before), Some(&after)));
     Ok(Some(Candidate {
         identity,
-        kind: wanted.kind,
+        kind: desired.kind,
         metadata,
-        taken: takeover.entries,
+        transferred: takeover.entries,
         holder,
-        managers: takeover.taken.into_iter().collect(),
-        going: takeover.going,
+        managers: takeover.transferred.into_iter().collect(),
+        dropped: takeover.dropped,
         change,
     }))
 }
 
-/// Whether an object can be handed over, by the rules that the provisioner goes by.
+/// Whether an object can be adopted, by the rules of the provisioner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Claim {
-    /// It need not be.
+enum Adoptability {
+    /// Adoption is not necessary.
     None,
-    /// Why not, and what to do.
-    Refused(String),
+    /// Adoption is not possible, for this reason and with this remedy.
+    Rejected(String),
     Adoptable,
 }
 
-fn claim(identity: &Identity, holder: &Holder, is_gone: bool) -> Claim {
+fn claim(identity: &Identity, holder: &Holder, is_deleted: bool) -> Adoptability {
     let is_default_account = identity.kind == "ServiceAccount"
         && identity.group.is_empty()
         && identity.name == "default";
     match holder {
-        Holder::Us | Holder::Released => Claim::None,
-        Holder::Nobody if is_default_account => Claim::None,
-        Holder::Provisioner => Claim::Refused(format!(
-            "belongs to {holder}: remove it from the bundle, or give it another name"
+        Holder::Us | Holder::Released => Adoptability::None,
+        Holder::Nobody if is_default_account => Adoptability::None,
+        Holder::Provisioner => Adoptability::Rejected(format!(
+            "belongs to {holder}: remove it from the bundle, or rename it"
         )),
-        Holder::Earlier => Claim::Refused(format!(
-            "is left from {holder}: the garbage collector removes it, and the installation goes on by itself then"
+        Holder::Earlier => Adoptability::Rejected(format!(
+            "still exists from {holder}: the garbage collector deletes it, and the installation then continues automatically"
         )),
-        Holder::Instance(_) if !is_gone => Claim::Refused(format!(
+        Holder::Instance(_) if !is_deleted => Adoptability::Rejected(format!(
             "belongs to {holder}: delete that BundleInstance, or remove the object from one of the two bundles"
         )),
-        Holder::Controller(_) => Claim::Refused(format!(
-            "is controlled by {holder}, by an ownerReference: delete that, or remove the object from the bundle"
+        Holder::Controller(_) => Adoptability::Rejected(format!(
+            "is controlled by {holder} (ownerReference): delete the controller, or remove the object from the bundle"
         )),
-        Holder::Instance(_) | Holder::Tool(_) | Holder::Nobody => Claim::Adoptable,
+        Holder::Instance(_) | Holder::Tool(_) | Holder::Nobody => Adoptability::Adoptable,
     }
 }
 
-/// What would be handed over, and what would change then.
+/// Formats the objects to adopt, with the changes of the adoption.
 pub(super) fn text(candidates: &[Candidate]) -> String {
     const HEAD: Style = Style::new().bold();
     let mut text = String::new();
@@ -221,19 +230,19 @@ pub(super) fn text(candidates: &[Candidate]) -> String {
         let holder = clean(&candidate.holder.to_string());
         let _ = writeln!(text, "{HEAD}{identity}{HEAD:#} belongs to {holder}");
         let annotations = candidate.metadata.annotations.as_ref();
-        if annotations.is_some_and(|it| it.contains_key(labels::ADOPT)) {
-            let _ = writeln!(text, "  it has been handed over before");
+        if annotations.is_some_and(|annotations| annotations.contains_key(labels::ADOPT)) {
+            let _ = writeln!(text, "  already annotated for adoption");
         }
         if !candidate.managers.is_empty() {
             let managers = clean(&candidate.managers.join(", "));
-            let _ = writeln!(text, "  fields of {managers} become the bundle's");
+            let _ = writeln!(text, "  fields of {managers} are transferred to the bundle");
         }
-        if !candidate.going.is_empty() {
-            let going = clean(&candidate.going.join(", "));
-            let fields = count(candidate.going.len(), "field");
+        if !candidate.dropped.is_empty() {
+            let dropped = clean(&candidate.dropped.join(", "));
+            let fields = count(candidate.dropped.len(), "field");
             let _ = writeln!(
                 text,
-                "  {fields} that the bundle does not have will go: {going}"
+                "  {fields} that the bundle does not set will be removed: {dropped}"
             );
         }
         if let Some(change) = &candidate.change {
@@ -269,13 +278,13 @@ mod tests {
             Holder::Earlier, false => None;
         ] {
             let found = match claim(&map, &holder, is_gone) {
-                Claim::None => Some(false),
-                Claim::Adoptable => Some(true),
-                Claim::Refused(_) => None,
+                Adoptability::None => Some(false),
+                Adoptability::Adoptable => Some(true),
+                Adoptability::Rejected(_) => None,
             };
             assert_eq!(found, expected, "{holder:?}");
         }
         let account = identity("ServiceAccount", "default");
-        assert_eq!(claim(&account, &Holder::Nobody, false), Claim::None);
+        assert_eq!(claim(&account, &Holder::Nobody, false), Adoptability::None);
     }
 }

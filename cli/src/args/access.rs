@@ -1,4 +1,4 @@
-//! With what servers are reached, and whom to believe.
+//! Credentials, trust and timeouts for registries, git and web servers.
 
 use std::{
     collections::BTreeMap,
@@ -23,60 +23,60 @@ use unpacker::{
 
 use super::usage;
 
-/// Where a password may stand that nobody wants in a file.
-const PASSWORD: &str = "RUKPAK_PASSWORD";
+/// Environment variable for a password that is not in a file.
+const PASSWORD_ENV: &str = "RUKPAK_PASSWORD";
 
-/// A file with credentials is small; anything larger is something else.
-const MOST: u64 = 4 << 20;
+/// Maximum size of a file with credentials. A larger file is not one.
+const MAX_FILE_SIZE: u64 = 4 << 20;
 
-/// With what servers are reached. Nothing of it is read while all bundles are on this machine.
+/// Access to servers. None of it is read if all bundles are on this machine.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access to registries, git and web servers")]
 pub(crate) struct AccessArgs {
-    /// Which image to take of an index that has several: linux/amd64, linux/arm64/v8 and the like.
+    /// Platform to select from a multi-platform image: linux/amd64, linux/arm64/v8 and the like.
     #[arg(long, value_name = "OS/ARCH", value_parser = platform)]
     pub(crate) platform: Option<String>,
-    /// Whether servers must prove who they are, by a certificate or a known host key. With false, registries may also
-    /// speak plain HTTP; in URLs that is what http:// is for.
+    /// Verify servers by certificate or known host key. With false, registries may also use plain HTTP; in URLs, http:// is
+    /// for that.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true")]
     tls_verify: bool,
-    /// PEM file with certificates of authorities to believe beside those of the system; may be repeated.
+    /// PEM file with CA certificates to trust in addition to those of the system; may be repeated.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     cacert: Vec<PathBuf>,
-    /// Mirrors to ask instead of registries, as podman's registries.conf(5). Otherwise podman's own: that of the user, else
-    /// that of the system, and what is in their registries.conf.d.
+    /// Mirrors of registries, in the format of podman's registries.conf(5). Default: podman's file of the user, else of the
+    /// system, and the files in their registries.conf.d.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     registries_conf: Option<PathBuf>,
-    /// JSON file with credentials for registries. Otherwise $REGISTRY_AUTH_FILE, those of podman and docker, and their
+    /// JSON file with credentials for registries. Default: $REGISTRY_AUTH_FILE, the files of podman and docker, and their
     /// credential helpers.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     authfile: Option<PathBuf>,
     /// User name for the registry, for git over https, or for the web server; only one of them gets the password.
     #[arg(long, value_name = "NAME", conflicts_with = "authfile")]
     username: Option<String>,
-    /// File with the password or token of that user, "-" for standard input; without it, $RUKPAK_PASSWORD.
+    /// File with the password or token of that user, "-" for standard input. Default: $RUKPAK_PASSWORD.
     #[arg(long, value_name = "FILE", requires = "username", value_hint = ValueHint::FilePath)]
     password_file: Option<PathBuf>,
-    /// Private key for git over ssh. Otherwise ~/.ssh/id_ed25519, id_ecdsa and id_rsa, one after the other; neither
-    /// ssh-agent nor ~/.ssh/config is asked.
+    /// Private key for git over ssh. Default: ~/.ssh/id_ed25519, id_ecdsa and id_rsa, one after the other. Neither
+    /// ssh-agent nor ~/.ssh/config is used.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     ssh_key: Option<PathBuf>,
-    /// File with what that key is encrypted with.
+    /// File with the passphrase of that key.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     ssh_passphrase_file: Option<PathBuf>,
-    /// Keys of ssh servers; may be repeated. Otherwise ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
+    /// Known host keys of ssh servers; may be repeated. Default: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     known_hosts: Vec<PathBuf>,
-    /// For how long a server may keep us waiting with one transfer.
+    /// Timeout of one transfer.
     #[arg(long, value_name = "SECONDS", default_value_t = Patience::default().total.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
 }
 
 impl AccessArgs {
-    /// As if none of the flags was given but these, for commands whose flags are those of another program.
-    pub(crate) fn usual(tls_verify: bool, timeout: Duration) -> Self {
+    /// Returns the defaults of all other flags, for commands that have the flags of another program.
+    pub(crate) fn with_defaults(tls_verify: bool, timeout: Duration) -> Self {
         Self {
             platform: None,
             tls_verify,
@@ -92,11 +92,11 @@ impl AccessArgs {
         }
     }
 
-    /// Reads all that these places need. Ends the process if there is a user without a password.
+    /// Reads all files that these sources need. Ends the process if a user has no password.
     ///
     /// # Errors
     /// Returns an error if a named file cannot be read, or the password in it is empty.
-    pub(crate) fn read(&self, places: &[&Source]) -> anyhow::Result<Access> {
+    pub(crate) fn read(&self, sources: &[&Source]) -> anyhow::Result<Access> {
         let Self {
             tls_verify,
             cacert,
@@ -104,18 +104,18 @@ impl AccessArgs {
             ..
         } = self;
         if self.username.is_some() {
-            self.guard(places).unwrap_or_else(|problem| usage(&problem));
+            self.guard(sources)
+                .unwrap_or_else(|problem| usage(&problem));
         }
         let basic = self.basic()?;
-        let images: Vec<&Reference> = places.iter().filter_map(|place| image(place)).collect();
+        let images: Vec<&Reference> = sources.iter().filter_map(|source| image(source)).collect();
         let (registries, mirrors) = if images.is_empty() {
             Default::default()
         } else {
             (self.registries(basic.as_ref(), &images)?, self.mirrors()?)
         };
-        let is_ssh =
-            |place: &&Source| matches!(place, Source::Git(git) if git.repository.scheme() == "ssh");
-        let ssh = if places.iter().any(is_ssh) {
+        let is_ssh = |source: &&Source| matches!(source, Source::Git(git) if git.repository.scheme() == "ssh");
+        let ssh = if sources.iter().any(is_ssh) {
             Some(self.ssh()?)
         } else {
             None
@@ -126,7 +126,7 @@ impl AccessArgs {
             roots.push('\n');
         }
         let total = Duration::from_secs(*timeout);
-        let usual = Patience::default();
+        let default = Patience::default();
         Ok(Access {
             basic,
             ssh,
@@ -139,10 +139,10 @@ impl AccessArgs {
                 },
             },
             patience: Patience {
-                connect: usual.connect.min(total),
-                idle: usual.idle.min(total),
+                connect: default.connect.min(total),
+                idle: default.idle.min(total),
                 total,
-                ..usual
+                ..default
             },
             registries,
             mirrors,
@@ -150,11 +150,11 @@ impl AccessArgs {
         })
     }
 
-    /// A password is for one server, and for nobody who listens on the way.
-    fn guard(&self, places: &[&Source]) -> Result<(), String> {
+    /// Checks that the password is sent to one server only, and not unencrypted.
+    fn guard(&self, sources: &[&Source]) -> Result<(), String> {
         let mut servers: Vec<String> = Vec::new();
-        for place in places {
-            let url = match place {
+        for source in sources {
+            let url = match source {
                 Source::Image(image) => {
                     servers.push(image.reference.domain().to_owned());
                     continue;
@@ -170,7 +170,8 @@ impl AccessArgs {
             };
             if url.scheme() == "http" && self.tls_verify && !is_loopback(host) {
                 return Err(format!(
-                    "the password would be sent to {server} unencrypted; write https://, or pass --tls-verify=false to send it nevertheless"
+                    "the password would be sent to {server} unencrypted; use https://, or set --tls-verify=false to send it \
+                     anyway"
                 ));
             }
             servers.push(server);
@@ -181,13 +182,14 @@ impl AccessArgs {
             return Ok(());
         }
         Err(format!(
-            "--username is for one server, and these are {}: {}; name bundles of one server at a time, or log in to registries instead",
+            "--username applies to one server, but these are {}: {}; specify bundles of one server at a time, or log in to \
+             registries instead",
             servers.len(),
             servers.join(", ")
         ))
     }
 
-    /// Whether the password comes from standard input, so that a bundle cannot.
+    /// Reports whether the password comes from standard input, so that a bundle cannot.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.password_file.as_deref() == Some(Path::new("-"))
     }
@@ -200,17 +202,17 @@ impl AccessArgs {
             Some(_) if self.reads_stdin() => stdin()?,
             Some(path) => line(&text(path, "the password")?),
             None => {
-                let password = std::env::var(PASSWORD).unwrap_or_default();
+                let password = std::env::var(PASSWORD_ENV).unwrap_or_default();
                 if password.is_empty() {
                     usage(&format!(
-                        "--username has no password; set --password-file or ${PASSWORD}"
+                        "--username has no password; set --password-file or ${PASSWORD_ENV}"
                     ));
                 }
                 password
             }
         };
         if password.is_empty() {
-            anyhow::bail!("the password from --password-file is empty; write the password there");
+            anyhow::bail!("the password from --password-file is empty; provide a password");
         }
         Ok(Some(Basic {
             username: username.clone(),
@@ -218,8 +220,8 @@ impl AccessArgs {
         }))
     }
 
-    /// A user that was named is who we are to the registries of these images; the rest of the world is asked with the
-    /// user's own credentials.
+    /// Returns the credentials for registries. A user of --username applies to the registries of these images. Without one,
+    /// the user's own credentials are used.
     fn registries(
         &self,
         basic: Option<&Basic>,
@@ -239,7 +241,8 @@ impl AccessArgs {
         })
     }
 
-    /// Of two rules for one registry the first holds, and of podman's files the last: what a user or a folder adds.
+    /// Reads the mirrors. Of two rules for one registry, the first one applies here, and the last one in podman's files, so
+    /// that users and drop-in directories can override.
     fn mirrors(&self) -> anyhow::Result<Mirrors> {
         let files = match &self.registries_conf {
             Some(path) => vec![path.clone()],
@@ -248,7 +251,7 @@ impl AccessArgs {
         let lists = files.iter().rev().map(|path| {
             Mirrors::from_registries_conf(&text(path, "mirrors")?).with_context(|| {
                 format!(
-                    "{} cannot be used; correct it, or name another file by --registries-conf",
+                    "invalid registries configuration {}; fix it, or set another file with --registries-conf",
                     path.display()
                 )
             })
@@ -256,7 +259,7 @@ impl AccessArgs {
         lists.collect()
     }
 
-    /// Keys and hosts that were named must be there; those of the user may be missing.
+    /// Reads the ssh credentials. Keys and hosts that flags name must exist; the default ones may be missing.
     fn ssh(&self) -> anyhow::Result<Ssh> {
         let home = std::env::home_dir().map(|home| home.join(".ssh"));
         let own = |name: &str| home.as_ref().map(|home| home.join(name));
@@ -273,8 +276,8 @@ impl AccessArgs {
             known_hosts.push('\n');
         }
         if self.known_hosts.is_empty() {
-            let usual = [own("known_hosts"), Some("/etc/ssh/ssh_known_hosts".into())];
-            for path in usual.iter().flatten() {
+            let defaults = [own("known_hosts"), Some("/etc/ssh/ssh_known_hosts".into())];
+            for path in defaults.iter().flatten() {
                 known_hosts.push_str(&text(path, "known hosts").unwrap_or_default());
                 known_hosts.push('\n');
             }
@@ -291,8 +294,8 @@ impl AccessArgs {
     }
 }
 
-fn image(place: &Source) -> Option<&Reference> {
-    match place {
+fn image(source: &Source) -> Option<&Reference> {
+    match source {
         Source::Image(image) => Some(&image.reference),
         _ => None,
     }
@@ -303,7 +306,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The files that podman reads, in its order.
+/// Returns the files that podman reads, in its order.
 fn registries_confs() -> Vec<PathBuf> {
     let named = std::env::var_os("CONTAINERS_REGISTRIES_CONF").filter(|name| !name.is_empty());
     if let Some(named) = named {
@@ -317,7 +320,7 @@ fn registries_confs() -> Vec<PathBuf> {
     let roots: Vec<PathBuf> = roots.map(|root: PathBuf| root.join("containers")).collect();
     let mains = roots.iter().map(|root| root.join("registries.conf"));
     let mut files: Vec<PathBuf> = mains.filter(|path| path.is_file()).collect();
-    // The user's file takes the place of the system's; what the folders hold is added.
+    // The user's file replaces the system's; the files in the directories are added.
     files.drain(..files.len().saturating_sub(1));
     for root in &roots {
         let entries = fs::read_dir(root.join("registries.conf.d"))
@@ -344,12 +347,12 @@ fn platform(text: &str) -> Result<String, &'static str> {
     if matches!(parts.len(), 2 | 3) && parts.into_iter().all(is_word) {
         Ok(text.to_owned())
     } else {
-        Err("write os/architecture or os/architecture/variant, like linux/amd64")
+        Err("use OS/ARCH or OS/ARCH/VARIANT, such as linux/amd64")
     }
 }
 
-fn text(path: &Path, what: impl Display) -> anyhow::Result<String> {
-    let failed = || format!("failed to read {what} from {}", path.display());
+fn text(path: &Path, subject: impl Display) -> anyhow::Result<String> {
+    let failed = || format!("failed to read {subject} from {}", path.display());
     let file = fs::File::open(path).with_context(failed)?;
     bounded(file).with_context(failed)
 }
@@ -357,7 +360,8 @@ fn text(path: &Path, what: impl Display) -> anyhow::Result<String> {
 fn stdin() -> anyhow::Result<String> {
     if io::stdin().is_terminal() {
         anyhow::bail!(
-            "--password-file - reads standard input, which is a terminal and would show the password; pipe it in"
+            "--password-file - reads standard input, but standard input is a terminal and would show the password; pipe the \
+             password in"
         );
     }
     let text =
@@ -367,14 +371,16 @@ fn stdin() -> anyhow::Result<String> {
 
 fn bounded(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    from.take(MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST {
-        return Err(io::Error::other("this is too large for what it should be"));
+    from.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_SIZE {
+        return Err(io::Error::other(
+            "too large; check that this is the right file",
+        ));
     }
     Ok(text)
 }
 
-/// Editors end a file with a line break that no password has.
+/// Removes the line break that editors add at the end of a file, and that is not part of a password.
 fn line(text: &str) -> String {
     text.trim_end_matches(['\r', '\n']).to_owned()
 }
@@ -436,7 +442,7 @@ mod tests {
         fs::write(&empty, "\n").unwrap();
         let flags = format!("--username me --password-file {}", empty.display());
         let refused = args(&flags).read(&[]).unwrap_err().to_string();
-        let expected = "the password from --password-file is empty; write the password there";
+        let expected = "the password from --password-file is empty; provide a password";
         assert_eq!(refused, expected);
 
         let place = crate::source::named("quay.io/a/b:v1", &args("--platform linux/arm64")).place;
@@ -451,13 +457,12 @@ mod tests {
         let image = "localhost:5000/tide:v1";
         let two = |other: &str| {
             Err(format!(
-                "--username is for one server, and these are 2: {other}, localhost:5000; name bundles of one server at a time, or \
-                 log in to registries instead"
+                "--username applies to one server, but these are 2: {other}, localhost:5000; specify bundles of one server \
+                 at a time, or log in to registries instead"
             ))
         };
         let plain = Err(
-            "the password would be sent to h.example unencrypted; write https://, or pass --tls-verify=false to send it \
-             nevertheless"
+            "the password would be sent to h.example unencrypted; use https://, or set --tls-verify=false to send it anyway"
                 .to_owned(),
         );
         for (names, flags, expected) in ::tests::rows![

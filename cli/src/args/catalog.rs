@@ -12,18 +12,17 @@ use super::{
     RenderArgs, RenderTemplateArgs,
 };
 
-/// What every command that reads catalogs says of them.
+/// Help text about catalog sources, for every command that reads catalogs.
 pub(super) const SOURCES: &str = "\
 A catalog is one of:
-  FOLDER                         on this machine; every file in it counts, but those that an .indexignore excludes
-  index.db                       a catalog in an SQLite database, as opm made them
-  quay.io/org/catalog:v1         an image in a registry, which names the folder by its label
-                                 operators.operatorframework.io.index.configs.v1, or the database by
-                                 operators.operatorframework.io.index.database.v1
-  oci:FOLDER[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and what else bundles come from";
+  DIR                            on this machine; all files in it are read except those that an .indexignore excludes
+  index.db                       a catalog in an SQLite database, as earlier versions of opm created it
+  quay.io/org/catalog:v1         an image in a registry; label
+                                 operators.operatorframework.io.index.configs.v1 names the directory, or
+                                 operators.operatorframework.io.index.database.v1 the database
+  oci:DIR[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and all other sources of bundles";
 
-/// Begin file-based catalogs, check them, list what is in them, choose bundles, draw upgrade graphs, render, migrate and
-/// serve them.
+/// Create, validate, list, render, migrate, serve and draw file-based catalogs, and choose bundles from them.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
@@ -44,17 +43,17 @@ pub(crate) enum CatalogCommand {
     Dockerfile(CatalogDockerfileArgs),
 }
 
-/// Print everything that is wrong with catalogs.
+/// Print all errors of catalogs.
 ///
-/// The rules and texts are those of "opm validate". It stops at the first error in a document; here all are told, with
-/// file and line. Fails when there are errors.
+/// The rules and messages are those of "opm validate". "opm validate" stops at the first error in a document. This command
+/// reports all errors, with file and line. Fails if errors are found.
 ///
-/// JSON and YAML have what "opm validate -o json" has, "passed" and "error", and all findings besides; for several
-/// catalogs it is a list.
+/// JSON and YAML have the fields of "opm validate -o json", "passed" and "error", and all findings in addition. For several
+/// catalogs they are a list.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct CatalogValidateArgs {
-    /// Folders, images, archives, git repositories and URLs; see below.
+    /// Directories, images, archives, git repositories and URLs; see below.
     #[arg(required = true, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
     /// Format of the findings.
@@ -66,17 +65,17 @@ pub(crate) struct CatalogValidateArgs {
 
 /// List the packages, channels or bundles of a catalog.
 ///
-/// A package with errors is left out, and a warning says so.
+/// A package with errors is skipped with a warning.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct CatalogListArgs {
-    /// What to list.
+    /// Kind of the entries to list.
     #[arg(value_enum, value_name = "WHAT")]
-    pub(crate) what: Listed,
-    /// A folder, an image, an archive, a git repository or a URL; see below.
+    pub(crate) kind: ListKind,
+    /// Directory, image, archive, git repository or URL; see below.
     #[arg(value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalog: OsString,
-    /// Of this package only.
+    /// Only this package.
     #[arg(long, value_name = "NAME")]
     pub(crate) package: Option<String>,
     /// Format of the list.
@@ -86,50 +85,51 @@ pub(crate) struct CatalogListArgs {
     pub(crate) reading: CatalogReadArgs,
 }
 
+/// Kind of catalog entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Listed {
+pub(crate) enum ListKind {
     /// Packages with their default channel and its head.
     Packages,
     /// Channels with their heads.
     Channels,
-    /// Bundles with their place in each channel.
+    /// Bundles with their position in each channel.
     Bundles,
 }
 
-/// Say which bundle of a package would be installed, and why each other one would not.
+/// Show which bundle of a package would be installed, and why each other one would not.
 ///
-/// The default channel counts, or the one that is named; never the highest version across channels. Releases come before
-/// pre-releases. A bundle that depends on others is not chosen. What is installed is upgraded along the edges of the
-/// channel, one at a time. Fails when there is nothing to install.
+/// Only the default channel is searched, or the one of --channel; never the highest version across channels. Releases are
+/// preferred to pre-releases. A bundle that depends on others is not chosen. An installed bundle is upgraded along the
+/// edges of the channel, one at a time. Fails if no bundle can be installed.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct CatalogChooseArgs {
-    /// The package.
+    /// Name of the package.
     #[arg(value_name = "PACKAGE")]
     pub(crate) package: String,
-    /// A catalog, see below; may be repeated, and the first one comes first.
+    /// Catalog, see below; may be repeated, and earlier ones take precedence.
     #[arg(long = "catalog", required = true, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
-    /// The channel; otherwise the package's default.
+    /// Channel. Default: the default channel of the package.
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<String>,
-    /// Versions that are welcome: ">=1.2.0 <2.0.0", "1.2.x" and the like.
+    /// Range of allowed versions: ">=1.2.0 <2.0.0", "1.2.x" and the like.
     #[arg(long, value_name = "RANGE", value_parser = Range::parse)]
     pub(crate) version: Option<Range>,
-    /// The name of the bundle that is installed, such as etcd.v0.9.4.
+    /// Name of the installed bundle, such as etcd.v0.9.4.
     #[arg(long, value_name = "BUNDLE")]
     pub(crate) installed: Option<String>,
-    /// Its version, if no catalog has it any more.
+    /// Version of the installed bundle, if it is no longer in a catalog.
     #[arg(long, value_name = "VERSION", requires = "installed", value_parser = version::strict)]
     pub(crate) installed_version: Option<version::Version>,
-    /// The OpenShift that it must run on. Without it maxOpenShiftVersion means nothing.
+    /// OpenShift release that the bundle must support. Without it, maxOpenShiftVersion is ignored.
     #[arg(long, value_name = "VERSION", value_parser = openshift)]
     pub(crate) openshift_version: Option<Release>,
-    /// The Kubernetes that it must run on; that of --openshift-version otherwise. Without either minKubeVersion is not
-    /// compared.
+    /// Kubernetes version that the bundle must support. Default: the one of --openshift-version. Without either,
+    /// minKubeVersion is ignored.
     #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kubernetes_version: Option<version::Version>,
-    /// Formats of bundles that can be installed.
+    /// Bundle formats that can be installed.
     #[arg(long = "media-type", value_name = "TYPE", default_values = [REGISTRY_V1, PLAIN_V0])]
     pub(crate) media_types: Vec<String>,
     /// Format of the decision.
@@ -141,37 +141,38 @@ pub(crate) struct CatalogChooseArgs {
 
 /// Draw the upgrade graph of a package.
 ///
-/// Solid arrows are upgrades by "replaces", dashed ones by "skips" and "skipRange". Heads have a thick border, deprecated
-/// bundles are grey, and what is named but not in the channel has a dashed border.
+/// Solid arrows are upgrades by "replaces", dashed ones by "skips" and "skipRange". Channel heads have a thick border.
+/// Deprecated bundles are gray. Bundles that are named but not in the channel have a dashed border.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct CatalogGraphArgs {
-    /// The package.
+    /// Name of the package.
     #[arg(value_name = "PACKAGE")]
     pub(crate) package: String,
-    /// The catalog; see below.
+    /// Catalog; see below.
     #[arg(long, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalog: OsString,
-    /// One channel instead of all.
+    /// Only this channel, instead of all.
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<String>,
-    /// Language of the drawing.
+    /// Language of the graph.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Drawing,
+    pub(crate) output: GraphFormat,
     #[command(flatten)]
     pub(crate) reading: CatalogReadArgs,
 }
 
+/// Language of a graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Drawing {
-    /// For Markdown: code hosts draw it.
+pub(crate) enum GraphFormat {
+    /// Mermaid, for Markdown: code hosts draw it.
     #[default]
     Mermaid,
-    /// For Graphviz.
+    /// DOT, for Graphviz.
     Dot,
 }
 
-/// A release of OpenShift that there can be: it is known which Kubernetes it has.
+/// Parses a possible OpenShift release: one whose Kubernetes version is known.
 pub(super) fn openshift(text: &str) -> Result<Release, String> {
     let release: Release = text
         .parse()
@@ -179,13 +180,13 @@ pub(super) fn openshift(text: &str) -> Result<Release, String> {
     match kubernetes_of(release) {
         Some(_) => Ok(release),
         None => Err(format!(
-            "there is no OpenShift {release}: write 4.3 to 4.23, which is 5.0, or a later 5.N"
+            "OpenShift {release} does not exist; use 4.3 to 4.23 (same as 5.0), or a later 5.N"
         )),
     }
 }
 
-/// The Kubernetes that a bundle must run on: what was given, else that of the OpenShift, with the highest patch, as nobody
-/// knows which one it will be.
+/// Returns the Kubernetes version that a bundle must support: the given one, else that of the OpenShift release. The latter
+/// gets the highest patch, because the actual patch is unknown.
 pub(crate) fn kubernetes(
     given: Option<&version::Version>,
     openshift: Option<Release>,
@@ -201,7 +202,7 @@ pub(crate) fn kubernetes(
     given.cloned().or_else(of_openshift)
 }
 
-/// How catalogs are reached, and how much is read of them: the same for every command that reads any.
+/// Access and limits for all commands that read catalogs.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogReadArgs {
     #[command(flatten)]
@@ -210,28 +211,28 @@ pub(crate) struct CatalogReadArgs {
     pub(crate) limits: CatalogLimitArgs,
 }
 
-/// How much may be read of a catalog.
+/// Limits for reading a catalog.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)")]
 pub(crate) struct CatalogLimitArgs {
-    /// Size of all files together. They are read one document at a time.
+    /// Maximum size of all files together. They are read one document at a time.
     #[arg(long = "max-size", value_name = "SIZE", value_parser = size::bytes, default_value = "4Gi")]
     size: u64,
-    /// Size of one document.
+    /// Maximum size of one document.
     #[arg(long = "max-document-size", value_name = "SIZE", value_parser = size::bytes, default_value = "64Mi")]
     document: u64,
-    /// Number of files and folders.
+    /// Maximum number of files and directories.
     #[arg(long = "max-entries", value_name = "COUNT", default_value_t = ::catalog::Limits::default().files)]
     entries: usize,
 }
 
 impl Default for CatalogLimitArgs {
     fn default() -> Self {
-        let usual = ::catalog::Limits::default();
+        let default = ::catalog::Limits::default();
         Self {
-            size: usual.total,
-            document: usual.document as u64,
-            entries: usual.files,
+            size: default.total,
+            document: default.document as u64,
+            entries: default.files,
         }
     }
 }

@@ -7,7 +7,7 @@ use manifests::version;
 
 use super::{ClusterArgs, Description, DryRun, Manifests};
 
-/// Work on CatalogSources: in files, and what a cluster has stored.
+/// Resolve, validate, convert and migrate CatalogSources, in files and in a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceArgs {
     #[command(subcommand)]
@@ -22,36 +22,37 @@ pub(crate) enum CatalogSourceCommand {
     Migrate(CatalogSourceMigrateArgs),
 }
 
-/// Show what the templates in CatalogSources become: images with variables such as {kube_minor_version}.
+/// Resolve the image templates of CatalogSources, with variables such as {kube_minor_version}.
 ///
 /// Variables: {kube_major_version}, {kube_minor_version}, {kube_patch_version}, the same with olm and ocp,
-/// {ocp_update_channels} and {platform_architecture}. They count in spec.image, in spec.catalogImageSource.catalogImage, and in
-/// the annotation core.rukpak.io/catalog-image-template; in the annotation olm.catalogImageTemplate those of kube alone, as in
-/// OLM. An annotation counts before the image, and OLM's before the other one.
+/// {ocp_update_channels} and {platform_architecture}. They are replaced in spec.image, in
+/// spec.catalogImageSource.catalogImage, and in the annotation core.rukpak.io/catalog-image-template. In the annotation
+/// olm.catalogImageTemplate only those of kube are replaced, as in OLM. An annotation takes precedence over the image, and
+/// OLM's annotation over the other one.
 ///
-/// Each variable has the value of its option. Without an option it has no value, except {olm_major_version} and the like: in a
-/// cluster these are the version of OLM where OLM serves the catalog, and of the provisioner elsewhere. The version of this
-/// command stands for the provisioner; use --olm-version for a cluster with OLM.
+/// Each variable has the value of its option, and without the option no value. {olm_major_version} and the like are an
+/// exception: in a cluster they have the version of OLM if OLM serves the catalog, and else the version of the provisioner.
+/// The version of this command stands for that of the provisioner; use --olm-version for a cluster with OLM.
 ///
-/// Exit code: 0 when all are images, 1 when one is not, or a file cannot be read.
+/// Exit code: 0 if all results are images, 1 if one is not, or if a file cannot be read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceResolveArgs {
-    /// A file with CatalogSources in YAML or JSON, "-" for standard input; may be repeated. Other objects are passed over.
+    /// File with CatalogSources in YAML or JSON, "-" for standard input; may be repeated. Other objects are skipped.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
-    /// The cluster's Kubernetes.
+    /// Kubernetes version of the cluster.
     #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kube_version: Option<version::Version>,
-    /// The cluster's OpenShift.
+    /// OpenShift version of the cluster.
     #[arg(long, visible_alias = "openshift-version", value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) ocp_version: Option<version::Version>,
-    /// The channel that the OpenShift is updated from, such as fast-4.20.
+    /// Update channel of the OpenShift cluster, such as fast-4.20.
     #[arg(long, value_name = "CHANNEL")]
     pub(crate) ocp_channel: Option<String>,
-    /// The architecture of the cluster's nodes, such as amd64 or x86_64.
+    /// Architecture of the cluster's nodes, such as amd64 or x86_64.
     #[arg(long, value_name = "ARCHITECTURE")]
     pub(crate) architecture: Option<String>,
-    /// The version of OLM in a cluster where OLM serves catalogs. Default: the version of this command.
+    /// OLM version of a cluster where OLM serves catalogs. Default: the version of this command.
     #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) olm_version: Option<version::Version>,
     /// Format of the result.
@@ -61,11 +62,11 @@ pub(crate) struct CatalogSourceResolveArgs {
 
 /// Check CatalogSources in files as the API server does, without a cluster.
 ///
-/// Reports unknown, misspelled and duplicate fields, values that the schema of rukpak's definition does not allow, and violations
-/// of its rules, with the messages of the API server. In a cluster with OLM's definition, OLM's form alone is known, and nearly
-/// everything in it is accepted. Objects of other kinds are skipped, and standard error has their number.
+/// Reports unknown, misspelled and duplicate fields, values that the schema of rukpak's CRD does not allow, and violations
+/// of its rules, with the messages of the API server. A cluster with OLM's CRD knows only OLM's form, and accepts nearly
+/// everything in it. Objects of other kinds are skipped, and their number is printed to standard error.
 ///
-/// Exit code: 0 when all are valid, 1 when one is not, when an object has no kind, or when a file has no CatalogSource or cannot be
+/// Exit code: 0 if all are valid, 1 if one is not, if an object has no kind, or if a file has no CatalogSource or cannot be
 /// read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceValidateArgs {
@@ -77,20 +78,20 @@ pub(crate) struct CatalogSourceValidateArgs {
     pub(crate) output: Description,
 }
 
-/// Rewrite CatalogSources into the form in which a member says by itself what the source is, or back into OLM's.
+/// Rewrite CatalogSources into the form in which one field contains the source of the catalog, or back into OLM's form.
 ///
-/// All documents are written, other objects as they are; comments are lost. What nobody reads, such as the address beside an
-/// image, has no place in the new form: it is dropped, and standard error says so. Apply the new form only where the
-/// definition of CatalogSources has it: OLM's own drops it. In OLM's form an address always has its port, for OLM has no
+/// All documents are written, other objects unchanged; comments are lost. The new form has no place for ignored fields,
+/// such as the address next to an image: they are dropped with a note on standard error. Apply the new form only where the
+/// CRD of CatalogSources has it: OLM's CRD drops it. In OLM's form an address always has its port, because OLM has no
 /// default.
 ///
-/// Exit code: 0 when all are in that form, 1 when one cannot be, which is written as it was, or a file cannot be read.
+/// Exit code: 0 if all have that form, 1 if one cannot be converted and is written unchanged, or a file cannot be read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceConvertArgs {
-    /// A file with CatalogSources in YAML or JSON, "-" for standard input; may be repeated.
+    /// File with CatalogSources in YAML or JSON, "-" for standard input; may be repeated.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
-    /// The form to write.
+    /// Form to write.
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     pub(crate) to: Form,
     /// Format of the result.
@@ -98,30 +99,30 @@ pub(crate) struct CatalogSourceConvertArgs {
     pub(crate) output: Manifests,
 }
 
-/// Take out of a cluster's CatalogSources what nobody reads, such as the address beside an image.
+/// Remove ignored fields, such as address next to image, from the CatalogSources of a cluster.
 ///
-/// Whoever writes such a CatalogSource anew is refused; those that were stored before stay usable, and this puts them right.
-/// Each keeps its form. Versions of the definition that nothing is stored in any more are taken off its list, so that they
-/// can be removed from it. A definition that is not rukpak's, such as OLM's, is never touched, nor are its CatalogSources.
+/// New CatalogSources with such fields are rejected; existing ones remain usable, and this command fixes them. Each keeps
+/// its form. Versions of the CRD in which no object is stored are removed from its list of stored versions, so that they
+/// can be removed from the CRD. A CRD that is not rukpak's, such as OLM's, is never changed, nor are its CatalogSources.
 ///
-/// Whatever ends it, what was done is done, and the next run goes on.
+/// After an interruption, completed changes are kept, and the next run continues.
 ///
-/// Exit code: 0 when all are right, 1 when one is not, or the cluster cannot be asked.
+/// Exit code: 0 if all are correct, 1 if one is not, or if the cluster cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceMigrateArgs {
-    /// Whether to change anything.
+    /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
 
-/// How a CatalogSource says where the catalog is.
+/// Form in which a CatalogSource contains the source of the catalog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// By catalogImageSource, catalogServiceSource or configMapSource.
+    /// Fields catalogImageSource, catalogServiceSource or configMapSource.
     #[default]
     New,
-    /// By sourceType, image, address, configMap and grpcPodConfig.
+    /// Fields sourceType, image, address, configMap and grpcPodConfig.
     Legacy,
 }

@@ -1,4 +1,4 @@
-//! What the result of a conversion should be like.
+//! Flags of the conversion.
 
 use std::path::PathBuf;
 
@@ -10,34 +10,34 @@ use serde_json::Value;
 
 use super::LimitArgs;
 
-/// Which kind of bundle it is.
+/// Format of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Class {
-    /// registry+v1: a ClusterServiceVersion with what belongs to it
+enum BundleClass {
+    /// registry+v1: a ClusterServiceVersion with its objects
     Registry,
-    /// plain+v0: a folder of manifests
+    /// plain+v0: a directory of manifests
     Plain,
 }
 
-/// What a conversion depends on besides the bundle.
+/// Inputs of a conversion besides the bundle.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Conversion")]
 pub(crate) struct Conversion {
-    /// Install into this namespace rather than the one that the bundle suggests.
+    /// Install into this namespace instead of the one that the bundle suggests.
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     install_namespace: Option<String>,
-    /// Leave out the install namespace's own object.
+    /// Omit the Namespace object of the install namespace.
     #[arg(long)]
     no_namespace: bool,
-    /// Release of the cluster that will run the result.
+    /// Kubernetes release of the target cluster.
     #[arg(long, value_name = "VERSION", default_value_t = KubeVersion::NEWEST)]
     kube_version: KubeVersion,
-    /// YAML or JSON file with the deploymentConfig to lay over the operator's pods, as in a Subscription's spec.config.
+    /// YAML or JSON file with the deploymentConfig that overrides the operator's pods, as in a Subscription's spec.config.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Format of the bundle; told by its content when not given.
+    /// Format of the bundle. Default: detected from its content.
     #[arg(long, value_enum)]
-    class: Option<Class>,
+    class: Option<BundleClass>,
 }
 
 impl Conversion {
@@ -51,8 +51,8 @@ impl Conversion {
         } = self;
         Ok(convert::Options {
             class: class.map(|class| match class {
-                Class::Registry => convert::Class::Registry,
-                Class::Plain => convert::Class::Plain,
+                BundleClass::Registry => convert::Class::Registry,
+                BundleClass::Plain => convert::Class::Plain,
             }),
             install_namespace: install_namespace.clone(),
             namespace_object: if *no_namespace {
@@ -62,7 +62,7 @@ impl Conversion {
             },
             kube_version: *kube_version,
             deployment_config: config.as_ref().map(deployment_config).transpose()?,
-            // What a cluster has is known where there is one.
+            // No cluster is involved, so that its OperatorCondition API is unknown.
             operator_condition: false,
             limits: limits.yaml(),
         })
@@ -70,13 +70,13 @@ impl Conversion {
 }
 
 fn deployment_config(path: &PathBuf) -> anyhow::Result<DeploymentConfig> {
-    let about = || format!("failed to read the configuration {}", path.display());
-    let bytes = std::fs::read(path).with_context(about)?;
+    let failed = || format!("failed to read the configuration {}", path.display());
+    let bytes = std::fs::read(path).with_context(failed)?;
     let mut documents = yaml::documents(&bytes);
     let value = documents
         .next()
         .transpose()
-        .with_context(about)?
+        .with_context(failed)?
         .unwrap_or(Value::Null);
     if documents.next().is_some() {
         anyhow::bail!(
@@ -84,7 +84,7 @@ fn deployment_config(path: &PathBuf) -> anyhow::Result<DeploymentConfig> {
             path.display()
         );
     }
-    DeploymentConfig::try_from(value).with_context(about)
+    DeploymentConfig::try_from(value).with_context(failed)
 }
 
 fn namespace(text: &str) -> Result<String, &'static str> {

@@ -1,23 +1,23 @@
-//! Durations as Go reads them: `90s`, `1m30s`, `1.5h`, and a bare number of seconds.
+//! Durations in the syntax of Go: `90s`, `1m30s`, `1.5h`, and a bare number of seconds.
 
 use std::time::Duration;
 
-const PROBLEM: &str = "write a duration such as 90s, 5m or 1h30m";
-const TOO_LONG: &str = "write at most 8760h, which is a year, or 0 for ever";
-/// What is longer could not be added to the time of day.
-const LONGEST: Duration = Duration::from_secs(8760 * 3600);
-/// In nanoseconds.
+const PROBLEM: &str = "use a duration such as 90s, 5m or 1h30m";
+const TOO_LONG: &str = "use at most 8760h (one year), or 0 for no limit";
+/// Maximum duration, because a longer one could not be added to the current time.
+const MAX_DURATION: Duration = Duration::from_secs(8760 * 3600);
+/// Nanoseconds per second.
 const SECOND: u128 = 1_000_000_000;
 
-/// Reads a duration.
+/// Parses a duration.
 pub(super) fn read(text: &str) -> Result<Duration, &'static str> {
     let nanos = nanos(text)?;
-    let nanos = nanos.filter(|it| *it <= LONGEST.as_nanos());
-    let nanos = nanos.and_then(|it| u64::try_from(it).ok());
+    let nanos = nanos.filter(|nanos| *nanos <= MAX_DURATION.as_nanos());
+    let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok());
     nanos.map(Duration::from_nanos).ok_or(TOO_LONG)
 }
 
-/// All parts together; `None` is more than can be counted.
+/// Returns the sum of all parts in nanoseconds; `None` if it overflows.
 fn nanos(text: &str) -> Result<Option<u128>, &'static str> {
     if text.is_empty() {
         return Err(PROBLEM);
@@ -25,10 +25,10 @@ fn nanos(text: &str) -> Result<Option<u128>, &'static str> {
     if is_number(text) {
         return Ok(part(text, "", SECOND));
     }
-    let mut rest = text;
+    let mut remaining = text;
     let mut total = Some(0_u128);
-    while !rest.is_empty() {
-        let (whole, more) = split(rest, |c| c.is_ascii_digit());
+    while !remaining.is_empty() {
+        let (whole, more) = split(remaining, |c| c.is_ascii_digit());
         let (fraction, more) = match more.strip_prefix('.') {
             Some(more) => split(more, |c| c.is_ascii_digit()),
             None => ("", more),
@@ -38,8 +38,10 @@ fn nanos(text: &str) -> Result<Option<u128>, &'static str> {
             return Err(PROBLEM);
         }
         let part = part(whole, fraction, length(unit).ok_or(PROBLEM)?);
-        total = total.zip(part).and_then(|(sum, it)| sum.checked_add(it));
-        rest = more;
+        total = total
+            .zip(part)
+            .and_then(|(sum, part)| sum.checked_add(part));
+        remaining = more;
     }
     Ok(total)
 }
@@ -52,7 +54,7 @@ fn split(text: &str, is_in: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c: char| !is_in(c)).unwrap_or(text.len()))
 }
 
-/// What a unit has of nanoseconds.
+/// Returns the nanoseconds of a unit.
 fn length(unit: &str) -> Option<u128> {
     Some(match unit {
         "ns" => 1,
@@ -65,18 +67,18 @@ fn length(unit: &str) -> Option<u128> {
     })
 }
 
-/// So many units, and a fraction of one, of which less than a nanosecond is left out.
+/// Returns the nanoseconds of a number of units with a fraction. Less than a nanosecond is dropped.
 fn part(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     let count = |digits: &str| match digits {
         "" => Some(0),
         digits => digits.parse::<u128>().ok(),
     };
-    // More digits tell nothing, not even of an hour.
+    // More digits have no effect, not even for hours.
     let (fraction, _) = fraction.split_at(fraction.len().min(15));
-    let of = u32::try_from(fraction.len())
+    let divisor = u32::try_from(fraction.len())
         .ok()
-        .map(|it| 10_u128.pow(it))?;
-    let fraction = count(fraction)?.checked_mul(unit)? / of;
+        .map(|digits| 10_u128.pow(digits))?;
+    let fraction = count(fraction)?.checked_mul(unit)? / divisor;
     count(whole)?.checked_mul(unit)?.checked_add(fraction)
 }
 
@@ -111,7 +113,7 @@ mod tests {
         }
         let micros = Ok(Duration::from_nanos(1_500));
         assert_eq!([read("1.5us"), read("1.5µs"), read("1500ns")], [micros; 3]);
-        assert_eq!(read("8760h"), Ok(LONGEST));
+        assert_eq!(read("8760h"), Ok(MAX_DURATION));
         let endless = format!("{}h", "9".repeat(100));
         for text in [
             "8760h1ms",

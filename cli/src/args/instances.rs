@@ -1,4 +1,4 @@
-//! The commands that talk to a cluster.
+//! Commands that use a cluster.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
     AccessArgs, ClusterArgs, Description, LimitArgs, Manifests, cluster::namespace, duration,
 };
 
-/// What a command prints when it has changed something.
+/// Output format of a command that changes an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Changed {
     /// A sentence.
@@ -16,31 +16,31 @@ pub(crate) enum Changed {
     Text,
     /// `bundleinstance.core.rukpak.io/NAME`
     Name,
-    /// The object.
+    /// The changed object.
     Json,
-    /// The object.
+    /// The changed object.
     Yaml,
 }
 
-/// Whether anything is changed.
+/// Dry-run mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
-    /// It is.
+    /// Apply the changes.
     #[default]
     None,
-    /// The server checks and answers as if, and stores nothing.
+    /// Let the server validate the changes without storing them.
     Server,
 }
 
-/// Whether `spec.rollbackTo` is changed.
+/// Dry-run mode of a change of `spec.rollbackTo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PinDryRun {
-    /// Change it.
+    /// Change the field.
     #[default]
     None,
-    /// Print the result without asking the API server.
+    /// Print the result without a request to the API server.
     Client,
-    /// Print the difference between the revision and the live objects, and have the API server check the change.
+    /// Print the difference between the revision and the live objects, and let the API server validate the change.
     Server,
 }
 
@@ -53,26 +53,26 @@ pub(crate) enum HistoryFormat {
     Yaml,
 }
 
-/// What becomes of the definitions of an instance's custom resources.
+/// Policy for the CRDs of an instance on uninstall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DefinitionPolicy {
-    /// They stay, and so do all custom resources.
+    /// Keep them and all custom resources.
     Retain,
-    /// Those of which there are custom resources stay.
+    /// Keep those that have custom resources.
     DeleteIfUnused,
-    /// They go, and all custom resources with them.
+    /// Delete them and all custom resources.
     Delete,
 }
 
-/// What becomes of an instance's objects.
+/// Policy for the objects of an instance on uninstall.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cascade {
-    /// The provisioner removes them, as the policies of the instance say.
+    /// Let the provisioner delete them by the policies of the instance.
     #[default]
     Background,
-    /// The garbage collector removes all but definitions and Namespaces, in no order.
+    /// Let the garbage collector delete all but CRDs and Namespaces, in no particular order.
     Foreground,
-    /// They stay.
+    /// Keep them.
     Orphan,
 }
 
@@ -85,53 +85,53 @@ pub(crate) enum Format {
     Plain,
 }
 
-/// Tell what is installed, whether it works, and what is wrong with it.
+/// Show BundleInstances with their version, health and problems.
 ///
-/// With NAME: the BundleInstance with its Bundles and objects as a tree, and its last problem with what to do about it.
-/// Without: a table of all BundleInstances.
+/// With NAME: the BundleInstance with its Bundles and objects as a tree, and its latest problem with a remedy. Without
+/// NAME: a table of all BundleInstances.
 ///
-/// Everything is read from the statuses that the provisioner writes, so that the right to read BundleInstances and
+/// All data is read from the statuses that the provisioner writes, so that the permission to read BundleInstances and
 /// Bundles is enough.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # What is installed?
   rukpak status
-  # What is the matter with one?
+  # What is wrong with one?
   rukpak status tidewatch
-  # Every object, also of a large instance
+  # All objects, also of a large instance
   rukpak status tidewatch --all")]
 pub(crate) struct StatusArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: Option<String>,
-    /// Format.
+    /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
-    /// List every object. Otherwise kinds with many objects that are well are counted.
+    /// List every object. By default, kinds with many healthy objects are only counted.
     #[arg(long, requires = "name")]
     pub(crate) all: bool,
-    /// Go on, and print a line whenever something changes.
+    /// Keep running, and print a line for every change.
     #[arg(short, long, conflicts_with_all = ["output", "all"])]
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Leave the objects of a BundleInstance alone, until "resume".
+/// Stop changes to the objects of a BundleInstance until "resume".
 ///
-/// Nothing is installed, upgraded or repaired then. Health is still told, and the instance can be uninstalled.
+/// Nothing is installed, upgraded or repaired while paused. Health is still reported, and the instance can be uninstalled.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Change something by hand that would be put right otherwise
+  # Change objects by hand that would be repaired otherwise
   rukpak pause tidewatch")]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     pub(crate) change: ChangeArgs,
 }
 
-/// Go on with a BundleInstance that was paused.
+/// Resume a paused BundleInstance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -141,71 +141,71 @@ pub(crate) struct ResumeArgs {
     pub(crate) change: ChangeArgs,
 }
 
-/// A small change of an instance.
+/// Arguments of a small change of an instance.
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// Format.
+    /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Changed,
-    /// Whether to change anything.
+    /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Install a bundle, or another version of one: create or change its BundleInstance, and wait until it works.
+/// Install or upgrade a bundle: create or change its BundleInstance, and wait until it is healthy.
 ///
-/// An image, a commit or an archive behind a URL is fetched by the provisioner. A folder or an archive on this machine
-/// is checked here, and uploaded through a port-forward to the provisioner; changed content makes another Bundle, and
-/// the same content none.
+/// The provisioner fetches an image, a commit or an archive behind a URL. A directory or an archive on this machine is
+/// checked locally and uploaded through a port-forward to the provisioner. Changed content creates another Bundle, and the
+/// same content does not.
 ///
-/// Waits until all objects are applied and well. When that fails, why is printed and the exit code is 1; the
-/// BundleInstance stays as it is, and the provisioner goes on trying where that can help.
+/// Waits until all objects are applied and healthy. On failure, the reason is printed and the exit code is 1. The
+/// BundleInstance is kept, and the provisioner retries where that can help.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # From a registry
   rukpak install tidewatch quay.io/example/tidewatch-bundle:v1.4.0
-  # A bundle that is being worked on, into a namespace of choice
+  # A bundle under development, into a chosen namespace
   rukpak install tidewatch ./bundle -n tides
-  # What would be sent, and whether the server takes it
+  # Show the request, and whether the server accepts it
   rukpak install tidewatch ./bundle --dry-run=server -o yaml")]
 pub(crate) struct InstallArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// A folder, an archive, an image, a git repository or a URL, as for "rukpak convert".
+    /// Directory, archive, image, git repository or URL, as for "rukpak convert".
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
-    /// Where namespaced objects go, instead of where the bundle suggests. Cannot be changed later.
+    /// Namespace of namespaced objects, instead of the one that the bundle suggests. Cannot be changed later.
     #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) install_namespace: Option<String>,
-    /// Format of the bundle. Otherwise told by the content of what is uploaded, and registry for everything else.
+    /// Format of the bundle. Default: detected from the content of an upload, and registry for other sources.
     #[arg(long, value_enum)]
     pub(crate) class: Option<Format>,
-    /// ServiceAccount whose rights the objects are applied with, as NAMESPACE:NAME.
+    /// ServiceAccount with whose permissions the objects are applied, as NAMESPACE:NAME.
     #[arg(long, value_name = "ACCOUNT", value_parser = account)]
     pub(crate) service_account: Option<(String, String)>,
-    /// Secret of the provisioner's namespace that images are pulled with.
+    /// Pull secret for images, in the namespace of the provisioner.
     #[arg(long, value_name = "SECRET")]
     pub(crate) pull_secret: Option<String>,
-    /// Whether the image's registry must prove who it is.
+    /// Verify the TLS certificate of the image's registry.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true")]
     pub(crate) tls_verify: bool,
-    /// Take over fields of the BundleInstance that somebody else has set to something else.
+    /// Take ownership of BundleInstance fields that other field managers set.
     #[arg(long)]
     pub(crate) force_conflicts: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Whether to change anything.
+    /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
-    /// Format.
+    /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Changed,
     #[command(flatten)]
@@ -216,41 +216,41 @@ pub(crate) struct InstallArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Tell what would change in the cluster if a bundle were installed, or a recorded revision rolled out.
+/// Show what installing a bundle, or rolling out a recorded revision, would change in the cluster.
 ///
-/// The bundle is converted here, for the BundleInstance's namespace and the server's version, and the server is asked what
-/// each object would become, with a dry run of what the provisioner does. Rights that accounts gain and lose come first,
-/// then the objects that would be new, other ones, or not part of the bundle any more, then the fields. The values of
-/// Secrets are not shown. That takes the rights to read and to patch these objects.
+/// The bundle is converted locally, for the BundleInstance's namespace and the server's version. The server computes the
+/// result for each object with a dry run of the provisioner's changes. Permissions that service accounts gain and lose are
+/// printed first, then the objects to create, to change and to prune, then the fields. The values of Secrets are masked.
+/// The command needs the permissions to read and to patch these objects.
 ///
-/// With --revision, the recorded objects of that revision are compared instead of a bundle. That takes the right to get
-/// Secrets in the namespace of the provisioner, too.
+/// With --revision, the recorded objects of that revision are compared instead of a bundle. This also needs the permission
+/// to get Secrets in the namespace of the provisioner.
 ///
-/// The exit code is 0 if there is no difference, 1 if there is one, and 2 if something went wrong or would be refused.
+/// The exit code is 0 without differences, 1 with differences, and 2 if an error occurred or a change would be rejected.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # What would another version bring?
+  # What would another version change?
   rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.5.0
-  # Has somebody changed what is installed?
+  # Have the installed objects been changed?
   rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.4.0
   # What would a rollback change?
   rukpak diff tidewatch --revision 3")]
 pub(crate) struct DiffArgs {
-    /// The BundleInstance. If there is none, everything is new.
+    /// Name of the BundleInstance. If it does not exist, all objects are new.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// A folder, an archive, an image, a git repository or a URL, as for "rukpak convert".
+    /// Directory, archive, image, git repository or URL, as for "rukpak convert".
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath, required_unless_present = "revision")]
     pub(crate) bundle: Option<OsString>,
     /// Compare this recorded revision of the BundleInstance, as "rukpak history" lists it.
     #[arg(long, value_name = "N", value_parser = number(),
         conflicts_with_all = ["bundle", "install_namespace", "class"])]
     pub(crate) revision: Option<i64>,
-    /// Where namespaced objects would go, if there is no such BundleInstance.
+    /// Namespace of namespaced objects, if the BundleInstance does not exist.
     #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) install_namespace: Option<String>,
-    /// Format of the bundle; told by its content when not given.
+    /// Format of the bundle. Default: detected from its content.
     #[arg(long, value_enum)]
     pub(crate) class: Option<Format>,
     #[command(flatten)]
@@ -263,7 +263,7 @@ pub(crate) struct DiffArgs {
 
 /// List the revisions of a BundleInstance.
 ///
-/// A revision is a recorded snapshot of the rendered objects. Everything is read from the status of the BundleInstance, so
+/// A revision is a recorded snapshot of the rendered objects. All data is read from the status of the BundleInstance, so
 /// that the permission to read BundleInstances is enough.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -273,23 +273,23 @@ Examples:
   rukpak diff tidewatch --revision 3
   rukpak rollback tidewatch --to 3")]
 pub(crate) struct HistoryArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// Format.
+    /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: HistoryFormat,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Roll back a BundleInstance to a recorded revision, and wait until it works.
+/// Roll back a BundleInstance to a recorded revision, and wait until it is healthy.
 ///
-/// Sets spec.rollbackTo. The provisioner then creates a new revision from the recorded objects; nothing is fetched. This pin
-/// holds until it is removed with --undo: until then, changes of the template and of the rest of the spec have no effect.
+/// Sets spec.rollbackTo. The provisioner then creates a new revision from the recorded objects; nothing is fetched. The pin
+/// remains until it is removed with --undo. Until then, changes of the template and of the rest of the spec have no effect.
 ///
-/// Without --to, a BundleInstance that is pinned already stays at that revision. Otherwise the target is the active
-/// revision while a newer one is being rolled out, and the newest archived revision with other objects in all other cases.
+/// Without --to, a pinned BundleInstance stays at its revision. Otherwise the target is the active revision during the
+/// rollout of a newer one, and else the newest archived revision with different objects.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -300,7 +300,7 @@ Examples:
   # Return to the bundle of the template
   rukpak rollback tidewatch --undo")]
 pub(crate) struct RollbackArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
     /// Roll back to this revision, as "rukpak history" lists it.
@@ -311,43 +311,43 @@ pub(crate) struct RollbackArgs {
     pub(crate) undo: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Whether to change anything. With "-o text", "server" prints the difference first, as "rukpak diff --revision".
+    /// Dry-run mode. With "-o text", "server" prints the difference first, as "rukpak diff --revision" does.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: PinDryRun,
-    /// Format.
+    /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Changed,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Hand objects that exist over to a BundleInstance that wants them.
+/// Let a BundleInstance adopt existing objects that its bundle contains.
 ///
-/// Lists the objects of the instance's bundle that belong to somebody else (nobody, Helm, OLM, an instance that is gone),
-/// and what would change. After a yes, each is annotated with core.rukpak.io/adopt, and the fields that its former owner
-/// has set become the bundle's: those that the bundle does not have are removed, and do not stay for ever. What another
-/// BundleInstance or a controller holds is refused, as the provisioner refuses it.
+/// Lists the objects of the instance's bundle that have another owner (Helm, OLM, a deleted instance) or none, and the
+/// changes. After confirmation, each is annotated with core.rukpak.io/adopt, and the bundle takes ownership of the fields
+/// that the previous owner set. Such fields that the bundle does not set are removed. Objects of another BundleInstance or
+/// of a controller are rejected, as in the provisioner.
 ///
-/// The content service is asked for the bundle, and the server for the objects.
+/// The bundle is read from the content service, and the objects from the API server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # What is in the way, and what would become of it?
+  # Which objects have another owner, and what would change?
   rukpak adopt tidewatch --dry-run=server
-  # Take over what a script has applied under a name of its own, too
+  # Also transfer fields that a script applied with its own field manager
   rukpak adopt tidewatch --field-manager deploy.sh --yes")]
 pub(crate) struct AdoptArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Take over the fields of this manager, too; may be repeated. Those of kubectl, Helm, OLM, Argo CD and the like are
-    /// taken over in any case, those of controllers are not.
+    /// Transfer the fields of this field manager, too; may be repeated. Fields of kubectl, Helm, OLM, Argo CD and similar
+    /// tools are always transferred, fields of controllers only if named.
     #[arg(long, value_name = "NAME")]
     pub(crate) field_manager: Vec<String>,
-    /// Whether to change anything.
+    /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
@@ -356,56 +356,56 @@ pub(crate) struct AdoptArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Whether, and how long, a command waits.
+/// Flags for waiting until a command is complete.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct WaitArgs {
-    /// Whether to wait until it is done.
+    /// Wait until the change is complete.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true")]
     pub(crate) wait: bool,
-    /// How long to wait; 0 is for ever.
+    /// Maximum time to wait; 0 means no limit.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::read)]
     pub(crate) timeout: Duration,
 }
 
-/// The way to the content service.
+/// Connection to the content service.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Content service")]
 pub(crate) struct ServiceArgs {
-    /// Reach the content service at this address (https://HOST:PORT) instead of through a port-forward.
+    /// Address of the content service (https://HOST:PORT), instead of a port-forward.
     #[arg(long, value_name = "URL")]
     pub(crate) content_address: Option<http::Uri>,
 }
 
-/// Remove a BundleInstance and what it has installed.
+/// Uninstall a BundleInstance with its objects.
 ///
-/// Says beforehand what stays: Namespaces, and definitions as spec.crdDeletionPolicy has it. Where custom resources would
-/// be deleted, it asks, or wants --yes. Waits until everything is gone.
+/// First lists the objects that are kept: Namespaces, and CRDs according to spec.crdDeletionPolicy. If custom resources
+/// would be deleted, it asks for confirmation, or needs --yes. Waits until all other objects are deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak uninstall tidewatch
   # With all of its custom resources
   rukpak uninstall tidewatch --crd-deletion-policy delete
-  # Leave everything in the cluster
+  # Keep all objects in the cluster
   rukpak uninstall tidewatch --cascade orphan")]
 pub(crate) struct UninstallArgs {
-    /// The BundleInstance.
+    /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// What becomes of its objects.
+    /// Policy for its objects.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) cascade: Cascade,
-    /// What becomes of its CustomResourceDefinitions, instead of what spec.crdDeletionPolicy says.
+    /// Policy for its CRDs, instead of spec.crdDeletionPolicy.
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "cascade")]
     pub(crate) crd_deletion_policy: Option<DefinitionPolicy>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// It is no failure if there is no such BundleInstance.
+    /// Succeed if the BundleInstance does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
-    /// Whether to change anything.
+    /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
@@ -416,21 +416,21 @@ pub(crate) struct UninstallArgs {
 
 /// Print the manifests of a Bundle, or the objects of a recorded revision.
 ///
-/// The content service of the provisioner is asked, through a port-forward. That takes the right to get /bundles/*
-/// (ClusterRole bundle-reader).
+/// The manifests are read from the content service of the provisioner through a port-forward. This needs the permission to
+/// get /bundles/* (ClusterRole bundle-reader).
 ///
-/// With --revision, NAME is a BundleInstance, and the objects are those that the revision records. The values of Secrets are
-/// masked. That takes the right to get Secrets in the namespace of the provisioner.
+/// With --revision, NAME is a BundleInstance, and the objects are those that the revision records. The values of Secrets
+/// are masked. This needs the permission to get Secrets in the namespace of the provisioner.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak content tidewatch-3d6dqqcjbxp
-  # As the bundle came, in a folder
+  # The original content, in a directory
   rukpak content tidewatch-3d6dqqcjbxp --original --output ./bundle
   # The objects of a revision
   rukpak content tidewatch --revision 3")]
 pub(crate) struct ContentArgs {
-    /// The Bundle; with --revision, the BundleInstance.
+    /// Name of the Bundle, or with --revision, of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
     /// Print this recorded revision of a BundleInstance, as "rukpak history" lists it.
@@ -439,13 +439,13 @@ pub(crate) struct ContentArgs {
     /// Format of the objects of a revision.
     #[arg(long, value_enum, value_name = "FORMAT", requires = "revision")]
     pub(crate) format: Option<Manifests>,
-    /// What was fetched, and not what it is converted to.
+    /// Print the content as fetched, not the converted manifests.
     #[arg(long)]
     pub(crate) original: bool,
-    /// Write a folder, or an archive if the name ends in .tgz, .tar.gz or .tar; "-" is a tar.gz on standard output.
+    /// Write a directory, or an archive if the name ends in .tgz, .tar.gz or .tar; "-" is a tar.gz on standard output.
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
-    /// Write into a folder that is not empty, or over a file.
+    /// Write into a directory that is not empty, or overwrite a file.
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -454,18 +454,18 @@ pub(crate) struct ContentArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// The number of a revision.
+/// Returns a parser for revision numbers.
 fn number() -> clap::builder::RangedI64ValueParser {
     clap::value_parser!(i64).range(1..)
 }
 
-/// The name of an object; whether there is one is for the server to say.
+/// Parses the name of an object; the server checks whether the object exists.
 fn name(text: &str) -> Result<String, &'static str> {
     manifests::names::dns_subdomain(text).map(|()| text.to_owned())
 }
 
 fn account(text: &str) -> Result<(String, String), &'static str> {
-    const PROBLEM: &str = "write it as NAMESPACE:NAME";
+    const PROBLEM: &str = "use NAMESPACE:NAME";
     let (space, name) = text.split_once(':').ok_or(PROBLEM)?;
     manifests::names::dns_subdomain(name).map_err(|_| PROBLEM)?;
     Ok((namespace(space)?, name.to_owned()))

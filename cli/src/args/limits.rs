@@ -1,44 +1,44 @@
-//! How much may be read.
+//! Limits for reading bundles and other sources.
 
 use clap::Args;
 use manifests::{content::Limits, size, yaml};
 
 const HEADING: &str = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)";
 
-/// How much may be read of a bundle that is converted.
+/// Limits for reading a bundle that is converted.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct LimitArgs {
     #[command(flatten)]
     pub(super) files: FileLimitArgs,
-    /// Values in all manifests of a bundle together.
+    /// Maximum number of values in all manifests of a bundle together.
     #[arg(long = "max-values", value_name = "COUNT", default_value_t = yaml::Limits::default().values)]
     pub(super) values: usize,
 }
 
-/// How much may be read of any source.
+/// Limits for reading any source.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct FileLimitArgs {
-    /// Size of all files together.
+    /// Maximum size of all files together.
     #[arg(long = "max-size", value_name = "SIZE", value_parser = size::bytes, default_value = "32Mi")]
     size: u64,
-    /// Size of one file.
+    /// Maximum size of one file.
     #[arg(long = "max-file-size", value_name = "SIZE", value_parser = size::bytes, default_value = "16Mi")]
     file_size: u64,
-    /// Number of files, folders and links.
+    /// Maximum number of files, directories and links.
     #[arg(long = "max-entries", value_name = "COUNT", default_value_t = Limits::default().entries)]
     entries: usize,
-    /// Length of a path in bytes.
+    /// Maximum length of a path in bytes.
     #[arg(long = "max-path-length", value_name = "BYTES", default_value_t = Limits::default().path)]
     path_length: usize,
-    /// Depth of a path in folders.
+    /// Maximum depth of a path in directories.
     #[arg(long = "max-path-depth", value_name = "COUNT", default_value_t = Limits::default().depth)]
     path_depth: usize,
 }
 
 impl LimitArgs {
-    /// How much YAML may be read.
+    /// Returns the limits for parsing YAML.
     pub(crate) fn yaml(self) -> yaml::Limits {
         yaml::Limits {
             values: self.values,

@@ -22,50 +22,49 @@ pub(crate) enum PlatformCommand {
     Render(Box<PlatformRenderArgs>),
 }
 
-/// Print everything that a new cluster needs for platform operators: the provisioner, and a PlatformOperator for each
-/// package.
+/// Print all manifests of a new cluster with platform operators: the provisioner, and a PlatformOperator for each package.
 ///
-/// Each package is looked for in the catalogs first, so that a typo, a channel that is not there, or a package that does
-/// not run on the new cluster is found before the cluster is built; then nothing is written. What is deprecated is a
-/// warning.
+/// Each package is looked up in the catalogs first. A typo, a missing channel, or a package that does not support the new
+/// cluster is thus found before the cluster is built; in this case, no manifests are written. Deprecated packages are
+/// reported as warnings.
 ///
-/// With --output-dir there is a file for each object, 0000_50_rukpak_<NN>-<kind>-<name>.yaml, as the folder "manifests"
-/// takes it that "openshift-install create manifests" makes.
+/// With --output-dir, each object is written into its own file, 0000_50_rukpak_<NN>-<kind>-<name>.yaml, as expected in the
+/// directory "manifests" that "openshift-install create manifests" creates.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct PlatformRenderArgs {
     /// Packages: PACKAGE, PACKAGE:CHANNEL, PACKAGE@RANGE or PACKAGE:CHANNEL@RANGE, such as "etcd:stable@>=0.9.4 <1.0.0".
     #[arg(required = true, value_name = "PACKAGE", value_parser = Wanted::from_str)]
     pub(crate) packages: Vec<Wanted>,
-    /// A catalog to look for them in, see below; may be repeated, and the first one comes first.
+    /// Catalog with the packages, see below; may be repeated, and earlier ones take precedence.
     #[arg(long = "catalog", required = true, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
-    /// The OpenShift of the new cluster, 4.17 or later. Without it, it is no OpenShift, and maxOpenShiftVersion means
-    /// nothing.
+    /// OpenShift release of the new cluster, 4.17 or later. Without it, the cluster is not OpenShift, and
+    /// maxOpenShiftVersion is ignored.
     #[arg(long, value_name = "VERSION", value_parser = super::catalog::openshift)]
     pub(crate) openshift_version: Option<openshift::Release>,
-    /// The Kubernetes of the new cluster, 1.30 or later; that of --openshift-version otherwise. Without either
-    /// minKubeVersion is not compared.
+    /// Kubernetes version of the new cluster, 1.30 or later. Default: the one of --openshift-version. Without either,
+    /// minKubeVersion is ignored.
     #[arg(long, visible_alias = "kube-version", value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kubernetes_version: Option<version::Version>,
-    /// Write a CatalogSource of this name, too, for the --catalog that has the package, which has to be an image then. Of
-    /// several catalogs, the second has -2 behind the name, and so on.
+    /// Write a CatalogSource with this name, too, for the --catalog that has the package and must be an image. With several
+    /// catalogs, the name of the second one gets the suffix -2, and so on.
     #[arg(long, value_name = "NAME", value_parser = subdomain)]
     pub(crate) catalog_source: Option<String>,
-    /// The namespace of CatalogSources; on OpenShift openshift-marketplace, elsewhere that of the provisioner. Any other one
-    /// is written, too, and whoever may write there decides what platform operators install.
+    /// Namespace of CatalogSources. Default: openshift-marketplace on OpenShift, else the namespace of the provisioner. Any
+    /// other namespace is written, too. Users with write access to it decide what platform operators install.
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) catalog_namespace: Option<String>,
-    /// A pull secret for the images of CatalogSources, which has to be in their namespace; may be repeated.
+    /// Pull secret for the images of CatalogSources, in the namespace of the CatalogSources; may be repeated.
     #[arg(long = "catalog-secret", value_name = "NAME", requires = "catalog_source", value_parser = subdomain)]
     pub(crate) catalog_secrets: Vec<String>,
-    /// The cluster has OLM, as an OpenShift has, and with it the definition of CatalogSources, which is left out then.
+    /// The cluster has OLM, like OpenShift, and thus the CRD of CatalogSources, which is omitted.
     #[arg(long)]
     pub(crate) olm: bool,
-    /// The namespace of the provisioner, which is to be its own.
+    /// Namespace of the provisioner, which must not be used by other components.
     #[arg(long, value_name = "NAMESPACE", default_value = "rukpak-system", value_parser = own_namespace)]
     pub(crate) namespace: String,
-    /// The provisioner's image; that of this release otherwise.
+    /// Image of the provisioner. Default: the image of this release.
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub(crate) image: Option<String>,
     /// The release payload of the OpenShift has the provisioner: write only what enables it, and the platform operators.
@@ -74,10 +73,10 @@ pub(crate) struct PlatformRenderArgs {
     /// Format of the manifests: a stream of YAML documents, or a JSON List.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Manifests,
-    /// Write files into this folder. Either all of them appear or none.
+    /// Write files into this directory. Either all of them are written or none.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Replace files of an earlier run: those that are called 0000_50_rukpak_<NN>-<kind>-<name>.
+    /// Replace files of an earlier run: those with names like 0000_50_rukpak_<NN>-<kind>-<name>.
     #[arg(long, requires = "output_dir")]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -86,28 +85,27 @@ pub(crate) struct PlatformRenderArgs {
     pub(crate) limits: CatalogLimitArgs,
 }
 
-/// Tell what keeps a cluster from being upgraded, what may break, and which versions of operators come first.
+/// Show what blocks a cluster upgrade, what may break, and which operators must be upgraded first.
 ///
-/// BundleInstances are looked at, and ClusterServiceVersions where there is an OLM: the newest OpenShift that they run on,
-/// whether they ask not to be upgraded, and what they use of APIs that the Kubernetes of the later release does not serve;
-/// on OpenShift also what APIRequestCounts saw their ServiceAccounts call within a day.
+/// Checks BundleInstances, and ClusterServiceVersions if the cluster has OLM: the newest OpenShift that they support,
+/// whether they block cluster upgrades, and their use of APIs that the Kubernetes of the later release does not serve. On
+/// OpenShift, it also checks which of these APIs their ServiceAccounts called within a day, according to APIRequestCounts.
 ///
-/// Exit code: 0 when nothing blocks, 3 when something does, 1 when it could not be found out, 2 when the command line
-/// makes no sense.
+/// Exit code: 0 if nothing blocks, 3 if something does, 1 if the check failed, 2 if the command line is invalid.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct UpgradeCheckArgs {
-    /// The release to upgrade to, 4.N of OpenShift or 1.M of Kubernetes; otherwise the one that comes next.
+    /// Target release, 4.N of OpenShift or 1.M of Kubernetes. Default: the next release.
     #[arg(long, value_name = "4.N|1.M", value_parser = minor_release)]
     pub(crate) to: Option<openshift::Release>,
-    /// A catalog to look for versions in that would not block, see below; may be repeated, and the first one comes first.
-    /// Without one, only what the provisioner has written down is known of catalogs: those that a cluster serves can be
-    /// reached from within the cluster alone.
+    /// Catalog to search for versions that would not block, see below; may be repeated, and earlier ones take precedence.
+    /// Without one, only the records of the provisioner are known about catalogs, because catalogs that a cluster serves
+    /// can only be reached from within the cluster.
     #[arg(long = "catalog", value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Outcome,
+    pub(crate) output: CheckFormat,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
@@ -116,32 +114,32 @@ pub(crate) struct UpgradeCheckArgs {
     pub(crate) limits: CatalogLimitArgs,
 }
 
-/// Format of what was found.
+/// Format of the result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Outcome {
-    /// For people.
+pub(crate) enum CheckFormat {
+    /// A table for people.
     #[default]
     Table,
     Json,
     Yaml,
 }
 
-impl From<Outcome> for Description {
-    fn from(outcome: Outcome) -> Self {
+impl From<CheckFormat> for Description {
+    fn from(outcome: CheckFormat) -> Self {
         match outcome {
-            Outcome::Table => Self::Text,
-            Outcome::Json => Self::Json,
-            Outcome::Yaml => Self::Yaml,
+            CheckFormat::Table => Self::Text,
+            CheckFormat::Json => Self::Json,
+            CheckFormat::Yaml => Self::Yaml,
         }
     }
 }
 
-/// A package that is to be part of the cluster.
+/// Package that is to be part of the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) package: String,
     pub(crate) channel: Option<String>,
-    /// As it was written, and what that means.
+    /// Version range, as given and parsed.
     pub(crate) range: Option<(String, Range)>,
 }
 
@@ -157,18 +155,18 @@ impl FromStr for Wanted {
             Some((package, channel)) => (package, Some(channel)),
             None => (text, None),
         };
-        // The PlatformOperator has the package's name, and so have things that are made of it.
+        // The PlatformOperator has the package's name, and so have the objects that are created from it.
         names::dns_label(package).map_err(|problem| format!("package {package:?}: {problem}"))?;
-        let most = usize::try_from(manifests::api::bounds::INSTANCE_NAME).unwrap_or(usize::MAX);
-        if package.len() > most {
+        let max = usize::try_from(manifests::api::bounds::INSTANCE_NAME).unwrap_or(usize::MAX);
+        if package.len() > max {
             return Err(format!(
-                "package {package:?} has {} characters, and a PlatformOperator's name {most} at most; write one by hand, with \
-                 another name",
+                "package {package:?} has {} characters, but the name of a PlatformOperator at most {max}; create one by \
+                 hand, with another name",
                 package.len()
             ));
         }
         if channel.is_some_and(str::is_empty) {
-            return Err("there is no channel behind the colon".to_owned());
+            return Err("channel missing after the colon".to_owned());
         }
         let range = match range {
             Some(text) => {
@@ -189,7 +187,8 @@ fn subdomain(text: &str) -> Result<String, &'static str> {
     names::dns_subdomain(text).map(|()| text.to_owned())
 }
 
-/// A namespace for the provisioner alone: those of the cluster's own parts hold what else runs there, and its rights.
+/// Parses a namespace for the provisioner alone: namespaces of cluster components contain other workloads and their
+/// permissions.
 fn own_namespace(text: &str) -> Result<String, String> {
     let name = namespace(text)?;
     let is_of_cluster = name == "default"
@@ -198,13 +197,14 @@ fn own_namespace(text: &str) -> Result<String, String> {
         || (name.starts_with("openshift-") && name != release::NAMESPACE);
     if is_of_cluster {
         return Err(
-            "it belongs to the cluster; choose one that is the provisioner's alone".to_owned(),
+            "the namespace belongs to the cluster; choose one that only the provisioner uses"
+                .to_owned(),
         );
     }
     Ok(name)
 }
 
-/// A reference as it is written.
+/// Checks an image reference, and returns it unchanged.
 fn image(text: &str) -> Result<String, String> {
     match text.parse::<Reference>() {
         Ok(_) => Ok(text.to_owned()),
@@ -212,11 +212,10 @@ fn image(text: &str) -> Result<String, String> {
     }
 }
 
-/// A release without its patch.
+/// Parses a release without a patch version.
 fn minor_release(text: &str) -> Result<openshift::Release, String> {
     openshift::Release::read(text).ok_or_else(|| {
-        "write 4.N for a release of OpenShift, or 1.M for one of Kubernetes, without a patch"
-            .to_owned()
+        "use 4.N for OpenShift, or 1.M for Kubernetes, without a patch version".to_owned()
     })
 }
 

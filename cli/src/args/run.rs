@@ -7,13 +7,13 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::{
     ClusterArgs, duration,
-    values::{Said, boolean, namespace, one_of, said},
+    values::{NonEmpty, boolean, namespace, non_empty, one_of},
 };
 use crate::run::install_mode::InstallMode;
 
-/// Run a bundle that is being worked on in a cluster, and its next version.
+/// Run a bundle under development in a cluster, and upgrade it.
 ///
-/// The command line is that of operator-sdk, so that scripts carry over.
+/// The command line is that of operator-sdk, so that existing scripts work.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(subcommand)]
@@ -26,10 +26,10 @@ pub(crate) enum RunCommand {
     BundleUpgrade(Box<RunUpgradeArgs>),
 }
 
-/// What installs.
+/// Engine that installs bundles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
-    /// What the cluster has.
+    /// The engine that the cluster has.
     #[default]
     Auto,
     /// OLM: a CatalogSource and a Subscription.
@@ -38,115 +38,115 @@ pub(crate) enum Engine {
     Native,
 }
 
-/// What the pod of a catalog may do.
+/// Security context of the pod that serves a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecurityContext {
-    /// What the namespace's defaults give it.
+    /// The defaults of the namespace.
     Legacy,
-    /// As little as the pod security standard "restricted" asks for.
+    /// The pod security standard "restricted".
     Restricted,
 }
 
 /// Install a bundle from its image.
 ///
-/// The image is pulled and checked on this machine first, with the credentials of whoever runs the command: the bundle must
-/// make a valid file-based catalog, alone or in --index-image, and the cluster must be one it may run on. Then it is
-/// installed, and the command waits until the operator works.
+/// First, the image is pulled and checked on this machine with the user's credentials. The bundle must form a valid
+/// file-based catalog, alone or in --index-image, and the cluster must meet its constraints. Then it is installed, and the
+/// command waits until the operator is healthy.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak run bundle quay.io/example/tidewatch-bundle:v1.4.0
-  # Into a namespace of choice, with more time
+  # Into a chosen namespace, with a longer timeout
   rukpak run bundle quay.io/example/tidewatch-bundle:v1.4.0 -n tides --timeout 5m")]
 pub(crate) struct RunBundleArgs {
-    /// The image of the bundle.
+    /// Image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
     pub(crate) image: String,
-    /// Image of a catalog that the bundle is added to; the default stands for none, as any other of opm does.
+    /// Image of a catalog to which the bundle is added; the default and any other image of opm mean no catalog.
     #[arg(long, value_name = "IMAGE", default_value = DEFAULT_INDEX)]
     pub(crate) index_image: String,
-    /// What the operator watches: AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or
+    /// Namespaces that the operator watches: AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or
     /// MultiNamespace=NAMESPACE,NAMESPACE.
-    #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true, value_parser = said::<InstallMode>)]
-    pub(crate) install_mode: Said<InstallMode>,
+    #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true, value_parser = non_empty::<InstallMode>)]
+    pub(crate) install_mode: NonEmpty<InstallMode>,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }
 
-/// Upgrade what "run bundle" has installed, or what was installed in another way, to the next version.
+/// Upgrade an operator that "run bundle" or another tool installed to the next version.
 ///
-/// The versions that were run before are known from annotations, or told from what is installed. All of them and the new one
-/// must make a valid file-based catalog, each replacing the one before. The operator that runs is left alone until the new
-/// version can take its place.
+/// The earlier versions are known from annotations, or from the installed bundle. All of them and the new one must form a
+/// valid file-based catalog in which each version replaces the previous one. The running operator is unchanged until the
+/// new version can replace it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0
-  # Back to what ran before if the new version does not work; not with OLM, which goes to no version but the next
+  # Roll back if the new version is not healthy; not supported with OLM
   rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0 --rollback-on-failure")]
 pub(crate) struct RunUpgradeArgs {
-    /// The image of the bundle.
+    /// Image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
     pub(crate) image: String,
-    /// Go back to the version before if the new one does not work in time. The exit code is 1 nevertheless. Refused with
+    /// Roll back to the previous version if the new one is not healthy in time. The exit code is still 1. Rejected with
     /// OLM.
     #[arg(long)]
     pub(crate) rollback_on_failure: bool,
-    /// Take a version that is not newer than what is installed, as after a rebuild. Refused with OLM.
+    /// Accept a version that is not newer than the installed one, as after a rebuild. Rejected with OLM.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }
 
-/// What both commands take.
+/// Flags of both commands.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryArgs {
-    /// What installs: OLM, or rukpak.
+    /// Engine that installs the bundle: OLM or rukpak.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     pub(crate) engine: Engine,
-    /// How the bundle is added to an SQLite index.
-    #[arg(long, value_name = "MODE", hide = true, default_value = "", hide_default_value = true, value_parser = said::<Mode>)]
-    pub(crate) mode: Said<Mode>,
-    /// Secret that the bundle is pulled with in the cluster: in the provisioner's namespace, with OLM in the operator's.
-    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) pull_secret_name: Said<String>,
-    /// Secret of the provisioner's namespace with the certificate of an authority that it is to believe when it pulls the
-    /// bundle, under the key cert.pem; with OLM it means nothing.
-    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) ca_secret_name: Said<String>,
-    /// As --use-http.
+    /// Mode in which the bundle is added to an SQLite index.
+    #[arg(long, value_name = "MODE", hide = true, default_value = "", hide_default_value = true, value_parser = non_empty::<Mode>)]
+    pub(crate) mode: NonEmpty<Mode>,
+    /// Pull secret for the bundle in the cluster: in the provisioner's namespace, with OLM in the operator's.
+    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) pull_secret_name: NonEmpty<String>,
+    /// Secret in the provisioner's namespace with a CA certificate for pulling the bundle, under the key cert.pem; ignored
+    /// with OLM.
+    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) ca_secret_name: NonEmpty<String>,
+    /// Like --use-http.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
     pub(crate) skip_tls: bool,
-    /// Whether registries need not prove who they are.
+    /// Skip TLS verification of registries.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) skip_tls_verify: bool,
-    /// Whether registries speak plain HTTP.
+    /// Use plain HTTP for registries.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) use_http: bool,
-    /// When the image of the pod that serves the catalog is pulled.
+    /// Pull policy of the image of the pod that serves the catalog.
     #[arg(long, value_name = "POLICY", default_value = "", hide_default_value = true, value_parser = one_of(&["Always", "IfNotPresent", "Never"]))]
-    pub(crate) image_pull_policy: Said<String>,
-    /// Image that serves the catalog in the cluster: rukpak's provisioner, or one that takes "serve FOLDER -p PORT", as opm's.
-    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) registry_image: Said<String>,
-    /// Image with sh and gzip that unpacks the catalog, where --registry-image is not rukpak's provisioner.
-    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) decompression_image: Said<String>,
-    /// What the pod that serves the catalog may do: legacy or restricted.
+    pub(crate) image_pull_policy: NonEmpty<String>,
+    /// Image that serves the catalog in the cluster: rukpak's provisioner, or one that accepts "serve DIR -p PORT", as opm.
+    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) registry_image: NonEmpty<String>,
+    /// Image with sh and gzip that unpacks the catalog, if --registry-image is not rukpak's provisioner.
+    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) decompression_image: NonEmpty<String>,
+    /// Security context of the pod that serves the catalog: legacy or restricted.
     #[arg(long, value_name = "CONTEXT", value_parser = security_context)]
     pub(crate) security_context_config: Option<SecurityContext>,
     /// ServiceAccount of the pod that serves the catalog.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) service_account: Said<String>,
-    /// Where the operator goes, instead of where the bundle suggests; with OLM, instead of the namespace of the
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) service_account: NonEmpty<String>,
+    /// Namespace of the operator, instead of the one that the bundle suggests; with OLM, instead of the namespace of the
     /// kubeconfig's context.
     #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true, value_parser = namespace)]
-    pub(crate) namespace: Said<String>,
-    /// How long the whole command may take; 0 is for ever.
+    pub(crate) namespace: NonEmpty<String>,
+    /// Timeout of the whole command; 0 means no timeout.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::read)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -155,53 +155,53 @@ pub(crate) struct RegistryArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Flags that every command of operator-sdk has, for scripts that pass them.
+/// Flags of every operator-sdk command, for scripts that pass them.
 #[derive(Debug, Args)]
 pub(crate) struct SdkArgs {
-    /// Nothing is kept back without it.
+    /// No effect: the output is always complete.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
     pub(crate) verbose: bool,
-    /// There are no plugins.
+    /// No effect: plugins are not supported.
     #[arg(long, value_name = "PLUGINS", hide = true)]
     pub(crate) plugins: Vec<String>,
 }
 
-/// Remove what "run bundle" has installed.
+/// Remove what "run bundle" installed.
 ///
-/// It is no failure if there is nothing of that package.
+/// Succeeds if the package is not installed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak cleanup tidewatch
-  # Keep its custom resources, and their definitions
+  # Keep its CRDs and custom resources
   rukpak cleanup tidewatch --delete-all=false")]
 pub(crate) struct CleanupArgs {
-    /// The package of the operator.
+    /// Package of the operator.
     #[arg(value_name = "PACKAGE")]
     pub(crate) package: String,
-    /// Delete everything: as --delete-crds and --delete-operator-groups.
+    /// Delete everything, like --delete-crds and --delete-operator-groups.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_all: bool,
-    /// Delete the definitions of its custom resources, and all custom resources with them.
+    /// Delete the operator's CRDs with all custom resources.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_crds: bool,
-    /// Delete the OperatorGroup that was made for it, if nobody else needs it.
+    /// Delete the OperatorGroup that was created for the operator, if it is unused.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_operator_groups: bool,
-    /// What it was installed with.
+    /// Engine that installed the operator.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     pub(crate) engine: Engine,
-    /// Where the operator is: one of another namespace stays. With OLM, instead of the namespace of the kubeconfig's context.
+    /// Namespace of the operator; one in another namespace is kept. With OLM, instead of that of the kubeconfig's context.
     #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true, value_parser = namespace)]
-    pub(crate) namespace: Said<String>,
-    /// Means nothing.
-    #[arg(long, value_name = "NAME", hide = true, default_value = "", hide_default_value = true, value_parser = said::<String>)]
-    pub(crate) service_account: Said<String>,
-    /// How long the whole command may take; 0 is for ever.
+    pub(crate) namespace: NonEmpty<String>,
+    /// No effect.
+    #[arg(long, value_name = "NAME", hide = true, default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
+    pub(crate) service_account: NonEmpty<String>,
+    /// Timeout of the whole command; 0 means no timeout.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::read)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -213,8 +213,8 @@ pub(crate) struct CleanupArgs {
 // === impl RegistryArgs ===
 
 impl RegistryArgs {
-    /// Whether registries must prove who they are.
-    pub(crate) fn verifies(&self) -> bool {
+    /// Reports whether certificates of registries are verified.
+    pub(crate) fn verify_tls(&self) -> bool {
         !(self.skip_tls || self.skip_tls_verify || self.use_http)
     }
 }
@@ -222,13 +222,13 @@ impl RegistryArgs {
 // === impl CleanupArgs ===
 
 impl CleanupArgs {
-    /// Whether definitions go, and all custom resources with them.
-    pub(crate) fn deletes_definitions(&self) -> bool {
+    /// Reports whether CRDs are deleted with all custom resources.
+    pub(crate) fn deletes_crds(&self) -> bool {
         self.delete_all || self.delete_crds
     }
 }
 
-/// In operator-sdk's words.
+/// Parses a security context; the error has operator-sdk's message.
 fn security_context(text: &str) -> Result<SecurityContext, &'static str> {
     match text {
         "legacy" => Ok(SecurityContext::Legacy),

@@ -8,25 +8,25 @@ use manifests::names;
 
 /// Serve a catalog over gRPC, as "opm serve" does, and over HTTP, as catalogd does.
 ///
-/// The catalog is checked and written into one file before it is served, and only an index of it is kept in memory. With
-/// --cache-dir the file stays there and is used again for the same catalog; its name is the digest of the catalog's
-/// files. Without it, the file is in the system's temporary folder and gone with the process.
+/// The catalog is validated and written into one file before it is served. Only an index of this file is in memory. With
+/// --cache-dir, the file is kept and reused for the same catalog; its name is the digest of the catalog's files. Without
+/// it, the file is in the system's temporary directory and is deleted when the process exits.
 ///
-/// Packages with faults, and bundles of formats that OLM does not know, are left out and told of; the others are served.
-/// The catalog is read once: what changes on disk later is not seen. SIGTERM and SIGINT end the service after the
-/// requests that are being answered.
+/// Invalid packages, and bundles of formats that OLM does not support, are skipped with a warning; all others are served.
+/// The catalog is read once, so later changes on disk have no effect. After SIGTERM or SIGINT the server exits when the
+/// requests in progress are answered.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogServeArgs {
-    /// The folder of a file-based catalog, or a catalog in an SQLite database.
+    /// Directory of a file-based catalog, or a catalog in an SQLite database.
     #[arg(value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub(crate) folder: PathBuf,
-    /// Port to listen on, on all addresses; 0 for any that is free.
+    /// Port to listen on, on all addresses; 0 for any free port.
     #[arg(short, long, value_name = "PORT", default_value_t = 50051)]
     pub(crate) port: u16,
-    /// Serve the catalog over HTTP, too, on this port; 0 for any that is free.
+    /// Port to serve the catalog over HTTP, too; 0 for any free port.
     #[arg(long, value_name = "PORT")]
     pub(crate) http_port: Option<u16>,
-    /// The catalog's name in URLs: /catalogs/NAME/api/v1/all.
+    /// Name of the catalog in URLs: /catalogs/NAME/api/v1/all.
     #[arg(
         long,
         value_name = "NAME",
@@ -35,14 +35,14 @@ pub(crate) struct CatalogServeArgs {
         value_parser = subdomain
     )]
     pub(crate) http_name: String,
-    /// Keep what is made of the catalog for gRPC in this folder, and use what is there.
+    /// Directory in which the gRPC cache of the catalog is kept and reused.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Make the cache, and serve nothing.
+    /// Create the cache, and serve nothing.
     #[arg(long)]
     pub(crate) cache_only: bool,
-    /// Fail unless the cache is there, of this very catalog, and whole. By default so with --cache-dir, unless
-    /// --cache-only; with "=false" the cache is made again when it has to be.
+    /// Fail unless the cache exists, belongs to this catalog, and is complete. Default: true with --cache-dir, unless
+    /// --cache-only is set. With "=false", the cache is recreated if necessary.
     #[arg(
         long,
         value_name = "BOOL",
@@ -52,13 +52,13 @@ pub(crate) struct CatalogServeArgs {
         action = ArgAction::Set,
     )]
     pub(crate) cache_enforce_integrity: Option<bool>,
-    /// Fail when anything of the catalog is left out.
+    /// Fail if any part of the catalog is skipped.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Write why the service failed into this file. The default is written only where it exists: in a pod.
+    /// Write the reason of a failure into this file. The default is written only if it exists, as in a pod.
     #[arg(short, long, value_name = "FILE", default_value = TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
-    /// Log more: also the beginning of each request.
+    /// Log more, such as the start of each request.
     #[arg(long)]
     pub(crate) debug: bool,
 }
@@ -68,8 +68,8 @@ fn subdomain(text: &str) -> Result<String, &'static str> {
 }
 
 impl CatalogServeArgs {
-    /// Whether only what is in the cache may be served.
-    pub(crate) fn enforces(&self) -> bool {
+    /// Reports whether only an existing cache may be served.
+    pub(crate) fn enforces_integrity(&self) -> bool {
         let default = self.cache_dir.is_some() && !self.cache_only;
         self.cache_enforce_integrity.unwrap_or(default)
     }

@@ -6,32 +6,31 @@ use clap::{Args, ValueHint};
 
 use super::{AccessArgs, Description, FileLimitArgs, SOURCES};
 
-/// Fetch a bundle, check it, and write it into a folder or an archive.
+/// Fetch and check a bundle, and write it into a directory or an archive.
 ///
-/// Without --output nothing is written, and the bundle is only described: what its source resolves to for good, the
-/// digest of its content, and how much there is of it. With --output that goes to standard error, unless --format asks
-/// for it.
+/// Without --output, nothing is written and the bundle is only described: the pinned form of its source, the digest of its
+/// content, and its size. With --output, the description is printed to standard error, unless --format requests it.
 ///
-/// The digest is the SHA-256 of the content as a tar whose order, times and owners are fixed, so that equal content has
-/// the same digest wherever it comes from.
+/// The digest is the SHA-256 of the content as a tar with fixed order, times and owners, so that equal content has the same
+/// digest regardless of its source.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct UnpackArgs {
-    /// A folder, an archive, an image, a git repository or a URL; see below.
+    /// Directory, archive, image, git repository or URL; see below.
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: OsString,
-    /// Where the content goes: a folder that is new or empty; a file that ends in .tgz, .tar.gz or .tar, which is
-    /// replaced if there is one; or "-" for a tar.gz on standard output. Either all of it appears or nothing.
+    /// Destination of the content: a directory that is new or empty; a file that ends in .tgz, .tar.gz or .tar, which is
+    /// replaced if it exists; or "-" for a tar.gz on standard output. Either all content is written or nothing.
     #[arg(short, long, value_name = "DIR|FILE|-", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
-    /// Write into a folder that is not empty. Files and folders that the content has at its top are replaced as a
-    /// whole, all others stay. A .git is never replaced.
+    /// Write into a directory that is not empty. Top-level files and directories of the content are replaced as a whole,
+    /// all others are kept. A .git is never replaced.
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
-    /// Take this folder or file only; may be repeated.
+    /// Only take this directory or file; may be repeated.
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     pub(crate) only: Vec<String>,
-    /// Take everything of an image, too. Otherwise it is the folders that its labels name, else manifests and metadata.
+    /// Take all files of an image, too. Default: the directories that its labels name, else manifests and metadata.
     #[arg(long)]
     pub(crate) all: bool,
     /// Format of the description.
@@ -52,16 +51,16 @@ pub(crate) struct UnpackArgs {
 /// Publish a bundle as an image.
 ///
 /// The image has manifests, metadata and tests of the bundle in one layer, and its annotations as labels. The same bundle
-/// gives the same image, byte by byte, and so the same digest; what is printed names the image by it.
+/// gives the same image, byte by byte, and thus the same digest. The printed name of the image contains the digest.
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {
-    /// A folder, a tar or tar.gz file, or "-" for one on standard input.
+    /// Directory, tar or tar.gz file, or "-" for one of the latter on standard input.
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
-    /// Where it goes: registry/repository:tag, with docker:// before it or not.
+    /// Target image: registry/repository:tag, with or without docker:// before it.
     #[arg(value_name = "IMAGE")]
     pub(crate) image: String,
-    /// Only say what its digest would be; nothing is sent.
+    /// Only print the digest that the image would have; nothing is sent.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Format of the result.

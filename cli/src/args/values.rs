@@ -1,4 +1,4 @@
-//! Values of flags as Go's programs take them.
+//! Parsers for flag values with the semantics of Go programs.
 
 use std::str::FromStr;
 
@@ -6,41 +6,41 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::cluster;
 
-/// What a flag says. An empty text says nothing: scripts pass variables on that nobody has set.
+/// Value of a flag that an empty text leaves unset, because scripts pass on variables that may be unset.
 ///
-/// By this name, for of an `Option` clap takes the value itself.
-pub(crate) type Said<T> = Option<T>;
+/// An alias, because clap treats a field of type `Option` as an optional flag and parses the inner type.
+pub(crate) type NonEmpty<T> = Option<T>;
 
-/// Reads what is said.
-pub(super) fn said<T: FromStr>(text: &str) -> Result<Said<T>, T::Err> {
+/// Parses a value; an empty text means unset.
+pub(super) fn non_empty<T: FromStr>(text: &str) -> Result<NonEmpty<T>, T::Err> {
     match text {
         "" => Ok(None),
         text => text.parse().map(Some),
     }
 }
 
-/// Reads the name of a namespace.
-pub(super) fn namespace(text: &str) -> Result<Said<String>, &'static str> {
+/// Parses the name of a namespace; an empty text means unset.
+pub(super) fn namespace(text: &str) -> Result<NonEmpty<String>, &'static str> {
     match text {
         "" => Ok(None),
         text => cluster::namespace(text).map(Some),
     }
 }
 
-/// Reads one of these words.
-pub(super) fn one_of(words: &[&'static str]) -> impl TypedValueParser<Value = Said<String>> {
-    let nothing = PossibleValue::new("").hide(true);
-    let words = words.iter().map(PossibleValue::new);
-    PossibleValuesParser::new(words.chain([nothing]))
-        .map(|word| Some(word).filter(|word| !word.is_empty()))
+/// Returns a parser for one of these values; an empty text means unset.
+pub(super) fn one_of(values: &[&'static str]) -> impl TypedValueParser<Value = NonEmpty<String>> {
+    let empty = PossibleValue::new("").hide(true);
+    let values = values.iter().map(PossibleValue::new);
+    PossibleValuesParser::new(values.chain([empty]))
+        .map(|value| Some(value).filter(|value| !value.is_empty()))
 }
 
-/// Reads a boolean in all of Go's spellings.
+/// Returns a parser for booleans in all spellings of Go.
 pub(super) fn boolean() -> impl TypedValueParser<Value = bool> {
     const TRUE: [&str; 6] = ["true", "1", "t", "T", "TRUE", "True"];
     const FALSE: [&str; 6] = ["false", "0", "f", "F", "FALSE", "False"];
-    let words = [TRUE, FALSE].map(|[word, others @ ..]| PossibleValue::new(word).aliases(others));
-    PossibleValuesParser::new(words).map(|word| TRUE.contains(&word.as_str()))
+    let values = [TRUE, FALSE].map(|[word, others @ ..]| PossibleValue::new(word).aliases(others));
+    PossibleValuesParser::new(values).map(|word| TRUE.contains(&word.as_str()))
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
         for (value, expected) in all.chain(no.map(|it| (it, false))) {
             for name in ["skip-tls", "skip-tls-verify", "use-http"] {
                 let args = run(&[&format!("--{name}{value}")]);
-                assert_eq!(!args.registry.verifies(), expected, "{name}{value}");
+                assert_eq!(!args.registry.verify_tls(), expected, "{name}{value}");
             }
             let args = run(&[&format!("--verbose{value}")]);
             assert_eq!(args.registry.sdk.verbose, expected, "{value}");

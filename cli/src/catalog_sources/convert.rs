@@ -14,12 +14,12 @@ use crate::{
     message, output,
 };
 
-/// What has been come across.
+/// Counts of the processed objects.
 #[derive(Default)]
-struct Seen {
-    /// CatalogSources.
+struct ConvertSummary {
+    /// Number of CatalogSources.
     sources: usize,
-    /// Of them, those that cannot be said otherwise.
+    /// Number of CatalogSources that the other form cannot express.
     failed: usize,
 }
 
@@ -28,44 +28,44 @@ pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<Exit> {
         Form::New => convert::Form::New,
         Form::Legacy => convert::Form::Legacy,
     };
-    let (mut all, mut seen) = (Vec::new(), Seen::default());
+    let (mut all, mut summary) = (Vec::new(), ConvertSummary::default());
     for path in &args.files {
         let failed = || format!("failed to read {}", path.display());
         let text = read(path).with_context(failed)?;
         for document in yaml::documents(&text) {
             let document = document.with_context(failed)?;
-            // Of comments alone.
+            // The document has only comments.
             if !document.is_null() {
-                all.push(document_in(form, document, &mut seen));
+                all.push(document_in(form, document, &mut summary));
             }
         }
     }
-    output::print(&written(all, args.output)?)?;
-    if seen.sources == 0 {
-        message::warning("there is no CatalogSource; everything is written as it was");
+    output::print(&format_documents(all, args.output)?)?;
+    if summary.sources == 0 {
+        message::warning("no CatalogSource found; all documents are written unchanged");
     }
-    Ok(match seen.failed {
+    Ok(match summary.failed {
         0 => Exit::Done,
         _ => Exit::Failed,
     })
 }
 
-/// A CatalogSource, or a List with some, in another form; anything else as it is.
-fn document_in(form: convert::Form, mut document: Value, seen: &mut Seen) -> Value {
+/// Rewrites a CatalogSource, or the CatalogSources of a List, into another form. Other objects are unchanged.
+fn document_in(form: convert::Form, mut document: Value, summary: &mut ConvertSummary) -> Value {
     if let Some(items) = items_mut(&mut document) {
         for item in items {
-            *item = document_in(form, item.take(), seen);
+            *item = document_in(form, item.take(), summary);
         }
         return document;
     }
-    one(form, document, seen)
+    convert_object(form, document, summary)
 }
 
-fn one(form: convert::Form, object: Value, seen: &mut Seen) -> Value {
+fn convert_object(form: convert::Form, object: Value, summary: &mut ConvertSummary) -> Value {
     if !is_catalog_source(&object) {
         return object;
     }
-    seen.sources += 1;
+    summary.sources += 1;
     let name = name(&object);
     match rewrite(object.clone(), form) {
         Ok(Rewritten { object, dropped }) => {
@@ -75,17 +75,15 @@ fn one(form: convert::Form, object: Value, seen: &mut Seen) -> Value {
             object
         }
         Err(error) => {
-            message::error(&format!(
-                "CatalogSource {name}: {error}; it is written as it was"
-            ));
-            seen.failed += 1;
+            message::error(&format!("CatalogSource {name}: {error}; written unchanged"));
+            summary.failed += 1;
             object
         }
     }
 }
 
-/// As many documents as there were; several of JSON are a List.
-fn written(mut all: Vec<Value>, format: Manifests) -> anyhow::Result<String> {
+/// Formats the documents, whose number is unchanged; several JSON documents become a List.
+fn format_documents(mut all: Vec<Value>, format: Manifests) -> anyhow::Result<String> {
     match format {
         Manifests::Yaml => {
             let mut text = String::new();

@@ -1,7 +1,7 @@
 //! `rukpak catalogsource migrate`.
 //!
-//! Each CatalogSource is written by itself, and only as the one that was read; the definition comes last, when everything is
-//! stored as it says. So there is no moment at which an end would leave a half.
+//! Each CatalogSource is written individually, and only if it is unchanged since it was read. The CRD is written last, when
+//! all objects are stored in its storage version. An interruption thus never leaves an inconsistent state.
 
 use anyhow::{Context, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,50 +22,54 @@ use crate::{
     message, output,
 };
 
-const DEFINITION: &str = "catalogsources.operators.coreos.com";
-/// Of each page of the list.
-const PAGE: u32 = 250;
-/// How often somebody else may have been faster.
-const ATTEMPTS: u32 = 5;
+const CRD_NAME: &str = "catalogsources.operators.coreos.com";
+/// Number of CatalogSources per list page.
+const PAGE_SIZE: u32 = 250;
+/// Maximum number of attempts to write an object that other clients change.
+const MAX_ATTEMPTS: u32 = 5;
 
 pub(super) fn run(args: &CatalogSourceMigrateArgs) -> anyhow::Result<Exit> {
-    let interrupted = || message::note("what was done is done: run it again to go on");
+    let interrupted =
+        || message::note("completed changes are kept; run the same command again to continue");
     cluster::run(&args.cluster, interrupted, async |cluster| {
         migrate(cluster, args.dry_run).await
     })
 }
 
 async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
-    let definition = match definitions.get(DEFINITION).await {
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let crd = match crds.get(CRD_NAME).await {
         Ok(found) => found,
         Err(error) if Cluster::is_absent(&error) => {
-            bail!("the cluster has no CatalogSources: there is no definition {DEFINITION}")
+            bail!(
+                "the cluster does not serve CatalogSources: CustomResourceDefinition {CRD_NAME} not found"
+            )
         }
         Err(error) => {
-            return Err(
-                cluster.trouble(format!("failed to read the definition {DEFINITION}"), error)
-            );
+            return Err(cluster.trouble(
+                format!("failed to read CustomResourceDefinition {CRD_NAME}"),
+                error,
+            ));
         }
     };
-    if !is_ours(&definition) {
+    if !is_rukpak_crd(&crd) {
         bail!(
-            "the definition {DEFINITION} is not rukpak's, for it knows no catalogImageSource: it is OLM's, most likely, and \
-             nothing is changed"
+            "CustomResourceDefinition {CRD_NAME} is not rukpak's because it has no field catalogImageSource; it is probably \
+             OLM's; no changes were made"
         );
     }
-    let (storage, stale) = versions(&definition);
+    let (storage, stale) = versions(&crd);
     let mut exit = Exit::Done;
-    let mut next = ListParams::default().limit(PAGE);
+    let mut next = ListParams::default().limit(PAGE_SIZE);
     let mut all_stored = true;
     loop {
         let page = sources(cluster, None).list(&next).await;
         let page = page.map_err(|error| cluster.trouble("failed to list CatalogSources", error))?;
         for object in page.items {
-            match settle(cluster, object, !stale.is_empty(), dry_run).await {
+            match migrate_object(cluster, object, !stale.is_empty(), dry_run).await {
                 Ok(true) => {}
                 Ok(false) => exit = Exit::Failed,
-                // What the next one is like has nothing to do with it.
+                // An error of one object does not affect the others.
                 Err(error) => {
                     message::error(&format!("{error:#}"));
                     (exit, all_stored) = (Exit::Failed, false);
@@ -73,15 +77,19 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
             }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => next = ListParams::default().limit(PAGE).continue_token(&token),
+            Some(token) => {
+                next = ListParams::default()
+                    .limit(PAGE_SIZE)
+                    .continue_token(&token);
+            }
             None => break,
         }
     }
     if let Some(storage) = storage.filter(|_| all_stored && !stale.is_empty()) {
-        let done = output::tried("forgotten", dry_run);
-        // Only while it is what was seen: another version may be the one that is stored by now.
+        let done = output::tried("removed", dry_run);
+        // The patch applies only to the observed version: the storage version may have changed.
         let patch = Patch::Merge(json!({
-            "metadata": {"resourceVersion": definition.resource_version()},
+            "metadata": {"resourceVersion": crd.resource_version()},
             "status": {"storedVersions": [storage]},
         }));
         let params = PatchParams {
@@ -89,26 +97,27 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patched = definitions.patch_status(DEFINITION, &params, &patch);
+        let patched = crds.patch_status(CRD_NAME, &params, &patch);
         patched.await.map_err(|error| {
             cluster.trouble(
-                format!("failed to write the status of the definition {DEFINITION}"),
+                format!("failed to update the status of CustomResourceDefinition {CRD_NAME}"),
                 error,
             )
         })?;
         output::print(&format!(
-            "customresourcedefinition/{DEFINITION}: stored versions {} {done}\n",
+            "customresourcedefinition/{CRD_NAME}: stored versions {} {done}\n",
             stale.join(", ")
         ))?;
     }
     Ok(exit)
 }
 
-/// Puts one CatalogSource right; tells whether it is. `anew` has it stored again also when nothing is wrong with it.
-async fn settle(
+/// Migrates one CatalogSource, and returns whether it is correct. With `rewrite`, it is written even if it is unchanged, so
+/// that it is stored in the storage version.
+async fn migrate_object(
     cluster: &Cluster,
     mut object: DynamicObject,
-    anew: bool,
+    rewrite: bool,
     dry_run: DryRun,
 ) -> anyhow::Result<bool> {
     let name = object.name_any();
@@ -118,23 +127,23 @@ async fn settle(
         dry_run: dry_run == DryRun::Server,
         field_manager: Some(MANAGER.to_owned()),
     };
-    for _ in 0..ATTEMPTS {
-        let (mended, dropped, problem) = mended(&object)?;
-        let is_right = problem.is_none();
-        if !anew && mended == object {
-            tell(&namespace, &name, &[], problem.as_ref(), dry_run)?;
-            return Ok(is_right);
+    for _ in 0..MAX_ATTEMPTS {
+        let (cleaned, dropped, problem) = without_unread_fields(&object)?;
+        let is_correct = problem.is_none();
+        if !rewrite && cleaned == object {
+            print_changes(&namespace, &name, &[], problem.as_ref(), dry_run)?;
+            return Ok(is_correct);
         }
-        match api.replace(&name, &params, &mended).await {
+        match api.replace(&name, &params, &cleaned).await {
             Ok(_) => {
-                tell(&namespace, &name, &dropped, problem.as_ref(), dry_run)?;
-                return Ok(is_right);
+                print_changes(&namespace, &name, &dropped, problem.as_ref(), dry_run)?;
+                return Ok(is_correct);
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) if Cluster::is_absent(&error) => return Ok(true),
             Err(error) => {
                 return Err(cluster.trouble(
-                    format!("failed to write CatalogSource {namespace}/{name}"),
+                    format!("failed to update CatalogSource {namespace}/{name}"),
                     error,
                 ));
             }
@@ -151,14 +160,16 @@ async fn settle(
         };
     }
     bail!(
-        "CatalogSource {namespace}/{name} was changed by somebody else each time; see who writes it in its managedFields, and \
-         run this again"
+        "CatalogSource {namespace}/{name} was changed by another client at every attempt; check managedFields for its \
+         writer, and run the same command again"
     )
 }
 
-/// The object as it should be, what is not in it any more, and why it cannot be right.
-fn mended(object: &DynamicObject) -> anyhow::Result<(DynamicObject, Vec<Dropped>, Option<Error>)> {
-    let value = serde_json::to_value(object).context("failed to write a CatalogSource")?;
+/// Returns the object without ignored fields, the removed fields, and the reason why the object remains invalid.
+fn without_unread_fields(
+    object: &DynamicObject,
+) -> anyhow::Result<(DynamicObject, Vec<Dropped>, Option<Error>)> {
+    let value = serde_json::to_value(object).context("failed to serialize a CatalogSource")?;
     Ok(match mend(value) {
         Ok(done) => {
             let object = serde_json::from_value(done.object);
@@ -169,7 +180,7 @@ fn mended(object: &DynamicObject) -> anyhow::Result<(DynamicObject, Vec<Dropped>
     })
 }
 
-fn tell(
+fn print_changes(
     namespace: &str,
     name: &str,
     dropped: &[Dropped],
@@ -178,7 +189,7 @@ fn tell(
 ) -> anyhow::Result<()> {
     if let Some(problem) = problem {
         message::error(&format!(
-            "CatalogSource {namespace}/{name}: {problem}; correct its spec"
+            "CatalogSource {namespace}/{name}: {problem}; fix its spec"
         ));
     }
     for dropped in dropped {
@@ -197,26 +208,28 @@ fn sources(cluster: &Cluster, namespace: Option<&str>) -> Api<DynamicObject> {
     }
 }
 
-/// OLM's has the same name, and none of the new members.
-fn is_ours(definition: &CustomResourceDefinition) -> bool {
-    let mut versions = definition.spec.versions.iter();
-    let ours = versions.find(|version| version.name == CatalogSource::version(&()));
-    let spec = ours.and_then(|version| {
+/// Reports whether the CRD is rukpak's. OLM's CRD has the same name, and none of the new fields.
+fn is_rukpak_crd(crd: &CustomResourceDefinition) -> bool {
+    let mut versions = crd.spec.versions.iter();
+    let version = versions.find(|version| version.name == CatalogSource::version(&()));
+    let spec = version.and_then(|version| {
         let schema = version.schema.as_ref()?.open_api_v3_schema.as_ref()?;
         schema.properties.as_ref()?.get("spec")?.properties.as_ref()
     });
     spec.is_some_and(|spec| spec.contains_key("catalogImageSource"))
 }
 
-/// The version that is stored, and those that were.
-fn versions(definition: &CustomResourceDefinition) -> (Option<String>, Vec<String>) {
-    let mut versions = definition.spec.versions.iter();
+/// Returns the storage version, and the other versions in which objects may be stored.
+fn versions(crd: &CustomResourceDefinition) -> (Option<String>, Vec<String>) {
+    let mut versions = crd.spec.versions.iter();
     let storage = versions.find(|version| version.storage);
     let storage = storage.map(|version| version.name.clone());
-    let status = definition.status.as_ref();
+    let status = crd.status.as_ref();
     let stored = status.and_then(|status| status.stored_versions.clone());
     let stale = stored.unwrap_or_default();
-    let stale = stale.into_iter().filter(|it| Some(it) != storage.as_ref());
+    let stale = stale
+        .into_iter()
+        .filter(|version| Some(version) != storage.as_ref());
     let stale = stale.collect();
     (storage, stale)
 }

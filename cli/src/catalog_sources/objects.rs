@@ -1,4 +1,4 @@
-//! The objects of a document: itself, or the items of a List, as kubectl takes them. Pure; no I/O.
+//! Objects of a document: the document itself, or the items of a List, as in kubectl. Pure; no I/O.
 
 use std::{mem, vec};
 
@@ -31,9 +31,9 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     text.unwrap_or_default()
 }
 
-/// The objects of a document, and of Lists within Lists.
+/// Iterator over the objects of a document, including those in nested Lists.
 pub(super) struct Objects {
-    /// The Lists that are open, each with the number of its items that were returned. The first one is the document.
+    /// Lists that are being read, each with the number of its items that were returned. The first one is the document.
     open: Vec<(usize, vec::IntoIter<Value>)>,
 }
 

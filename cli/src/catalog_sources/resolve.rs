@@ -1,4 +1,4 @@
-//! `rukpak catalogsource resolve`: what the provisioner would make of the templates in CatalogSources.
+//! `rukpak catalogsource resolve`: resolves the templates in CatalogSources like the provisioner.
 
 use anyhow::Context;
 use manifests::{
@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::{is_catalog_source, name, objects::Objects, read};
 use crate::{Exit, args::CatalogSourceResolveArgs, message, output, table};
 
-/// What counts of a CatalogSource, and what it becomes.
+/// Image or template of a CatalogSource, and the resolved image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Resolved {
     #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
-    /// Where it stands.
+    /// Field or annotation that has the template.
     field: String,
     template: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,10 @@ struct Resolved {
 }
 
 pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
-    let ours = template::server(env!("CARGO_PKG_VERSION"));
+    let default_olm = template::server(env!("CARGO_PKG_VERSION"));
     let values = Values {
         kube: args.kube_version.clone(),
-        olm: args.olm_version.clone().or(ours),
+        olm: args.olm_version.clone().or(default_olm),
         openshift: args.ocp_version.clone(),
         architecture: template::architecture(args.architecture.as_deref()),
         update_channel: args
@@ -52,13 +52,13 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
     if let Some(text) = output::described(&all, args.output)? {
         output::print(&text)?;
     } else if all.is_empty() {
-        message::warning("there is no CatalogSource with an image or a template");
+        message::warning("no CatalogSource with an image or a template found");
     } else {
-        let row = |it: &Resolved| {
+        let row = |resolved: &Resolved| {
             [
-                it.name(),
-                it.field.clone(),
-                it.image.clone().unwrap_or_default(),
+                resolved.name(),
+                resolved.field.clone(),
+                resolved.image.clone().unwrap_or_default(),
             ]
         };
         let rows: Vec<_> = all.iter().map(row).collect();
@@ -68,36 +68,39 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
         message::warning(&warning);
     }
     let mut exit = Exit::Done;
-    for (it, problem) in all.iter().filter_map(|it| Some((it, it.problem.as_ref()?))) {
+    for (resolved, problem) in all
+        .iter()
+        .filter_map(|resolved| Some((resolved, resolved.problem.as_ref()?)))
+    {
         message::error(&format!(
             "{} of CatalogSource {}: {problem}",
-            it.field,
-            it.name()
+            resolved.field,
+            resolved.name()
         ));
         exit = Exit::Failed;
     }
     Ok(exit)
 }
 
-/// What the images of a CatalogSource become, or of a List of them.
+/// Resolves the images of a CatalogSource, or of the CatalogSources in a List.
 fn templates(document: Value, values: &Values, warnings: &mut Vec<String>) -> Vec<Resolved> {
     Objects::new(document)
         .filter(is_catalog_source)
-        .filter_map(|object| one(&object, values, warnings))
+        .filter_map(|object| resolve_object(&object, values, warnings))
         .collect()
 }
 
-/// Nothing of what has neither an image nor a template.
-fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Resolved> {
+/// Resolves the image of a CatalogSource; `None` if it has neither an image nor a template.
+fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Resolved> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let new = text("/spec/catalogImageSource/catalogImage");
-    let (place, image) = match new {
+    let (path, image) = match new {
         Some(image) => ("spec.catalogImageSource.catalogImage", image),
         None => ("spec.image", text("/spec/image").unwrap_or_default()),
     };
     let field = |holder: Holder| match holder.annotation() {
         Some(name) => format!("annotation {name}"),
-        None => place.to_owned(),
+        None => path.to_owned(),
     };
     let annotations = object.pointer("/metadata/annotations");
     let Choice {
@@ -108,15 +111,16 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
     if template.is_empty() {
         return None;
     }
-    let mut warn = |what: String| warnings.push(format!("CatalogSource {}: {what}", name(object)));
+    let mut warn =
+        |message: String| warnings.push(format!("CatalogSource {}: {message}", name(object)));
     let source = serde_json::from_value::<CatalogSource>(without_nulls(object.clone()));
-    let place = source.as_ref().map(|source| source.place(false));
-    let made = match place {
-        Err(error) => Err(format!("the CatalogSource cannot be read: {error}")),
+    let location = source.as_ref().map(|source| source.place(false));
+    let result = match location {
+        Err(error) => Err(format!("invalid CatalogSource: {error}")),
         Ok(Ok(Place::Image(_)) | Err(Invalid::NoPlace)) => match holder {
             Holder::Olm => {
-                let it = template::annotated(template, values.kube.as_ref());
-                it.problem.map_or(Ok(it.image), Err)
+                let resolved = template::annotated(template, values.kube.as_ref());
+                resolved.problem.map_or(Ok(resolved.image), Err)
             }
             Holder::Rukpak | Holder::Image => {
                 template::resolve(template, values).map_err(|error| {
@@ -129,7 +133,7 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
             if holder != Holder::Image {
                 let field = field(holder);
                 warn(format!(
-                    "{field} counts for nothing: the catalog is not in an image"
+                    "{field} is ignored because the catalog is not an image"
                 ));
             }
             return None;
@@ -139,18 +143,18 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
     for other in ignored {
         warn(match other {
             Holder::Image => format!(
-                "{} has a template, which is replaced by what {} becomes",
+                "the template in {} is ignored because {} takes precedence",
                 field(other),
                 field(holder)
             ),
             Holder::Olm | Holder::Rukpak => format!(
-                "{} counts for nothing beside {}; remove one of them",
+                "{} is ignored because {} takes precedence; remove one of them",
                 field(other),
                 field(holder)
             ),
         });
     }
-    let (image, problem) = match made {
+    let (image, problem) = match result {
         Ok(image) => (Some(image), None),
         Err(problem) => (None, Some(problem)),
     };
@@ -167,7 +171,7 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
 // === impl Resolved ===
 
 impl Resolved {
-    /// With its namespace, if it has one.
+    /// Returns the name with the namespace, if any.
     fn name(&self) -> String {
         match self.namespace.as_str() {
             "" => self.name.clone(),
@@ -216,12 +220,14 @@ mod tests {
         let (of_ours, of_olms) = (format!("annotation {OURS}"), format!("annotation {OLMS}"));
         let new_field = "spec.catalogImageSource.catalogImage";
         let nothing =
-            |field: &str| format!("{field} counts for nothing: the catalog is not in an image");
-        let beside = format!("{of_ours} counts for nothing beside {of_olms}; remove one of them");
+            |field: &str| format!("{field} is ignored because the catalog is not an image");
+        let beside =
+            format!("{of_ours} is ignored because {of_olms} takes precedence; remove one of them");
         let replaced = |field: &str, by: &str| {
-            format!("{field} has a template, which is replaced by what {by} becomes")
+            format!("the template in {field} is ignored because {by} takes precedence")
         };
-        let several = "more than one source: keep one of spec.configMapSource, spec.image, and remove the others";
+        let several =
+            "exactly one of spec.configMapSource, spec.image must be set; remove the others";
         for (spec, annotations, expected, warned) in ::tests::rows![
             &plain, json!({}), Some(("spec.image", "r/c:any")) => vec![];
             &braces, json!({}), Some(("spec.image", "r/c:i36")) => vec![];
@@ -268,9 +274,6 @@ mod tests {
     fn what_cannot_be_read_is_told() {
         let (made, _) = found(&json!({"sourceType": 5, "image": "r/c:v1"}), &json!({}));
         let (_, problem) = made.unwrap();
-        assert!(
-            problem.starts_with("the CatalogSource cannot be read: "),
-            "{problem}"
-        );
+        assert!(problem.starts_with("invalid CatalogSource: "), "{problem}");
     }
 }

@@ -1,4 +1,4 @@
-//! `rukpak catalogsource validate`: CatalogSources as the API server checks them, without one.
+//! `rukpak catalogsource validate`: checks CatalogSources like the API server, without one.
 //!
 //! ```text
 //!  file ─ documents ─ Lists ─ objects ─ manifests::validation ──► messages
@@ -6,8 +6,8 @@
 //!              └─ duplicate fields ──► messages
 //! ```
 //!
-//! The schema and the rules are those of rukpak's CRD. They are checked for an object that is created: a rule that
-//! spares what was stored before has nothing to spare here.
+//! The schema and the rules are those of rukpak's CRD. They are checked as for a new object: rules that exempt existing
+//! objects exempt none here.
 
 mod crd;
 mod file;

@@ -7,17 +7,17 @@ use catalog::{
 };
 use serde::Serialize;
 
-use super::{Reader, uncompared};
+use super::{CatalogReader, uncompared};
 use crate::{
     Exit,
     args::{self, CatalogChooseArgs, CatalogReadArgs},
     message, output,
 };
 
-/// A decision, as programs read it.
+/// Decision as machine-readable output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct ChoiceOutput<'a> {
     package: &'a str,
     /// `install`, `upgrade`, `stay` or `nothing`.
     verdict: &'static str,
@@ -25,7 +25,7 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<Bundle<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Later<'a>>,
+    next: Option<NextBundle<'a>>,
     steps: &'a [String],
     candidates: Vec<Candidate<'a>>,
     warnings: &'a [String],
@@ -50,7 +50,7 @@ struct Bundle<'a> {
 }
 
 #[derive(Serialize)]
-struct Later<'a> {
+struct NextBundle<'a> {
     name: &'a str,
     version: String,
     reasons: &'a [String],
@@ -67,7 +67,7 @@ struct Candidate<'a> {
 
 pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
     let CatalogReadArgs { access, limits } = &args.reading;
-    let reader = Reader::new(&args.catalogs, access, *limits)?;
+    let reader = CatalogReader::new(&args.catalogs, access, *limits)?;
     let catalogs: Vec<(&str, Result<Catalog, String>)> = reader
         .sources
         .iter()
@@ -91,12 +91,12 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             let package = catalog
                 .as_ref()
                 .ok()
-                .and_then(|it| it.packages.get(&args.package));
+                .and_then(|catalog| catalog.packages.get(&args.package));
             Offer {
                 catalog: name,
                 priority,
                 answer: match (broken, package) {
-                    (Some(why), _) => Answer::Unknown(why),
+                    (Some(reason), _) => Answer::Unknown(reason),
                     (None, Some(package)) => Answer::Package(package),
                     (None, None) => Answer::Absent,
                 },
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
     {
         message::warning(&warning);
     }
-    let text = output::described(&Told::new(&decision), args.output)?;
+    let text = output::described(&ChoiceOutput::new(&decision), args.output)?;
     output::print(&text.unwrap_or_else(|| {
         let text = decision.to_string();
         text.lines()
@@ -144,35 +144,35 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// The version of what is installed: as it was given, else of the first catalog that knows the bundle.
+/// Returns the version of the installed bundle: the given one, else the one in the first catalog that contains the bundle.
 fn version(args: &CatalogChooseArgs, name: &str, offers: &[Offer<'_>]) -> Option<Release> {
     let given = args.installed_version.clone().map(|version| Release {
         version,
         release: None,
     });
-    let known = || {
+    let listed = || {
         offers.iter().find_map(|offer| match offer.answer {
-            Answer::Package(package) => package.bundle(name).map(|it| it.version.clone()),
+            Answer::Package(package) => package.bundle(name).map(|bundle| bundle.version.clone()),
             Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
         })
     };
-    given.or_else(known)
+    given.or_else(listed)
 }
 
-impl<'a> Told<'a> {
+impl<'a> ChoiceOutput<'a> {
     fn new(decision: &'a Decision) -> Self {
-        let chosen = |it: &'a Choice| Bundle {
-            catalog: &it.catalog,
-            channel: &it.channel,
-            name: &it.name,
-            version: it.version.to_string(),
-            image: &it.image,
-            media_type: &it.media_type,
+        let chosen = |choice: &'a Choice| Bundle {
+            catalog: &choice.catalog,
+            channel: &choice.channel,
+            name: &choice.name,
+            version: choice.version.to_string(),
+            image: &choice.image,
+            media_type: &choice.media_type,
         };
-        let later = |it: &'a Next| Later {
-            name: &it.name,
-            version: it.version.to_string(),
-            reasons: &it.reasons,
+        let later = |next: &'a Next| NextBundle {
+            name: &next.name,
+            version: next.version.to_string(),
+            reasons: &next.reasons,
         };
         Self {
             package: &decision.package,
@@ -189,21 +189,21 @@ impl<'a> Told<'a> {
             candidates: decision
                 .candidates
                 .iter()
-                .map(|it| Candidate {
-                    catalog: &it.catalog,
-                    name: &it.name,
-                    version: it.version.to_string(),
-                    chosen: it.is_chosen,
-                    reasons: &it.reasons,
+                .map(|candidate| Candidate {
+                    catalog: &candidate.catalog,
+                    name: &candidate.name,
+                    version: candidate.version.to_string(),
+                    chosen: candidate.is_chosen,
+                    reasons: &candidate.reasons,
                 })
                 .collect(),
             warnings: &decision.warnings,
             unasked: decision
                 .unasked
                 .iter()
-                .map(|it| Unasked {
-                    catalog: &it.catalog,
-                    why: &it.why,
+                .map(|catalog| Unasked {
+                    catalog: &catalog.catalog,
+                    why: &catalog.why,
                 })
                 .collect(),
         }

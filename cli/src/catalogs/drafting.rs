@@ -16,13 +16,13 @@ use crate::{
     message, output,
 };
 
-/// Clients of catalogs take messages of 4 MiB.
-const LARGEST: u64 = 4 << 20;
+/// Maximum size of an icon or a description: clients of catalogs accept messages of up to 4 MiB.
+const MAX_PART_SIZE: u64 = 4 << 20;
 
 pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<Exit> {
     let description = args.description.as_deref().map(|path| {
         let text = String::from_utf8(read(path)?);
-        text.with_context(|| format!("description {}: write it in UTF-8", path.display()))
+        text.with_context(|| format!("description {} is not UTF-8; convert it", path.display()))
     });
     let icon = args.icon.as_deref().map(read).transpose()?;
     let description = description.transpose()?;
@@ -36,28 +36,28 @@ pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A file that becomes a part of the blob.
+/// Reads a file that becomes a part of the blob.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let failed = || format!("failed to read {}", path.display());
     let file = fs::File::open(path).with_context(failed)?;
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1)
+    file.take(MAX_PART_SIZE + 1)
         .read_to_end(&mut bytes)
         .with_context(failed)?;
     ensure!(
-        bytes.len() as u64 <= LARGEST,
-        "{} is larger than {LARGEST} bytes, which no client of a catalog takes",
+        bytes.len() as u64 <= MAX_PART_SIZE,
+        "{} exceeds {MAX_PART_SIZE} bytes, the limit of catalog clients; use a smaller file",
         path.display()
     );
     Ok(bytes)
 }
 
 pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<Exit> {
-    let folder = &args.folder;
-    let Some(name) = folder.file_name().and_then(|it| it.to_str()) else {
+    let directory = &args.folder;
+    let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         bail!(
-            "{} has no name that can stand in a Dockerfile; name the folder from the one above it",
-            folder.display()
+            "{} has no name that a Dockerfile can contain; specify the directory by name, from its parent directory",
+            directory.display()
         );
     };
     let labels: BTreeMap<String, String> = args.extra_labels.iter().cloned().collect();
@@ -68,18 +68,19 @@ pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<Exit> {
         labels: &labels,
     }
     .text()?;
-    let about = fs::metadata(folder).with_context(|| format!("folder {}", folder.display()))?;
+    let metadata =
+        fs::metadata(directory).with_context(|| format!("directory {}", directory.display()))?;
     ensure!(
-        about.is_dir(),
-        "{} is no folder; name the catalog's",
-        folder.display()
+        metadata.is_dir(),
+        "{} is not a directory; specify the directory of the catalog",
+        directory.display()
     );
-    let path = folder.with_file_name(format!("{name}.Dockerfile"));
+    let path = directory.with_file_name(format!("{name}.Dockerfile"));
     let failed = || format!("failed to write {}", path.display());
     let file = fs::File::options().write(true).create_new(true).open(&path);
     let mut file = match file {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{} is there already; remove it first", path.display())
+            bail!("{} already exists; remove it first", path.display())
         }
         file => file.with_context(failed)?,
     };

@@ -5,7 +5,7 @@ use catalog::graph::{self, Language};
 
 use crate::{
     Exit,
-    args::{CatalogGraphArgs, Drawing},
+    args::{CatalogGraphArgs, GraphFormat},
     output,
 };
 
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
         );
     }
     let language = match args.output {
-        Drawing::Mermaid => Language::Mermaid,
-        Drawing::Dot => Language::Dot,
+        GraphFormat::Mermaid => Language::Mermaid,
+        GraphFormat::Dot => Language::Dot,
     };
     output::print(&graph::draw(package, args.channel.as_deref(), language))?;
     Ok(Exit::Done)

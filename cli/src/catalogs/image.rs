@@ -1,4 +1,4 @@
-//! What an image is, as its labels say, and the folder of a catalog in it.
+//! Kind of an image by its labels, and the directory of a catalog in it.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,18 @@ use crate::source::Source;
 pub(crate) const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 pub(crate) const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
-/// What is told of a database that is left out.
-const MOST_REASONS: usize = 5;
+/// Maximum number of warnings about skipped entries of a database.
+const MAX_REASONS: usize = 5;
 
-/// What labels say of an image.
+/// Kind of an image according to its labels.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Labeled {
-    /// A file-based catalog in this folder, empty for the root.
+pub(crate) enum ImageKind {
+    /// File-based catalog in this directory; empty for the root.
     Catalog(String),
     Bundle,
-    /// A catalog in this database.
+    /// Catalog in this database file.
     Database(String),
-    Neither,
+    Unknown,
 }
 
 pub(crate) fn is_image(source: &Source) -> bool {
@@ -44,107 +44,107 @@ pub(crate) fn is_image(source: &Source) -> bool {
     )
 }
 
-/// Whether a file is an SQLite database; what cannot be read is told by whoever reads it.
+/// Reports whether a file is an SQLite database. Read errors are ignored here and reported when the file is read.
 pub(crate) fn is_database(path: &Path) -> bool {
     path.is_file() && sqlite::is_database(path).unwrap_or(false)
 }
 
-// === impl Labeled ===
+// === impl ImageKind ===
 
-impl Labeled {
-    /// What these labels say; those of a catalog count most.
+impl ImageKind {
+    /// Returns the kind of an image with these labels. The label of a catalog takes precedence.
     ///
     /// # Errors
-    /// When the label of a catalog names what cannot be a folder.
-    pub(crate) fn of(labels: &BTreeMap<String, String>) -> anyhow::Result<Self> {
-        let Some(folder) = labels.get(CONFIGS) else {
+    /// Returns an error if the label of a catalog is not a valid path.
+    pub(crate) fn from_labels(labels: &BTreeMap<String, String>) -> anyhow::Result<Self> {
+        let Some(directory) = labels.get(CONFIGS) else {
             if labels.contains_key(PACKAGE) {
                 return Ok(Self::Bundle);
             }
             let Some(path) = labels.get(DATABASE) else {
-                return Ok(Self::Neither);
+                return Ok(Self::Unknown);
             };
             let path = normalize(path.trim_start_matches('/')).with_context(|| {
-                format!("its label {DATABASE} names no file; correct the image")
+                format!("image label {DATABASE} is not a valid path; fix the image")
             })?;
             return Ok(Self::Database(path));
         };
-        let relative = folder.trim_start_matches('/');
+        let relative = directory.trim_start_matches('/');
         if matches!(relative.trim_end_matches('/'), "" | ".") {
             return Ok(Self::Catalog(String::new()));
         }
-        let folder = normalize(relative)
-            .with_context(|| format!("its label {CONFIGS} names no folder; correct the image"))?;
-        Ok(Self::Catalog(folder))
+        let directory = normalize(relative)
+            .with_context(|| format!("image label {CONFIGS} is not a valid path; fix the image"))?;
+        Ok(Self::Catalog(directory))
     }
 
-    /// The catalog that it is.
+    /// Returns the catalog in the image.
     ///
     /// # Errors
-    /// When it is something else, or cannot be read; says what.
-    pub(crate) fn catalog(self, tree: Tree, limits: &Limits) -> anyhow::Result<Found> {
+    /// Returns an error if the image is not a catalog, or if the catalog cannot be read.
+    pub(crate) fn catalog(self, tree: Tree, limits: &Limits) -> anyhow::Result<CatalogFiles> {
         match self {
-            Self::Catalog(folder) => Ok(Found::Files(Within::new(tree, folder)?)),
+            Self::Catalog(directory) => Ok(CatalogFiles::Files(CatalogDir::new(tree, directory)?)),
             Self::Database(path) => {
                 let mut file = tree.read(&path).with_context(|| {
-                    format!("its label {DATABASE} names the file {path:?}, which is not there; correct the image")
+                    format!("file {path:?} of image label {DATABASE} not found; fix the image")
                 })?;
-                Ok(Found::Database(Box::new(Database::copy(
+                Ok(CatalogFiles::Database(Box::new(Database::copy(
                     &mut file, limits,
                 )?)))
             }
             Self::Bundle => bail!(
-                "the image is a bundle and no catalog: it has the label {PACKAGE} and not {CONFIGS}; name a catalog, or \
-                 look at the bundle with \"rukpak inspect\""
+                "the image is a bundle, not a catalog: it has label {PACKAGE} and not {CONFIGS}; use a catalog, or show the \
+                 bundle with \"rukpak inspect\""
             ),
-            Self::Neither => bail!(
-                "the image is no catalog: it has no label {CONFIGS}, which names the folder of one; name another image, or \
-                 give it that label"
+            Self::Unknown => bail!(
+                "the image is not a catalog: label {CONFIGS}, the directory of the catalog, is missing; use another image, \
+                 or add the label"
             ),
         }
     }
 }
 
-/// Whether there is a file below a folder.
-pub(crate) fn has_folder(tree: &Tree, folder: &str) -> bool {
-    tree.files().any(|(path, _)| below(path, folder).is_some())
+/// Reports whether a file exists below a directory.
+pub(crate) fn contains_directory(tree: &Tree, directory: &str) -> bool {
+    tree.files()
+        .any(|(path, _)| below(path, directory).is_some())
 }
 
-/// The path relative to a folder, the root if that is empty.
-fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
-    match folder {
+/// Returns the path relative to a directory; an empty directory is the root.
+fn below<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
+    match directory {
         "" => Some(path),
-        folder => path.strip_prefix(folder)?.strip_prefix('/'),
+        directory => path.strip_prefix(directory)?.strip_prefix('/'),
     }
 }
 
-/// The files of a catalog.
+/// Files of a catalog.
 #[derive(Debug)]
-pub(crate) enum Found {
-    Files(Within),
+pub(crate) enum CatalogFiles {
+    Files(CatalogDir),
     Database(Box<Database>),
 }
 
-// === impl Found ===
+// === impl CatalogFiles ===
 
-impl Found {
-    /// A database by itself.
+impl CatalogFiles {
+    /// Opens a database that is a file by itself.
     pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Self, sqlite::Error> {
         Ok(Self::Database(Box::new(Database::open(path, limits)?)))
     }
 
-    /// What is to be said of it: that databases are not made any more, and what of this one is left out.
+    /// Returns the warnings about the catalog: that databases are outdated, and which entries of this one are skipped.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let Self::Database(database) = self else {
             return Vec::new();
         };
-        let old = "the catalog is an SQLite database, a form that is not made any more; \"rukpak catalog migrate\" writes it \
-                   as files";
-        let left_out = database.left_out();
-        let mut warnings = vec![old.to_owned()];
-        warnings.extend(left_out.iter().take(MOST_REASONS).cloned());
-        if let Some(more @ 1..) = left_out.len().checked_sub(MOST_REASONS) {
-            warnings.push(format!("and {more} more that are left out"));
+        let outdated = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\" to convert it to a file-based catalog";
+        let skipped = database.left_out();
+        let mut warnings = vec![outdated.to_owned()];
+        warnings.extend(skipped.iter().take(MAX_REASONS).cloned());
+        if let Some(more @ 1..) = skipped.len().checked_sub(MAX_REASONS) {
+            warnings.push(format!("and {more} more are skipped"));
         }
         warnings
     }
@@ -165,38 +165,38 @@ impl Found {
     }
 }
 
-/// The folder of a catalog in what was fetched, which may be more than fits into memory.
+/// Directory of a catalog in a fetched tree, which may be larger than the memory.
 #[derive(Debug)]
-pub(crate) struct Within {
+pub(crate) struct CatalogDir {
     tree: Tree,
-    folder: String,
+    directory: String,
 }
 
-// === impl Within ===
+// === impl CatalogDir ===
 
-impl Within {
-    /// A folder that an image's label names, the root if it is empty.
-    pub(crate) fn new(tree: Tree, folder: String) -> anyhow::Result<Self> {
+impl CatalogDir {
+    /// Returns the directory that a label of the image names; empty for the root.
+    pub(crate) fn new(tree: Tree, directory: String) -> anyhow::Result<Self> {
         ensure!(
-            folder.is_empty() || has_folder(&tree, &folder),
-            "its label {CONFIGS} names the folder {folder:?}, which is not there; correct the image"
+            directory.is_empty() || contains_directory(&tree, &directory),
+            "directory {directory:?} of image label {CONFIGS} not found; fix the image"
         );
-        Ok(Self { tree, folder })
+        Ok(Self { tree, directory })
     }
 }
 
-impl Files for Within {
+impl Files for CatalogDir {
     fn paths(&self) -> Vec<String> {
         let files = self.tree.files();
         files
-            .filter_map(|(path, _)| below(path, &self.folder).map(str::to_owned))
+            .filter_map(|(path, _)| below(path, &self.directory).map(str::to_owned))
             .collect()
     }
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
-        let full = match self.folder.as_str() {
+        let full = match self.directory.as_str() {
             "" => path.to_owned(),
-            folder => format!("{folder}/{path}"),
+            directory => format!("{directory}/{path}"),
         };
         match self.tree.read(&full) {
             Some(file) => Ok(Box::new(file)),
@@ -208,7 +208,7 @@ impl Files for Within {
         let entries = self.tree.irregular();
         entries
             .filter_map(|(path, entry)| {
-                Some((below(path, &self.folder)?.to_owned(), entry.clone()))
+                Some((below(path, &self.directory)?.to_owned(), entry.clone()))
             })
             .collect()
     }
@@ -223,25 +223,27 @@ mod tests {
     // parity: render-3
     #[test]
     fn labels_tell_what_an_image_is() {
-        let catalog = |folder: &str| Ok(Labeled::Catalog(folder.to_owned()));
-        let database = Ok(Labeled::Database("d/index.db".to_owned()));
+        let catalog = |directory: &str| Ok(ImageKind::Catalog(directory.to_owned()));
+        let database = Ok(ImageKind::Database("d/index.db".to_owned()));
         for (labels, expected, refusal) in ::tests::rows![
             &[(CONFIGS, "/configs")][..], catalog("configs") => None;
             &[(CONFIGS, "/")], catalog("") => None;
             &[(CONFIGS, "/a//b/"), (PACKAGE, "x"), (DATABASE, "/d")], catalog("a/b") => None;
-            &[(CONFIGS, "../x")], Err("*names no folder*") => None;
-            &[(PACKAGE, "x"), (DATABASE, "/d")], Ok(Labeled::Bundle) => Some("is a bundle and no catalog");
-            &[(DATABASE, "/d/index.db")], database => Some("names the file \"d/index.db\", which is not there");
-            &[(DATABASE, "../x")], Err("*names no file*") => None;
-            &[], Ok(Labeled::Neither) => Some("has no label operators.operatorframework.io.index.configs.v1");
-            &[("b", "2")], Ok(Labeled::Neither) => Some("is no catalog");
+            &[(CONFIGS, "../x")], Err("*is not a valid path*") => None;
+            &[(PACKAGE, "x"), (DATABASE, "/d")], Ok(ImageKind::Bundle) => Some("is a bundle, not a catalog");
+            &[(DATABASE, "/d/index.db")], database => Some("file \"d/index.db\" of image label \
+                                                            operators.operatorframework.io.index.database.v1 not found");
+            &[(DATABASE, "../x")], Err("*is not a valid path*") => None;
+            &[], Ok(ImageKind::Unknown) => Some("label operators.operatorframework.io.index.configs.v1, the directory of \
+                                                 the catalog, is missing");
+            &[("b", "2")], Ok(ImageKind::Unknown) => Some("is not a catalog");
         ] {
             let owned = labels.iter();
             let owned = owned.map(|&(key, value)| (key.to_owned(), value.to_owned()));
             let owned: BTreeMap<String, String> = owned.collect();
-            let found = Labeled::of(&owned).map_err(|error| format!("{error:#}"));
+            let found = ImageKind::from_labels(&owned).map_err(|error| format!("{error:#}"));
             ::tests::table::assert_outcome(found, expected, labels);
-            let Ok(found) = Labeled::of(&owned) else {
+            let Ok(found) = ImageKind::from_labels(&owned) else {
                 continue;
             };
             let mut files = Builder::new(content::Limits::default());

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     Exit,
-    args::{CatalogListArgs, Listed},
+    args::{CatalogListArgs, ListKind},
     output, table,
 };
 
@@ -63,55 +63,61 @@ pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
     } else {
         super::warn(&catalog);
     }
-    let wanted = |it: &&Package| args.package.as_ref().is_none_or(|name| *name == it.name);
-    let packages: Vec<&Package> = catalog.packages.values().filter(wanted).collect();
-    match args.what {
-        Listed::Packages => {
+    let is_requested = |package: &&Package| {
+        args.package
+            .as_ref()
+            .is_none_or(|name| *name == package.name)
+    };
+    let packages: Vec<&Package> = catalog.packages.values().filter(is_requested).collect();
+    match args.kind {
+        ListKind::Packages => {
             let rows: Vec<_> = packages.into_iter().map(package).collect();
             print(
                 &rows,
                 args,
                 ["NAME", "DEFAULT CHANNEL", "HEAD", "CHANNELS", "BUNDLES"],
-                |it| {
+                |row| {
                     [
-                        it.name.to_owned(),
-                        it.default_channel.to_owned(),
-                        it.head.to_owned(),
-                        it.channels.to_string(),
-                        it.bundles.to_string(),
+                        row.name.to_owned(),
+                        row.default_channel.to_owned(),
+                        row.head.to_owned(),
+                        row.channels.to_string(),
+                        row.bundles.to_string(),
                     ]
                 },
             )
         }
-        Listed::Channels => {
+        ListKind::Channels => {
             let channels = packages.into_iter().flat_map(|package| {
                 package
                     .channels
                     .values()
-                    .map(move |it| channel(package, it))
+                    .map(move |entry| channel(package, entry))
             });
             let rows: Vec<_> = channels.collect();
             print(
                 &rows,
                 args,
                 ["PACKAGE", "CHANNEL", "HEAD", "BUNDLES"],
-                |it| {
+                |row| {
                     [
-                        it.package.to_owned(),
-                        it.channel.to_owned(),
-                        it.head.to_owned(),
-                        it.bundles.to_string(),
+                        row.package.to_owned(),
+                        row.channel.to_owned(),
+                        row.head.to_owned(),
+                        row.bundles.to_string(),
                     ]
                 },
             )
         }
-        Listed::Bundles => {
+        ListKind::Bundles => {
             let bundles = packages.into_iter().flat_map(|package| {
-                let of = move |channel| {
+                let rows = move |channel| {
                     let entries: &[Entry] = entries(channel);
-                    entries.iter().map(move |it| bundle(package, channel, it))
+                    entries
+                        .iter()
+                        .map(move |entry| bundle(package, channel, entry))
                 };
-                package.channels.values().flat_map(of)
+                package.channels.values().flat_map(rows)
             });
             let rows: Vec<_> = bundles.collect();
             let header = [
@@ -124,16 +130,16 @@ pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
                 "SKIP RANGE",
                 "IMAGE",
             ];
-            print(&rows, args, header, |it| {
+            print(&rows, args, header, |row| {
                 [
-                    it.package.to_owned(),
-                    it.channel.to_owned(),
-                    it.bundle.to_owned(),
-                    it.version.clone(),
-                    it.replaces.unwrap_or_default().to_owned(),
-                    it.skips.join(","),
-                    it.skip_range.unwrap_or_default().to_owned(),
-                    it.image.to_owned(),
+                    row.package.to_owned(),
+                    row.channel.to_owned(),
+                    row.bundle.to_owned(),
+                    row.version.clone(),
+                    row.replaces.unwrap_or_default().to_owned(),
+                    row.skips.join(","),
+                    row.skip_range.unwrap_or_default().to_owned(),
+                    row.image.to_owned(),
                 ]
             })
         }
@@ -141,15 +147,15 @@ pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A package that is sound; an error says what else it is.
+/// Returns a valid package; an error explains why the package cannot be used.
 pub(super) fn find<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a Package> {
     if let Some(package) = catalog.packages.get(name) {
         return Ok(package);
     }
     match catalog.why_broken(name) {
-        Some(why) => bail!("package {name:?} cannot be used: {why}"),
+        Some(reason) => bail!("package {name:?} cannot be used: {reason}"),
         None => bail!(
-            "the catalog has no package {name:?}; \"rukpak catalog list packages\" tells which it has"
+            "package {name:?} not found in the catalog; run \"rukpak catalog list packages\" to see all packages"
         ),
     }
 }
@@ -173,7 +179,7 @@ fn entries(channel: &Channel) -> &[Entry] {
 
 fn head(channel: Option<&Channel>) -> &str {
     let head = channel.and_then(Channel::head);
-    head.map(|it| it.name.as_str()).unwrap_or_default()
+    head.map(|entry| entry.name.as_str()).unwrap_or_default()
 }
 
 fn package(package: &Package) -> PackageRow<'_> {
@@ -204,14 +210,18 @@ fn bundle<'a>(package: &'a Package, channel: &'a Channel, entry: &'a Entry) -> B
         package: &package.name,
         channel: &channel.name,
         bundle: &entry.name,
-        version: bundle.map(|it| it.version.to_string()).unwrap_or_default(),
+        version: bundle
+            .map(|bundle| bundle.version.to_string())
+            .unwrap_or_default(),
         replaces: entry.replaces.as_deref(),
         skips: &entry.skips,
         skip_range: entry.skip_range.as_deref(),
         media_type: bundle
             .map(catalog::model::Bundle::media_type)
             .unwrap_or_default(),
-        image: bundle.map(|it| it.image.as_str()).unwrap_or_default(),
-        deprecated: bundle.and_then(|it| it.deprecation.as_deref()),
+        image: bundle
+            .map(|bundle| bundle.image.as_str())
+            .unwrap_or_default(),
+        deprecated: bundle.and_then(|bundle| bundle.deprecation.as_deref()),
     }
 }

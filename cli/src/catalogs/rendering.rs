@@ -7,10 +7,10 @@ use std::io::{self, IsTerminal as _, Write};
 use anyhow::Context;
 use catalog::render::{Format, Level, Render, check_empty};
 
-use self::reference::Kinds;
+use self::reference::AllowedKinds;
 use crate::{
     Exit,
-    args::{Blobs, MigrateArgs, RenderArgs},
+    args::{BlobFormat, MigrateArgs, RenderArgs},
     folder::{self, Before, Staged},
     message, output,
     reach::Reach,
@@ -19,18 +19,18 @@ use crate::{
 
 pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
     let sources = source::all(&args.references, &args.reading.access);
-    let reach = Reach::new(&args.reading.access, &sources, args.quiet)?;
+    let fetcher = Reach::new(&args.reading.access, &sources, args.quiet)?;
     let level = if args.migrate {
         Level::ALL
     } else {
         args.migrate_level
     };
     let mut render = Render::new(level);
-    let reader = reference::Reader {
-        reach: &reach,
+    let reader = reference::ReferenceReader {
+        fetcher: &fetcher,
         limits: args.reading.limits,
         template: args.alpha_image_ref_template.as_ref(),
-        kinds: Kinds::All,
+        kinds: AllowedKinds::All,
         is_quiet: args.quiet,
     };
     for (source, text) in sources.iter().zip(&args.references) {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
             .add(source, &text, &mut render)
             .with_context(|| format!("render reference {text:?}"))?;
     }
-    drop(reach);
+    drop(fetcher);
     let rendered = render.finish();
     let format = args.output.into();
     rendered.check(format)?;
@@ -47,8 +47,8 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints what is written. Texts in catalogs come from strangers: in JSON what moves cursors is escaped, in YAML most of
-/// it, and a terminal gets none of the rest.
+/// Prints catalog data. Texts in catalogs are untrusted: JSON escapes all characters that move the cursor, YAML most of
+/// them. The rest is removed for a terminal.
 pub(super) fn print(write: impl Fn(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     output::stream(|out| {
@@ -65,27 +65,27 @@ pub(super) fn print(write: impl Fn(&mut dyn Write) -> anyhow::Result<()>) -> any
 }
 
 pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
-    // Says no before anything is fetched.
+    // Fails before anything is fetched.
     check_empty(&args.folder)?;
     let source = source::one(&args.reference, &args.reading.access);
-    let reach = Reach::new(
+    let fetcher = Reach::new(
         &args.reading.access,
         std::slice::from_ref(&source),
         args.quiet,
     )?;
     let mut render = Render::new(args.migrate_level);
-    let reader = reference::Reader {
-        reach: &reach,
+    let reader = reference::ReferenceReader {
+        fetcher: &fetcher,
         limits: args.reading.limits,
         template: None,
-        kinds: Kinds::Catalogs,
+        kinds: AllowedKinds::Catalogs,
         is_quiet: args.quiet,
     };
     let text = args.reference.to_string_lossy();
     reader
         .add(&source, &text, &mut render)
         .with_context(|| format!("render reference {text:?}"))?;
-    drop(reach);
+    drop(fetcher);
     let rendered = render.finish();
     let files = rendered.files(args.output.into())?;
     let staged = Staged::new(&args.folder, Before::Nothing)?;
@@ -94,17 +94,17 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
     }
     staged.publish(|_| false)?;
     if !args.quiet {
-        let folder = args.folder.display();
-        message::note(&format!("catalog written to {folder}"));
+        let directory = args.folder.display();
+        message::note(&format!("catalog written to {directory}"));
     }
     Ok(Exit::Done)
 }
 
-impl From<Blobs> for Format {
-    fn from(format: Blobs) -> Self {
+impl From<BlobFormat> for Format {
+    fn from(format: BlobFormat) -> Self {
         match format {
-            Blobs::Json => Self::Json,
-            Blobs::Yaml => Self::Yaml,
+            BlobFormat::Json => Self::Json,
+            BlobFormat::Yaml => Self::Yaml,
         }
     }
 }

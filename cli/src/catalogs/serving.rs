@@ -20,7 +20,7 @@ use tokio::{
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
-use super::image::{Found, is_database};
+use super::image::{CatalogFiles, is_database};
 use crate::{
     Exit,
     args::{CatalogServeArgs, usage},
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     log(args.debug);
     let runtime = Builder::new_multi_thread().enable_all().build();
     let result = runtime
-        .context("failed to start what serves")
-        .and_then(|it| it.block_on(serve(args)));
+        .context("failed to start the server runtime")
+        .and_then(|runtime| runtime.block_on(serve(args)));
     if let Err(error) = &result {
         last_words(&args.termination_log, &format!("{error:#}"));
     }
@@ -44,37 +44,41 @@ pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
 async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     let mut signals = Signals::new().context("failed to listen to signals")?;
     let (done, opened) = oneshot::channel();
-    let (folder, cache, enforces) = (args.folder.clone(), args.cache_dir.clone(), args.enforces());
+    let (folder, cache, enforces_integrity) = (
+        args.folder.clone(),
+        args.cache_dir.clone(),
+        args.enforces_integrity(),
+    );
     let name = args.http_port.map(|_| args.http_name.clone());
-    // A thread that nobody waits for: a signal ends the process while a large catalog is read.
+    // The thread is not joined, so that a signal ends the process while a large catalog is read.
     std::thread::spawn(move || {
-        let opened = Given::open(folder).and_then(|given| {
+        let opened = ServeInput::open(folder).and_then(|input| {
             let store = open(
-                given.source(),
+                input.source(),
                 &Limits::default(),
                 cache.as_deref(),
-                enforces,
+                enforces_integrity,
             )?;
-            let lines = name.map(|name| write(given.source(), &name)).transpose()?;
+            let lines = name.map(|name| write(input.source(), &name)).transpose()?;
             Ok((store, lines))
         });
         drop(done.send(opened));
     });
     let (store, lines) = tokio::select! {
-        opened = opened => opened.context("the catalog was not opened")??,
+        opened = opened => opened.context("failed to open the catalog")??,
         () = signals.next() => {
-            info!("ended before the catalog was read");
+            info!("stopped before the catalog was read");
             return Ok(Exit::Failed);
         }
     };
     for reason in store.left_out() {
-        warn!(reason, "left out");
+        warn!(reason, "skipped");
     }
     match store.left_out() {
         [first, ..] if args.strict => {
             let count = store.left_out().len();
             bail!(
-                "the catalog cannot be served as a whole: {first} (1 of {count}); correct it, or serve without --strict"
+                "the catalog cannot be served completely: {first} (1 of {count}); fix it, or remove --strict"
             );
         }
         _ => {}
@@ -91,10 +95,10 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         "serving registry"
     );
     let (stop, mut stopped) = watch::channel(false);
-    let until_then = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let until_stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
     let over_http = async {
         if let (Some(lines), Some(port)) = (lines, args.http_port) {
-            serve_lines(lines, port, &args.http_name, until_then).await?;
+            serve_lines(lines, port, &args.http_name, until_stopped).await?;
         }
         anyhow::Ok(())
     };
@@ -110,20 +114,20 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What is to be served.
-enum Given {
+/// Content to be served.
+enum ServeInput {
     Folder(PathBuf),
-    Database(Box<Found>),
+    Database(Box<CatalogFiles>),
 }
 
-// === impl Given ===
+// === impl ServeInput ===
 
-impl Given {
+impl ServeInput {
     fn open(path: PathBuf) -> anyhow::Result<Self> {
         if !is_database(&path) {
             return Ok(Self::Folder(path));
         }
-        let found = Found::open(&path, &Limits::default())?;
+        let found = CatalogFiles::open(&path, &Limits::default())?;
         for text in found.warnings() {
             warn!("{text}");
         }
@@ -138,33 +142,33 @@ impl Given {
     }
 }
 
-/// The lines of a catalog, in a folder that goes with them.
-struct Lines {
+/// Content for HTTP, in a temporary directory that is deleted with it.
+struct HttpContent {
     shelf: Shelf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
-fn write(source: Source<'_>, name: &str) -> anyhow::Result<Lines> {
-    let failed = "failed to write what is served over HTTP";
-    let folder = tempfile::Builder::new()
+fn write(source: Source<'_>, name: &str) -> anyhow::Result<HttpContent> {
+    let failed = "failed to write the content for HTTP";
+    let directory = tempfile::Builder::new()
         .prefix("rukpak-serve-lines-")
         .tempdir()
         .context(failed)?;
-    let shelf = Shelf::open(folder.path()).context(failed)?;
+    let shelf = Shelf::open(directory.path()).context(failed)?;
     let put = shelf.put(name, None, source, &Limits::default());
     if let Put::Written(written) = put.context(failed)? {
         for reason in written.faults {
-            warn!(%reason, "left out of what is served over HTTP");
+            warn!(%reason, "skipped in the content for HTTP");
         }
     }
-    Ok(Lines {
+    Ok(HttpContent {
         shelf,
-        _folder: folder,
+        _directory: directory,
     })
 }
 
 async fn serve_lines(
-    lines: Lines,
+    lines: HttpContent,
     port: u16,
     name: &str,
     stop: impl Future<Output = ()>,
@@ -176,7 +180,7 @@ async fn serve_lines(
     Ok(())
 }
 
-/// What tells this process to end. From now on it does not just die.
+/// Signals that end this process. They no longer kill it when this value exists.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -211,6 +215,6 @@ fn log(debug: bool) {
         .with_writer(io::stderr)
         .with_ansi(false)
         .compact();
-    // Nothing else logs in this process.
+    // This process has no other logger, so the initialization cannot fail.
     drop(lines.try_init());
 }

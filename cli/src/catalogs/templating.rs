@@ -17,11 +17,11 @@ use catalog::{
 
 use super::rendering::{
     self,
-    reference::{Kinds, Reader},
+    reference::{AllowedKinds, ReferenceReader},
 };
 use crate::{
     Exit,
-    args::{self, RenderTemplateArgs, Templated},
+    args::{self, RenderTemplateArgs, TemplateFormat},
     message, parallel,
     reach::Reach,
     source::{self, Source},
@@ -29,7 +29,8 @@ use crate::{
 
 pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<Exit> {
     let limits = Limits::from(args.reading.limits);
-    let (kind, file) = named(&args.template).unwrap_or_else(|problem| args::usage(&problem));
+    let (kind, file) =
+        parse_arguments(&args.template).unwrap_or_else(|problem| args::usage(&problem));
     let (name, text) = read(file, args, limits.document)?;
     let mut template = Template::read(&name, &text, kind, &limits)?;
     drop(text);
@@ -40,9 +41,9 @@ pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<Exit> {
         .render(bundles, &mut warnings)
         .with_context(|| format!("render template {name:?}"))?;
     let format = match args.output {
-        Templated::Json => Format::Json,
-        Templated::Yaml => Format::Yaml,
-        Templated::Mermaid => {
+        TemplateFormat::Json => Format::Json,
+        TemplateFormat::Yaml => Format::Yaml,
+        TemplateFormat::Mermaid => {
             let graph = template::mermaid(&rendered, &mut warnings)?;
             warn(args, warnings);
             rendering::print(|out| Ok(out.write_all(graph.as_bytes())?))?;
@@ -63,11 +64,12 @@ fn warn(args: &RenderTemplateArgs, warnings: Vec<String>) {
     }
 }
 
-/// The kind and the file that are meant; none is standard input. A single word that names a kind is no file, as in opm.
-fn named(words: &[OsString]) -> Result<(Option<Kind>, Option<&Path>), String> {
-    let kind = |word: &OsString| word.to_str().and_then(|it| it.parse::<Kind>().ok());
-    let file = |word| Some(Path::new(word)).filter(|it| *it != Path::new("-"));
-    match words {
+/// Returns the type and the file of the template; no file means standard input. A single word that names a type is not a
+/// file, as in opm.
+fn parse_arguments(arguments: &[OsString]) -> Result<(Option<Kind>, Option<&Path>), String> {
+    let kind = |word: &OsString| word.to_str().and_then(|word| word.parse::<Kind>().ok());
+    let file = |word| Some(Path::new(word)).filter(|path| *path != Path::new("-"));
+    match arguments {
         [] => Ok((None, None)),
         [word] => Ok(match kind(word) {
             Some(kind) => (Some(kind), None),
@@ -84,7 +86,7 @@ fn named(words: &[OsString]) -> Result<(Option<Kind>, Option<&Path>), String> {
     }
 }
 
-/// What errors call the template, and its text.
+/// Returns the name of the template for error messages, and its text.
 fn read(
     file: Option<&Path>,
     args: &RenderTemplateArgs,
@@ -93,12 +95,12 @@ fn read(
     let Some(path) = file else {
         if args.reading.access.reads_stdin() {
             args::usage(
-                "both the template and --password-file are standard input; it can be only one of them",
+                "both the template and --password-file read standard input; only one of them can",
             );
         }
         if io::stdin().is_terminal() {
             args::usage(
-                "the template is read from standard input, which is a terminal; name a file or pipe one into it",
+                "the template is read from standard input, but standard input is a terminal; specify a file, or pipe one in",
             );
         }
         let text = bounded(io::stdin().lock(), "the template", limit)?;
@@ -107,10 +109,10 @@ fn read(
     let name = path.display().to_string();
     let failed = || format!("failed to read the template {name}");
     let opened = fs::File::open(path).with_context(failed)?;
-    let about = opened.metadata().with_context(failed)?;
+    let metadata = opened.metadata().with_context(failed)?;
     ensure!(
-        !about.is_dir(),
-        "{name} is a folder; name the template in it"
+        !metadata.is_dir(),
+        "{name} is a directory; specify the template in it"
     );
     let text = bounded(opened, &name, limit)?;
     Ok((name, text))
@@ -139,31 +141,36 @@ fn bundles(
         .iter()
         .map(|text| source::named(text, access))
         .collect();
-    let reach = Reach::new(access, &sources, args.quiet)?;
-    let reader = Reader {
-        reach: &reach,
+    let fetcher = Reach::new(access, &sources, args.quiet)?;
+    let reader = ReferenceReader {
+        fetcher: &fetcher,
         limits: args.reading.limits,
         template: args.alpha_image_ref_template.as_ref(),
-        kinds: Kinds::All,
+        kinds: AllowedKinds::All,
         is_quiet: args.quiet,
     };
     let (mut bundles, mut problems) = (BTreeMap::new(), Vec::new());
     let work = |source: &Source| {
         ensure!(
             source.name != "-",
-            "standard input is no bundle here; name a file"
+            "standard input cannot be a bundle of a template; use a file"
         );
         reader.bundle(source, &source.name, args.migrate_level)
     };
     let mut names = images.iter();
-    parallel::each(&sources, reach.width(), work, |bundle| -> io::Result<()> {
-        let name = names.next().copied().unwrap_or_default();
-        match bundle {
-            Ok(bundle) => drop(bundles.insert(name.to_owned(), bundle)),
-            Err(error) => problems.push(format!("render reference {name:?}: {error:#}")),
-        }
-        Ok(())
-    })?;
+    parallel::each(
+        &sources,
+        fetcher.width(),
+        work,
+        |bundle| -> io::Result<()> {
+            let name = names.next().copied().unwrap_or_default();
+            match bundle {
+                Ok(bundle) => drop(bundles.insert(name.to_owned(), bundle)),
+                Err(error) => problems.push(format!("render reference {name:?}: {error:#}")),
+            }
+            Ok(())
+        },
+    )?;
     match problems.as_slice() {
         [] => Ok(bundles),
         [problem] => bail!("{problem}"),
@@ -195,7 +202,7 @@ mod tests {
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let expected = expected.map(|(kind, path)| (kind, path.map(Path::new)));
-            ::tests::table::assert_outcome(named(&words), expected, &words);
+            ::tests::table::assert_outcome(parse_arguments(&words), expected, &words);
         }
     }
 }

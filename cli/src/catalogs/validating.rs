@@ -3,7 +3,7 @@
 use catalog::{Catalog, Finding, Level};
 use serde::Serialize;
 
-use super::Reader;
+use super::CatalogReader;
 use crate::{
     Exit,
     args::{CatalogReadArgs, CatalogValidateArgs},
@@ -11,17 +11,17 @@ use crate::{
     output, table,
 };
 
-/// What there is to say about one catalog: what opm says, and more.
+/// Result for one catalog: the output of opm, and additional fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Verdict<'a> {
+struct ValidationReport<'a> {
     catalog: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Message>,
     findings: &'a [Finding],
     #[serde(skip_serializing_if = "is_zero")]
     more_findings: usize,
-    packages: Packages<'a>,
+    packages: PackageCounts<'a>,
     passed: bool,
 }
 
@@ -31,14 +31,14 @@ struct Message {
 }
 
 #[derive(Serialize)]
-struct Packages<'a> {
+struct PackageCounts<'a> {
     sound: usize,
     broken: Vec<&'a str>,
 }
 
 pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
     let CatalogReadArgs { access, limits } = &args.reading;
-    let reader = Reader::new(&args.catalogs, access, *limits)?;
+    let reader = CatalogReader::new(&args.catalogs, access, *limits)?;
     let mut catalogs = Vec::with_capacity(reader.sources.len());
     let mut is_failed = false;
     for source in &reader.sources {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
     }
     let verdicts: Vec<_> = catalogs
         .iter()
-        .map(|(name, catalog, error)| Verdict::new(name, catalog, error.as_deref()))
+        .map(|(name, catalog, error)| ValidationReport::new(name, catalog, error.as_deref()))
         .collect();
     let text = match verdicts.as_slice() {
         [one] => output::described(one, args.output)?,
@@ -59,19 +59,19 @@ pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
     };
     match text {
         Some(text) => output::print(&text)?,
-        None => tell(&verdicts)?,
+        None => print_findings(&verdicts)?,
     }
     Ok(if is_failed { Exit::Failed } else { Exit::Done })
 }
 
-impl<'a> Verdict<'a> {
+impl<'a> ValidationReport<'a> {
     fn new(name: &'a str, catalog: &'a Catalog, error: Option<&str>) -> Self {
         let message = error.map(str::to_owned).or_else(|| catalog.as_opm());
         Self {
             catalog: name,
             findings: &catalog.findings,
             more_findings: catalog.more_findings,
-            packages: Packages {
+            packages: PackageCounts {
                 sound: catalog.packages.len(),
                 broken: catalog.broken.keys().map(String::as_str).collect(),
             },
@@ -81,19 +81,19 @@ impl<'a> Verdict<'a> {
     }
 }
 
-impl Verdict<'_> {
-    /// Whether the error is that it could not be read.
-    fn is_unread(&self) -> bool {
+impl ValidationReport<'_> {
+    /// Reports whether the error is that the catalog could not be read.
+    fn is_parse_error(&self) -> bool {
         self.error.is_some() && self.findings.is_empty()
     }
 }
 
-fn tell(verdicts: &[Verdict<'_>]) -> anyhow::Result<()> {
+fn print_findings(verdicts: &[ValidationReport<'_>]) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let (mut errors, mut warnings, mut packages) = (0, 0, 0);
     for verdict in verdicts {
         packages += verdict.packages.sound;
-        errors += verdict.more_findings + usize::from(verdict.is_unread());
+        errors += verdict.more_findings + usize::from(verdict.is_parse_error());
         for finding in verdict.findings {
             let level = match finding.level {
                 Level::Error => {
@@ -106,16 +106,16 @@ fn tell(verdicts: &[Verdict<'_>]) -> anyhow::Result<()> {
                 }
             };
             let file = finding.file.as_deref().unwrap_or_default();
-            let mut place = match finding.line {
+            let mut location = match finding.line {
                 Some(line) => format!("{file}:{line}"),
                 None => file.to_owned(),
             };
             if verdicts.len() > 1 {
-                place = format!("{}/{place}", verdict.catalog);
+                location = format!("{}/{location}", verdict.catalog);
             }
             rows.push([
                 level.to_owned(),
-                place,
+                location,
                 finding.package.clone().unwrap_or_default(),
                 finding.message.clone(),
             ]);
@@ -126,7 +126,7 @@ fn tell(verdicts: &[Verdict<'_>]) -> anyhow::Result<()> {
         output::print(&table::render(Some(header), &rows, 0))?;
     }
     for verdict in verdicts {
-        if verdict.is_unread()
+        if verdict.is_parse_error()
             && let Some(error) = &verdict.error
         {
             message::error(&error.message);

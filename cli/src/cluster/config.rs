@@ -1,4 +1,4 @@
-//! From kubeconfigs to a configuration, as kubectl does it.
+//! Client configuration from kubeconfigs, by the rules of kubectl.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -11,10 +11,10 @@ use kube::{
 
 use crate::args::ClusterArgs;
 
-/// How long a connection may take to be there.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Timeout for establishing a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the configuration that the flags and the environment name.
+/// Reads the configuration that flags and environment variables select.
 pub(super) async fn read(args: &ClusterArgs) -> anyhow::Result<Config> {
     let mut config = match files(args)? {
         Some(file) => {
@@ -30,17 +30,17 @@ pub(super) async fn read(args: &ClusterArgs) -> anyhow::Result<Config> {
         }
         None => Config::incluster().map_err(|_| {
             anyhow!(
-                "there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG, or put it at ~/.kube/config"
+                "no kubeconfig found; set --kubeconfig or $KUBECONFIG, or create ~/.kube/config"
             )
         })?,
     };
     let agent = HeaderValue::from_static(concat!("rukpak/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
-    config.connect_timeout = Some(CONNECT);
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
     let timeout = Some(args.request_timeout).filter(|timeout| !timeout.is_zero());
     config.read_timeout = timeout;
     config.write_timeout = timeout;
-    // What was silent before a request does not count.
+    // Idle time before a request does not count for the read timeout.
     config.reset_reader_on_write = true;
     if let Some(user) = &args.as_user {
         config.auth_info.impersonate = Some(user.clone());
@@ -50,16 +50,16 @@ pub(super) async fn read(args: &ClusterArgs) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// All files that count; `None` when there is none.
+/// Reads and merges all kubeconfigs; `None` if no file exists.
 fn files(args: &ClusterArgs) -> anyhow::Result<Option<Kubeconfig>> {
     if let Some(path) = &args.kubeconfig {
         let file = Kubeconfig::read_from(path);
         return Ok(Some(file.map_err(|error| explain(error, &[]))?));
     }
-    let named: Vec<PathBuf> = env::var_os("KUBECONFIG")
+    let listed: Vec<PathBuf> = env::var_os("KUBECONFIG")
         .map(|value| env::split_paths(&value).collect())
         .unwrap_or_default();
-    let mut paths: Vec<PathBuf> = named
+    let mut paths: Vec<PathBuf> = listed
         .into_iter()
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
@@ -68,7 +68,7 @@ fn files(args: &ClusterArgs) -> anyhow::Result<Option<Kubeconfig>> {
         paths.extend(home.map(|home| home.join(".kube/config")));
     }
     let mut merged: Option<Kubeconfig> = None;
-    // As kubectl: of several, some may not exist yet.
+    // Like in kubectl, some of several files may be missing.
     for path in paths.iter().filter(|path| path.exists()) {
         let file = Kubeconfig::read_from(path).map_err(|error| explain(error, &[]))?;
         merged = Some(match merged {
@@ -77,7 +77,7 @@ fn files(args: &ClusterArgs) -> anyhow::Result<Option<Kubeconfig>> {
         });
     }
     if merged.is_none() && env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
-        bail!("$KUBECONFIG names no file that exists; correct it, or name one with --kubeconfig");
+        bail!("no file of $KUBECONFIG exists; correct it, or set --kubeconfig");
     }
     Ok(merged)
 }
@@ -88,18 +88,18 @@ fn contexts(file: &Kubeconfig) -> Vec<String> {
 }
 
 fn explain(error: KubeconfigError, contexts: &[String]) -> anyhow::Error {
-    let known = || match contexts {
-        [] => "it has none".to_owned(),
-        some => format!("it has {}", some.join(", ")),
+    let available = || match contexts {
+        [] => "available: none".to_owned(),
+        some => format!("available: {}", some.join(", ")),
     };
     match error {
         KubeconfigError::CurrentContextNotSet => anyhow!(
-            "the kubeconfig has no current context: choose one with --context ({})",
-            known()
+            "the kubeconfig has no current context; set --context ({})",
+            available()
         ),
         KubeconfigError::LoadContext(name) => anyhow!(
-            "the kubeconfig has no context {name:?}: choose another one with --context ({})",
-            known()
+            "the kubeconfig has no context {name:?}; set another --context ({})",
+            available()
         ),
         KubeconfigError::LoadClusterOfContext(name) => {
             anyhow!("the kubeconfig has no cluster {name:?}; correct it, or --cluster")
@@ -107,6 +107,6 @@ fn explain(error: KubeconfigError, contexts: &[String]) -> anyhow::Error {
         KubeconfigError::ReadConfig(error, path) => {
             anyhow!("failed to read the kubeconfig {}: {error}", path.display())
         }
-        error => anyhow!("the kubeconfig cannot be used: {error}"),
+        error => anyhow!("invalid kubeconfig: {error}"),
     }
 }

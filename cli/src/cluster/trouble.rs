@@ -1,4 +1,4 @@
-//! What servers refuse, and what keeps us from asking them, in words.
+//! Messages for failed requests: rejections of the API server, and connection errors.
 
 use std::{collections::HashSet, error::Error as _, fmt::Display};
 
@@ -6,13 +6,13 @@ use anyhow::{Error, anyhow};
 use kube::core::response::Status;
 use manifests::api::GROUP;
 
-/// Whether the server knows the kind, and has no such object.
+/// Reports whether the object does not exist, while its API is served.
 pub(super) fn is_absent(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404 && !is_unserved(status))
+    matches!(error, kube::Error::Api(status) if status.code == 404 && !is_api_missing(status))
 }
 
-/// Whether it does not know the kind.
-fn is_unserved(status: &Status) -> bool {
+/// Reports whether the API is not served.
+fn is_api_missing(status: &Status) -> bool {
     status.code == 404
         && status
             .details
@@ -20,68 +20,67 @@ fn is_unserved(status: &Status) -> bool {
             .is_none_or(|details| details.name.is_empty())
 }
 
-/// An error with what was being done, why it failed, and what can be done about it.
+/// Describes the error of a request: the failed action, the reason and the remedy.
 pub(super) fn explain(doing: impl Display, error: &kube::Error, server: &str) -> Error {
-    let why = match error {
-        kube::Error::Api(status) => refusal(status, server),
+    let reason = match error {
+        kube::Error::Api(status) => describe_rejection(status, server),
         kube::Error::Auth(error) => {
             format!("the credentials of the kubeconfig cannot be used: {error}")
         }
         error => format!(
-            "the server {server} cannot be reached: {}; check the kubeconfig and its --context",
-            reasons(error)
+            "failed to reach the server {server}: {}; check the kubeconfig and --context",
+            error_chain(error)
         ),
     };
-    anyhow!("{doing}: {why}")
+    anyhow!("{doing}: {reason}")
 }
 
-fn refusal(status: &Status, server: &str) -> String {
+fn describe_rejection(status: &Status, server: &str) -> String {
     let message = &status.message;
     match status.code {
         401 => format!(
-            "the server {server} does not accept these credentials ({message}): log in again, or choose another --context or \
-             --user"
+            "the server {server} rejected the credentials ({message}); log in again, or set another --context or --user"
         ),
-        403 if is_about_rights(message) => {
-            format!("{message}: ask an administrator of the cluster for that right")
+        403 if is_permission_error(message) => {
+            format!("{message}; ask a cluster admin for this permission")
         }
-        404 if is_unserved(status) => format!(
-            "the cluster does not know {GROUP} ({message}): rukpak is not installed there, or being installed; see kubectl \
-             apply --server-side -f manifests/install/rukpak.yaml"
+        404 if is_api_missing(status) => format!(
+            "the cluster does not serve {GROUP} ({message}); install rukpak with \"kubectl apply --server-side -f \
+             manifests/install/rukpak.yaml\""
         ),
-        409 if status.reason == "Conflict" && message.contains("conflict with") => format!(
-            "{message}: leave those fields to whoever has set them, or take them over with --force-conflicts"
-        ),
-        _ if message.is_empty() => format!("the server answers {} {}", status.code, status.reason),
+        409 if status.reason == "Conflict" && message.contains("conflict with") => {
+            format!("{message}; remove these fields, or use --force-conflicts to take ownership")
+        }
+        _ if message.is_empty() => format!("the server returned {} {}", status.code, status.reason),
         _ => message.clone(),
     }
 }
 
-/// Whether somebody may not do something. What an admission plugin refuses is forbidden as well, whoever asks: a pod that is not
-/// hardened, or one too many.
-fn is_about_rights(message: &str) -> bool {
+/// Reports whether a message is about missing RBAC permissions. Denials of admission plugins also have status 403,
+/// independent of the user: for example a pod that violates a policy or exceeds a quota.
+fn is_permission_error(message: &str) -> bool {
     message.contains("forbidden: User ")
         || message.contains(" is attempting to grant RBAC permissions")
 }
 
-/// Every reason, from the general to the particular, and none of them twice.
-fn reasons(error: &kube::Error) -> String {
-    let mut told = HashSet::new();
-    let mut reasons: Vec<String> = Vec::new();
+/// Joins the sources of an error, from the general to the specific one, without duplicates.
+fn error_chain(error: &kube::Error) -> String {
+    let mut seen_texts = HashSet::new();
+    let mut messages: Vec<String> = Vec::new();
     let mut next = error.source();
     while let Some(error) = next {
         let text = error.to_string();
-        if told.insert(text.clone()) {
-            // What repeats its own source says nothing more.
-            reasons.retain(|earlier| !earlier.ends_with(&text));
-            reasons.push(text);
+        if seen_texts.insert(text.clone()) {
+            // A message that ends with its own source adds no information.
+            messages.retain(|earlier| !earlier.ends_with(&text));
+            messages.push(text);
         }
         next = error.source();
     }
-    if reasons.is_empty() {
+    if messages.is_empty() {
         error.to_string()
     } else {
-        reasons.join(": ")
+        messages.join(": ")
     }
 }
 
@@ -110,15 +109,15 @@ mod tests {
         for (error, expected) in ::tests::rows![
             status(401, "Unauthorized", "") => "log in again";
             status(403, r#"bundles is forbidden: User "ann" cannot list resource "bundles""#, "")
-                => "\"bundles\": ask an administrator";
+                => "\"bundles\"; ask a cluster admin";
             status(
                 403,
                 r#"roles "x" is forbidden: user "ann" (groups=[]) is attempting to grant RBAC permissions not currently held"#,
                 "x",
-            ) => "held: ask an administrator";
-            status(404, "404 page not found", "") => "rukpak is not installed";
+            ) => "held; ask a cluster admin";
+            status(404, "404 page not found", "") => "install rukpak";
             status(404, "bundles \"x\" not found", "x") => "reading: bundles \"x\" not found";
-            status(500, "", "") => "the server answers 500";
+            status(500, "", "") => "the server returned 500";
         ] {
             let text = explain("reading", &error, "https://example.com");
             ::tests::assert_has(text, expected);

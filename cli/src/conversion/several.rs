@@ -1,4 +1,4 @@
-//! Several bundles at once: a line for each, and a file when a folder is given.
+//! Conversion of several bundles: one line per bundle, and one file per bundle in `--output-dir`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use convert::{Code, Conversion, Level, Options, Report};
 use manifests::object::Object;
 use serde::Serialize;
 
-use super::stage;
+use super::prepare_output;
 use crate::{
     Exit,
     args::{self, ConvertArgs},
@@ -18,8 +18,8 @@ use crate::{
     source::Source,
 };
 
-/// What became of one bundle.
-struct Outcome<'a> {
+/// Result for one bundle.
+struct BundleOutcome<'a> {
     source: &'a Source,
     result: Result<Converted, unpacker::Error>,
 }
@@ -29,7 +29,7 @@ struct Converted {
     is_converted: bool,
 }
 
-/// What the report file says of one bundle.
+/// Entry of a bundle in the report file.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Entry {
@@ -38,7 +38,7 @@ enum Entry {
 }
 
 #[derive(Default)]
-struct Tally {
+struct BatchSummary {
     converted: usize,
     refused: usize,
     failed: usize,
@@ -50,11 +50,11 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
     let folder = args
         .output_dir
         .as_ref()
-        .map(|path| stage(path, args))
+        .map(|path| prepare_output(path, args))
         .transpose()?;
-    let mut tally = Tally::default();
+    let mut summary = BatchSummary::default();
     let mut reports: BTreeMap<String, Entry> = BTreeMap::new();
-    let mut is_read = true;
+    let mut is_stdout_open = true;
     let work = |source| convert_one(source, reach, &options, args, folder.as_ref());
     parallel::each(
         sources,
@@ -62,13 +62,13 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
         work,
         |outcome| -> anyhow::Result<()> {
             let outcome = outcome?;
-            tally.add(&outcome);
-            if is_read && let Err(error) = output::print(&outcome.line()) {
-                // The files are still wanted.
+            summary.add(&outcome);
+            if is_stdout_open && let Err(error) = output::print(&outcome.line()) {
+                // The files are written even if standard output is closed.
                 if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
                     return Err(error);
                 }
-                is_read = false;
+                is_stdout_open = false;
             }
             if args.report.is_some() {
                 reports.insert(outcome.source.name.clone(), outcome.into_entry());
@@ -80,13 +80,13 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
         output::write_json_file(path, &reports)?;
     }
     if let Some(folder) = folder {
-        // The names of bundles have no pattern that would tell older files.
+        // Names of bundles have no pattern that identifies files of earlier runs.
         folder.publish(|_| false)?;
     }
     if !args.quiet {
-        tally.print(sources.len());
+        summary.print(sources.len());
     }
-    Ok(if tally.converted == sources.len() {
+    Ok(if summary.converted == sources.len() {
         Exit::Done
     } else {
         Exit::Failed
@@ -99,11 +99,11 @@ fn convert_one<'a>(
     options: &Options,
     args: &ConvertArgs,
     folder: Option<&Staged>,
-) -> anyhow::Result<Outcome<'a>> {
+) -> anyhow::Result<BundleOutcome<'a>> {
     let content = match reach.content(source, &args.limits.into()) {
         Ok(content) => content,
         Err(error) => {
-            return Ok(Outcome {
+            return Ok(BundleOutcome {
                 source,
                 result: Err(error),
             });
@@ -120,7 +120,7 @@ fn convert_one<'a>(
         write(folder, source, objects, args)
             .with_context(|| format!("bundle {:?}", source.name))?;
     }
-    Ok(Outcome {
+    Ok(BundleOutcome {
         source,
         result: Ok(Converted {
             report,
@@ -135,14 +135,14 @@ fn write(
     objects: &[Object],
     args: &ConvertArgs,
 ) -> anyhow::Result<()> {
-    let name = format!("{}.{}", source.name, folder::ending(args.output));
+    let name = format!("{}.{}", source.name, folder::extension(args.output));
     folder.add_with(&name, folder::FILE, |file| {
         output::write_manifests(file, objects, args.output)
     })
 }
 
-impl Outcome<'_> {
-    /// Name, ClusterServiceVersion, outcome, reason.
+impl BundleOutcome<'_> {
+    /// Formats a line: name, ClusterServiceVersion, outcome, reason.
     fn line(&self) -> String {
         let (csv, outcome, reason) = match &self.result {
             Ok(converted) if converted.is_converted => (
@@ -179,7 +179,7 @@ impl Outcome<'_> {
     }
 }
 
-/// Every code once, and the first message: `Webhooks,InstallMode: …`.
+/// Formats the distinct codes and the first message: `Webhooks,InstallMode: …`.
 fn reason(report: &Report) -> String {
     let mut codes: Vec<Code> = report.refusals().map(|finding| finding.code).collect();
     codes.sort_unstable();
@@ -200,8 +200,8 @@ fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-impl Tally {
-    fn add(&mut self, outcome: &Outcome<'_>) {
+impl BatchSummary {
+    fn add(&mut self, outcome: &BundleOutcome<'_>) {
         match &outcome.result {
             Ok(converted) => {
                 self.warnings += converted.report.of(Level::Warning).count();

@@ -1,4 +1,4 @@
-//! Who may do more, and who less: by account and not by role, as names of roles change with what they grant.
+//! Changes of permissions, by subject instead of role, because the names of roles change with their rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,50 +12,50 @@ use serde_json::Value;
 use crate::live::Live;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The label by which a role of the cluster becomes a part of another one.
-const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
-/// What is more is not compared.
-const MOST: usize = 50_000;
+/// Prefix of the label that aggregates a ClusterRole into another one.
+const AGGREGATION_PREFIX: &str = "rbac.authorization.k8s.io/aggregate-to-";
+/// Maximum number of compared rules.
+const MAX_RULES: usize = 50_000;
 
-/// What changes, by who and where: as rules.
+/// Gained and lost permissions, as formatted rules by subject and scope.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Rights {
+pub(super) struct PermissionChanges {
     pub(super) gained: Vec<(String, Vec<String>)>,
     pub(super) lost: Vec<(String, Vec<String>)>,
 }
 
-/// A role: whether it is one of the cluster, its namespace, its name.
-type Key = (bool, String, String);
-type Roles = BTreeMap<Key, Vec<PolicyRule>>;
-/// Somebody, and where.
-type Place = (String, Scope);
-type Held = BTreeMap<Place, Vec<PolicyRule>>;
+/// Key of a role: true for a ClusterRole, the namespace, and the name.
+type RoleKey = (bool, String, String);
+type Roles = BTreeMap<RoleKey, Vec<PolicyRule>>;
+/// A subject, and the scope of its permissions.
+type SubjectScope = (String, Scope);
+type PermissionSet = BTreeMap<SubjectScope, Vec<PolicyRule>>;
 
-/// Where rights hold.
+/// Scope of permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Cluster,
     Namespace(String),
-    /// Wherever a role is bound that they are aggregated to.
-    Bound,
+    /// All scopes in which a role is bound that aggregates the rules.
+    Aggregated,
 }
 
-/// A role that somebody is given.
+/// A binding of a role to subjects.
 struct Binding {
     subjects: Vec<String>,
     scope: Scope,
-    role: Key,
+    role: RoleKey,
 }
 
-/// Compares what the objects give to others; roles that are not among them are looked up.
+/// Compares the permissions that the objects grant. Referenced roles that are not among them are read from the cluster.
 pub(super) async fn compare(
     live: &mut Live<'_>,
     before: &[Value],
     after: &[Value],
-) -> anyhow::Result<Rights> {
+) -> anyhow::Result<PermissionChanges> {
     let (mut old, mut new) = (roles(before), roles(after));
     let bound = before.iter().chain(after).filter_map(binding);
-    let others: BTreeSet<Key> = bound
+    let others: BTreeSet<RoleKey> = bound
         .map(|binding| binding.role)
         .filter(|role| !old.contains_key(role) && !new.contains_key(role))
         .collect();
@@ -72,69 +72,78 @@ pub(super) async fn compare(
             new.insert(key, rules(&role));
         }
     }
-    Ok(difference(&held(before, &old), &held(after, &new)))
+    Ok(difference(
+        &permissions(before, &old),
+        &permissions(after, &new),
+    ))
 }
 
-fn difference(before: &Held, after: &Held) -> Rights {
-    Rights {
+fn difference(before: &PermissionSet, after: &PermissionSet) -> PermissionChanges {
+    PermissionChanges {
         gained: more(after, before),
         lost: more(before, after),
     }
 }
 
-/// What one has more than the other.
-fn more(one: &Held, other: &Held) -> Vec<(String, Vec<String>)> {
-    let mut left = MOST;
+/// Returns the permissions that are in one set and not in the other.
+fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)> {
+    let mut budget = MAX_RULES;
     let mut lines = Vec::new();
-    for ((who, scope), rules) in one {
-        // What holds in the cluster holds in every namespace.
-        let places = [(who.clone(), Scope::Cluster), (who.clone(), scope.clone())];
-        let known: BTreeSet<&Place> = places.iter().collect();
-        let held: Vec<Rule> = known
+    for ((subject, scope), rules) in one {
+        // A permission in the cluster scope applies in every namespace.
+        let scopes = [
+            (subject.clone(), Scope::Cluster),
+            (subject.clone(), scope.clone()),
+        ];
+        let distinct: BTreeSet<&SubjectScope> = scopes.iter().collect();
+        let held: Vec<Rule> = distinct
             .into_iter()
-            .filter_map(|place| other.get(place))
+            .filter_map(|key| other.get(key))
             .flatten()
             .map(Rule::of)
             .collect();
-        let place = match scope {
-            Scope::Namespace(namespace) => format!("{who}, in namespace {namespace}"),
-            Scope::Cluster => format!("{who}, in the whole cluster"),
-            Scope::Bound => format!("{who}, by aggregation, wherever it is bound"),
+        let title = match scope {
+            Scope::Namespace(namespace) => format!("{subject}, in namespace {namespace}"),
+            Scope::Cluster => format!("{subject}, in the whole cluster"),
+            Scope::Aggregated => format!("{subject}, by aggregation, wherever it is bound"),
         };
-        let Some(all) = rights::expand(rules, &mut left) else {
-            lines.push((place, vec!["more than can be compared".to_owned()]));
+        let Some(all) = rights::expand(rules, &mut budget) else {
+            lines.push((title, vec!["too many to compare".to_owned()]));
             continue;
         };
         let missing = rights::not_covered(all, &held);
         if !missing.is_empty() {
-            lines.push((place, rights::lines(&missing)));
+            lines.push((title, rights::lines(&missing)));
         }
     }
     lines
 }
 
-/// What everybody is given.
-fn held(objects: &[Value], roles: &Roles) -> Held {
-    let mut held = Held::new();
+/// Returns the permissions that the objects grant to each subject.
+fn permissions(objects: &[Value], roles: &Roles) -> PermissionSet {
+    let mut permissions = PermissionSet::new();
     for binding in objects.iter().filter_map(binding) {
         let Some(rules) = roles.get(&binding.role) else {
             continue;
         };
         for subject in binding.subjects {
-            let place = held.entry((subject, binding.scope.clone())).or_default();
-            place.extend(rules.iter().cloned());
+            let rules_in_scope = permissions
+                .entry((subject, binding.scope.clone()))
+                .or_default();
+            rules_in_scope.extend(rules.iter().cloned());
         }
     }
     for role in objects {
         for into in aggregated(role) {
-            let place = held.entry((format!("ClusterRole {into}"), Scope::Bound));
-            place.or_default().extend(rules(role));
+            let rules_in_scope =
+                permissions.entry((format!("ClusterRole {into}"), Scope::Aggregated));
+            rules_in_scope.or_default().extend(rules(role));
         }
     }
-    held
+    permissions
 }
 
-/// The roles of the cluster that this one becomes a part of.
+/// Returns the ClusterRoles that this one is aggregated into.
 fn aggregated(role: &Value) -> impl Iterator<Item = &str> {
     let is_role = rbac_kind(role) == Some("ClusterRole");
     let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
@@ -143,7 +152,7 @@ fn aggregated(role: &Value) -> impl Iterator<Item = &str> {
         .into_iter()
         .flatten()
         .filter(|(_, value)| *value == "true")
-        .filter_map(|(key, _)| key.strip_prefix(AGGREGATE))
+        .filter_map(|(key, _)| key.strip_prefix(AGGREGATION_PREFIX))
 }
 
 fn roles(objects: &[Value]) -> Roles {
@@ -194,7 +203,7 @@ fn rbac_kind(object: &Value) -> Option<&str> {
     (group == RBAC).then(|| text(object, &["kind"])).flatten()
 }
 
-/// Rules of a wrong shape are for the server to refuse.
+/// Returns the rules of a role. Malformed rules are skipped: the API server rejects them.
 fn rules(role: &Value) -> Vec<PolicyRule> {
     let rules = role.get("rules").and_then(Value::as_array);
     rules
@@ -226,9 +235,9 @@ mod tests {
         ]
     }
 
-    fn compared(before: &[Value], after: &[Value]) -> Rights {
+    fn compared(before: &[Value], after: &[Value]) -> PermissionChanges {
         let (old, new) = (roles(before), roles(after));
-        difference(&held(before, &old), &held(after, &new))
+        difference(&permissions(before, &old), &permissions(after, &new))
     }
 
     #[test]
@@ -240,7 +249,7 @@ mod tests {
         ]);
         let cluster = |name, rules| objects(name, None, rules);
         let same = compared(&cluster("a", &read), &cluster("b", &read));
-        assert_eq!(same, Rights::default());
+        assert_eq!(same, PermissionChanges::default());
         let rights = compared(&cluster("a", &read), &cluster("b", &write));
         let place = "ServiceAccount tides/tide, in the whole cluster".to_owned();
         let line = |resource: &str, verb: &str| {
@@ -266,8 +275,11 @@ mod tests {
             })]
         };
         let read = role(&["get"], "true");
-        assert_eq!(compared(&read, &read), Rights::default());
-        assert_eq!(compared(&[], &role(&["get"], "false")), Rights::default());
+        assert_eq!(compared(&read, &read), PermissionChanges::default());
+        assert_eq!(
+            compared(&[], &role(&["get"], "false")),
+            PermissionChanges::default()
+        );
         let place = "ClusterRole admin, by aggregation, wherever it is bound".to_owned();
         let line = |verb: &str| {
             let rule = "apiGroups: [\"example.com\"], resources: [\"tides\"]";

@@ -1,4 +1,4 @@
-//! Differences for people: unified, of YAML, without what only servers write, and without secrets.
+//! Unified diff of YAML for people, without fields that the API server sets, and without values of Secrets.
 
 use std::fmt::{self, Write};
 
@@ -11,18 +11,18 @@ use manifests::{
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
-use super::rights::Rights;
+use super::rights::PermissionChanges;
 use crate::message::{clean, count};
 
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
-const PLACE: Style = AnsiColor::Cyan.on_default();
+const HUNK: Style = AnsiColor::Cyan.on_default();
 const HEAD: Style = Style::new().bold();
 
-/// Lines around a change.
-const CONTEXT: usize = 3;
+/// Number of context lines around a change.
+const CONTEXT_LINES: usize = 3;
 
-/// A whole object in a text, which may be a Secret.
+/// Annotation with the whole object as text, which may be a Secret.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The origin of the desired objects.
@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An object that would be another one.
+/// An object that is created, changed or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     identity: Identity,
@@ -52,14 +52,14 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// `None` if there is no difference.
-    pub(crate) fn of(
+    /// Compares two forms of an object; `None` if they do not differ.
+    pub(crate) fn between(
         identity: Identity,
         before: Option<&Value>,
         after: Option<&Value>,
     ) -> Option<Self> {
-        let mut before = before.map(plain);
-        let mut after = after.map(plain);
+        let mut before = before.map(normalize);
+        let mut after = after.map(normalize);
         if is_secret(&identity) {
             mask(before.as_mut(), after.as_mut());
         }
@@ -74,13 +74,13 @@ impl Change {
         })
     }
 
-    /// The difference, with a few lines around it.
+    /// Writes a unified diff.
     pub(crate) fn unified(&self, origin: Origin, text: &mut String) {
         let identity = clean(&self.identity.to_string());
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
-        let side = |side: &str, is_there| {
-            if is_there {
+        let side = |side: &str, exists| {
+            if exists {
                 side.to_owned()
             } else {
                 "nothing".to_owned()
@@ -93,8 +93,12 @@ impl Change {
             side(&origin.to_string(), self.after.is_some())
         );
         let diff = TextDiff::from_lines(before, after);
-        for group in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
-            let _ = writeln!(text, "{PLACE}{}{PLACE:#}", group.header());
+        for group in diff
+            .unified_diff()
+            .context_radius(CONTEXT_LINES)
+            .iter_hunks()
+        {
+            let _ = writeln!(text, "{HUNK}{}{HUNK:#}", group.header());
             for line in group.iter_changes() {
                 let (sign, style) = match line.tag() {
                     ChangeTag::Insert => ('+', ADDED),
@@ -108,8 +112,8 @@ impl Change {
     }
 }
 
-/// An object without what is no difference.
-fn plain(object: &Value) -> Value {
+/// Returns the object without the fields that are not compared.
+fn normalize(object: &Value) -> Value {
     let mut object = object.clone();
     let map = mapping(&mut object);
     map.remove("status");
@@ -131,7 +135,7 @@ fn plain(object: &Value) -> Value {
 /// Masks the values of a Secret.
 pub(crate) fn mask_secret(object: &mut Value) {
     for field in ["data", "stringData"] {
-        hide(object, field, |_, _| "***");
+        mask_secret_values(object, field, |_, _| "***");
     }
     if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
         annotations.remove(LAST_APPLIED);
@@ -143,18 +147,18 @@ pub(crate) fn is_secret(identity: &Identity) -> bool {
     identity.kind == "Secret" && identity.group.is_empty()
 }
 
-/// Hides what is secret, and keeps whether it is another secret.
+/// Masks the values of a Secret, and marks values that differ.
 fn mask(before: Option<&mut Value>, after: Option<&mut Value>) {
     let mut before = before;
     let mut after = after;
     for field in ["data", "stringData"] {
         let had = entries(before.as_deref(), field);
         if let Some(before) = before.as_deref_mut() {
-            hide(before, field, |_, _| "***");
+            mask_secret_values(before, field, |_, _| "***");
         }
         if let Some(after) = after.as_deref_mut() {
-            hide(after, field, |key, value| match had.get(key) {
-                Some(old) if old != value => "*** (another one)",
+            mask_secret_values(after, field, |key, value| match had.get(key) {
+                Some(old) if old != value => "*** (changed)",
                 _ => "***",
             });
         }
@@ -166,27 +170,31 @@ fn entries(object: Option<&Value>, field: &str) -> Map<String, Value> {
     entries.cloned().unwrap_or_default()
 }
 
-fn hide(object: &mut Value, field: &str, show: impl Fn(&str, &Value) -> &'static str) {
+fn mask_secret_values(
+    object: &mut Value,
+    field: &str,
+    show: impl Fn(&str, &Value) -> &'static str,
+) {
     let Some(value) = object.get_mut(field) else {
         return;
     };
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
-                let shown = show(key, value);
-                *value = shown.into();
+                let masked = show(key, value);
+                *value = masked.into();
             }
         }
         other => *other = "***".into(),
     }
 }
 
-/// Rights first, then what changes.
-pub(super) fn report(rights: &Rights, changes: &[Change], origin: Origin) -> String {
+/// Formats the report: permissions first, then the changed objects.
+pub(super) fn report(rights: &PermissionChanges, changes: &[Change], origin: Origin) -> String {
     let mut text = String::new();
     for (title, style, rights) in [
-        ("Rights gained", REMOVED, &rights.gained),
-        ("Rights lost", ADDED, &rights.lost),
+        ("Permissions gained", REMOVED, &rights.gained),
+        ("Permissions lost", ADDED, &rights.lost),
     ] {
         if rights.is_empty() {
             continue;
@@ -203,15 +211,15 @@ pub(super) fn report(rights: &Rights, changes: &[Change], origin: Origin) -> Str
     if changes.is_empty() {
         return text;
     }
-    let number = |is: &dyn Fn(&Change) -> bool| changes.iter().filter(|it| is(it)).count();
+    let number = |is: &dyn Fn(&Change) -> bool| changes.iter().filter(|change| is(change)).count();
     let _ = writeln!(
         text,
-        "{HEAD}{} new, {} changed, {} {}:{HEAD:#}",
-        count(number(&|it| it.before.is_none()), "object"),
-        number(&|it| it.before.is_some() && it.after.is_some()),
-        number(&|it| it.after.is_none()),
+        "{HEAD}{} to create, {} to change, {} {}:{HEAD:#}",
+        count(number(&|change| change.before.is_none()), "object"),
+        number(&|change| change.before.is_some() && change.after.is_some()),
+        number(&|change| change.after.is_none()),
         match origin {
-            Origin::Bundle => "leave the bundle".to_owned(),
+            Origin::Bundle => "to prune".to_owned(),
             Origin::Revision(number) => format!("not in revision {number}"),
         },
     );
@@ -219,7 +227,7 @@ pub(super) fn report(rights: &Rights, changes: &[Change], origin: Origin) -> Str
         let (sign, style) = match (&change.before, &change.after) {
             (None, _) => ('+', ADDED),
             (_, None) => ('-', REMOVED),
-            _ => ('~', PLACE),
+            _ => ('~', HUNK),
         };
         let identity = clean(&change.identity.to_string());
         let _ = writeln!(text, "  {style}{sign} {identity}{style:#}");
@@ -250,7 +258,7 @@ mod tests {
     fn what_servers_write_is_no_difference() {
         let before = json!({"kind": "ConfigMap", "metadata": {"name": "a", "uid": "1", "managedFields": []}, "status": 1});
         let after = json!({"kind": "ConfigMap", "metadata": {"name": "a", "annotations": {LAST_APPLIED: "x"}}});
-        let change = Change::of(identity("ConfigMap"), Some(&before), Some(&after));
+        let change = Change::between(identity("ConfigMap"), Some(&before), Some(&after));
         assert_eq!(change, None);
     }
 
@@ -270,16 +278,16 @@ mod tests {
             (None, Some(&after)),
             (Some(&before), None),
         ] {
-            let change = Change::of(identity("Secret"), before, after).unwrap();
+            let change = Change::between(identity("Secret"), before, after).unwrap();
             let mut text = String::new();
             change.unified(Origin::Bundle, &mut text);
             for word in ["b2xk", "bmV3", "c2FtZQ"] {
                 assert!(!text.contains(word), "{text}");
             }
         }
-        let change = Change::of(identity("Secret"), Some(&before), Some(&after)).unwrap();
-        ::tests::assert_has(change.after.unwrap(), "*** (another one)");
-        let same = Change::of(identity("Secret"), Some(&before), Some(&before));
+        let change = Change::between(identity("Secret"), Some(&before), Some(&after)).unwrap();
+        ::tests::assert_has(change.after.unwrap(), "*** (changed)");
+        let same = Change::between(identity("Secret"), Some(&before), Some(&before));
         assert_eq!(same, None);
     }
 
@@ -287,16 +295,16 @@ mod tests {
     fn a_change_is_a_unified_diff_that_moves_no_cursor() {
         let object = |text: &str| json!({"data": {"a": "1", "b": text}});
         let before = object("old\u{1b}[2J");
-        let change = Change::of(identity("ConfigMap"), Some(&before), Some(&object("new")));
+        let change = Change::between(identity("ConfigMap"), Some(&before), Some(&object("new")));
         let right = |place: &str, rule: &str| vec![(place.to_owned(), vec![rule.to_owned()])];
-        let rights = Rights {
+        let rights = PermissionChanges {
             gained: right("ann, in tides", "- a"),
             lost: right("bea, in tides", "- b"),
         };
         let report = report(&rights, &[change.unwrap()], Origin::Bundle);
         let plain = anstream::adapter::strip_str(&report).to_string();
-        let expected = "Rights gained:\n  ann, in tides:\n    - a\n\nRights lost:\n  bea, in tides:\n    - b\n\n\
-                        0 objects new, 1 changed, 0 leave the bundle:\n  ~ ConfigMap tides/high\n*--- cluster ConfigMap \
+        let expected = "Permissions gained:\n  ann, in tides:\n    - a\n\nPermissions lost:\n  bea, in tides:\n    - b\n\n0 \
+                        objects to create, 1 to change, 0 to prune:\n  ~ ConfigMap tides/high\n*--- cluster ConfigMap \
                         tides/high\n+++ bundle ConfigMap tides/high\n@@ *+  b: new\n*";
         assert!(::tests::table::matches(expected, &plain), "{plain}");
         assert!(!plain.contains('\u{1b}'), "{plain}");

@@ -1,4 +1,4 @@
-//! A bundle, described to people.
+//! Description of a bundle as text.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -35,9 +35,9 @@ pub(super) fn render(inspection: &Inspection<'_>) -> String {
             .iter()
             .map(|finding| [finding.code.to_string(), finding.to_string()]);
         text.section("Refused because of", &findings.collect::<Vec<_>>());
-        text.heading("Rights");
+        text.heading("Permissions");
         text.0
-            .push_str("  not known, as the bundle cannot be converted\n");
+            .push_str("  unknown because the bundle cannot be converted\n");
         return text.0;
     }
     let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -51,7 +51,7 @@ pub(super) fn render(inspection: &Inspection<'_>) -> String {
         .map(|((api, kind), number)| [number.to_string(), (*kind).to_owned(), (*api).to_owned()]);
     text.section("Objects", &kinds.collect::<Vec<_>>());
     for rights in &inspection.rights {
-        rights_of(&mut text, rights);
+        permissions(&mut text, rights);
     }
     text.0
 }
@@ -62,11 +62,11 @@ struct Text(String);
 impl Text {
     fn heading(&mut self, title: &str) {
         let gap = if self.0.is_empty() { "" } else { "\n" };
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(self.0, "{gap}{TITLE}{}:{TITLE:#}", clean(title));
     }
 
-    /// A table under a heading; nothing without rows.
+    /// Writes a table with a heading; nothing if it has no rows.
     fn section<const N: usize>(&mut self, title: &str, rows: &[[String; N]]) {
         if !rows.is_empty() {
             self.heading(title);
@@ -75,8 +75,8 @@ impl Text {
     }
 }
 
-/// Only the rows that say something.
-fn present(rows: Vec<(&str, String)>) -> Vec<[String; 2]> {
+/// Returns the rows with a value.
+fn non_empty_rows(rows: Vec<(&str, String)>) -> Vec<[String; 2]> {
     rows.into_iter()
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| [format!("{name}:"), value])
@@ -95,7 +95,7 @@ fn identity(text: &mut Text, inspection: &Inspection<'_>) {
     };
     text.section(
         "Bundle",
-        &present(vec![
+        &non_empty_rows(vec![
             (
                 "Name",
                 if facts.name.is_empty() {
@@ -126,7 +126,7 @@ fn upgrades(text: &mut Text, inspection: &Inspection<'_>) {
     let facts = inspection.facts;
     text.section(
         "Upgrades",
-        &present(vec![
+        &non_empty_rows(vec![
             ("Channels", joined(&facts.channels)),
             (
                 "Default channel",
@@ -185,7 +185,7 @@ fn constraints(text: &mut Text, inspection: &Inspection<'_>) {
     for (package, range) in &facts.required_packages {
         rows.push([format!("Package {package}"), range.clone()]);
     }
-    // The others have their own place above.
+    // The other dependencies have their own sections above.
     let others = facts
         .dependencies
         .iter()
@@ -202,17 +202,17 @@ fn constraints(text: &mut Text, inspection: &Inspection<'_>) {
     text.section("Constraints", &rows);
 }
 
-fn rights_of(text: &mut Text, rights: &Rights) {
+fn permissions(text: &mut Text, rights: &Rights) {
     let scope = match &rights.scope {
         Scope::Cluster if rights.holder.kind == "ClusterRole" => "wherever it is bound".to_owned(),
         Scope::Cluster => "in the whole cluster".to_owned(),
         Scope::Namespace(name) => format!("in namespace {name}"),
     };
-    text.heading(&format!("Rights of {} {scope}", rights.holder));
+    text.heading(&format!("Permissions of {} {scope}", rights.holder));
     for role in &rights.other_roles {
         let _ = writeln!(
             text.0,
-            "    all of {}, which the bundle does not bring",
+            "    all of {}, which is not in the bundle",
             clean(role)
         );
     }
@@ -228,7 +228,7 @@ fn rights_of(text: &mut Text, rights: &Rights) {
         }
     }
     if rights.is_incomplete {
-        text.0.push_str("    and more, too much to list\n");
+        text.0.push_str("    and more, too many to list\n");
     }
 }
 
@@ -243,7 +243,7 @@ fn row(grant: &Grant) -> [String; 4] {
     [mark.to_owned(), joined(&rule.verbs), subject(rule), dangers]
 }
 
-/// `deployments, jobs (apps, batch) named a`.
+/// Formats the resources of a rule: `deployments, jobs (apps, batch) named a`.
 fn subject(rule: &Rule) -> String {
     if !rule.urls.is_empty() {
         return format!("URLs {}", joined(&rule.urls));

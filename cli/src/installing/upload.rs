@@ -1,4 +1,4 @@
-//! From an instance to its Bundle, and the content to that.
+//! Upload of local content to the Bundle of an instance.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use crate::{
     args::InstallArgs,
     cluster::Cluster,
     progress,
-    service::{Sent, Service},
+    service::{Service, UploadResult},
     status::bundles_of,
 };
 
-/// Between two looks for the Bundle; it is there a moment after the instance.
-const PAUSE: Duration = Duration::from_millis(200);
-/// Between two uploads, of which the first came to a pod that does not lead any more, or does not yet.
-const NOT_NOW: Duration = Duration::from_secs(1);
+/// Interval between two requests for the Bundle, which the provisioner creates shortly after the instance.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Delay before another upload, after the first one reached a pod that is not the leader.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends the content to the Bundle that stands for it, unless it has it already. What is refused for now is sent again,
-/// and `refused` tells why.
+/// Uploads the content to its Bundle, unless it was unpacked already. A temporary rejection is retried, and `rejection`
+/// contains its reason.
 pub(super) async fn run(
     cluster: &Cluster,
     args: &InstallArgs,
     instance: &BundleInstance,
     upload: &Upload,
-    refused: &mut String,
+    rejection: &mut String,
 ) -> anyhow::Result<()> {
     let bundle = find(cluster, instance, upload).await?;
     if is_unpacked(&bundle) {
@@ -42,24 +42,24 @@ pub(super) async fn run(
     loop {
         let service = Service::new(cluster, &args.service).await?;
         let sent = service.upload(&name, upload.archive.clone()).await;
-        if matches!(sent, Ok(Sent::Taken)) {
+        if matches!(sent, Ok(UploadResult::Accepted)) {
             return Ok(());
         }
-        // Somebody else may have sent the same at the same time.
+        // Another client may have uploaded the same content concurrently.
         if let Ok(bundle) = cluster.bundles().get(&name).await
             && is_unpacked(&bundle)
         {
             return Ok(());
         }
-        if let Sent::NotNow(why) = sent? {
-            progress::show(&format!("{why}; it is tried again"));
-            *refused = why;
+        if let UploadResult::RetryLater(reason) = sent? {
+            progress::show(&format!("{reason}; retrying"));
+            *rejection = reason;
         }
-        sleep(NOT_NOW).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Waits for the Bundle.
+/// Waits until the provisioner has created the Bundle.
 async fn find(
     cluster: &Cluster,
     instance: &BundleInstance,
@@ -77,19 +77,19 @@ async fn find(
         }
         if let super::Verdict::Failed(text) = super::verdict::of(&now, instance.metadata.generation)
         {
-            anyhow::bail!("no Bundle was made for the content: {text}");
+            anyhow::bail!("no Bundle was created for the content: {text}");
         }
         if !is_unrecorded(&now, instance.metadata.generation) {
             unrecorded = None;
-        } else if unrecorded.get_or_insert_with(Instant::now).elapsed() > super::GRACE {
+        } else if unrecorded.get_or_insert_with(Instant::now).elapsed() > super::UNHEALTHY_GRACE {
             anyhow::bail!(
-                "BundleInstance {} does not record its Bundle in status.bundles: the provisioner, or the definition of \
-                 BundleInstances, is older than this command; apply the install file of this version",
+                "BundleInstance {} does not record its Bundle in status.bundles: the provisioner or the CRD of \
+                 BundleInstances is older than this command; apply the install file of this version",
                 instance.name_any()
             );
         }
-        progress::show("waiting for the provisioner to make a Bundle for the content");
-        sleep(PAUSE).await;
+        progress::show("waiting for the provisioner to create a Bundle for the content");
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -107,7 +107,7 @@ fn is_unrecorded(instance: &BundleInstance, generation: Option<i64>) -> bool {
     })
 }
 
-/// Whether a Bundle was made for this content, in this class.
+/// Reports whether a Bundle was created for this content and class.
 fn is_for(bundle: &Bundle, instance: &BundleInstance, upload: &Upload) -> bool {
     let template = &instance.spec.template.spec;
     let class = template.provisioner_class_name.as_ref();
@@ -119,7 +119,7 @@ fn is_for(bundle: &Bundle, instance: &BundleInstance, upload: &Upload) -> bool {
 }
 
 fn is_unpacked(bundle: &Bundle) -> bool {
-    bundle.status.as_ref().and_then(|it| it.phase) == Some(Phase::Unpacked)
+    bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
 }
 
 #[cfg(test)]

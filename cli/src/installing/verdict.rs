@@ -1,4 +1,4 @@
-//! Whether there is anything to wait for: a plain function of a status.
+//! Evaluation of a status for commands that wait. Pure; no I/O.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use manifests::api::{
@@ -9,43 +9,48 @@ use manifests::api::{
 
 use crate::{message::count, status};
 
-/// What a status means for somebody who waits.
+/// Assessment of a status for a waiting command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is on its way: what is waited for.
+    /// The instance is progressing; the message names the pending step.
     Wait(String),
-    /// Everything is applied and well.
+    /// All objects are applied and healthy.
     Done,
-    /// It looks as if it will not get there; a moment later it may look better.
+    /// The instance is unhealthy, which may be temporary; the message names the problem.
     Lost(String),
-    /// It will not get there before somebody does something: why, and what.
+    /// The instance needs a change by a person; the message names the reason and the remedy.
     Failed(String),
 }
 
-/// Judges an instance whose spec was applied as this generation.
+/// Evaluates an instance whose spec was applied as this generation.
 pub(crate) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict {
     evaluate(instance, generation, &[reason::INSTALLATION_SUCCEEDED])
 }
 
-/// Evaluates an instance whose spec was applied as this generation, where only these reasons of the condition Installed mean
-/// success.
+/// Evaluates an instance whose spec was applied as this generation. Only the reasons in `accepted` of the condition
+/// Installed mean success.
 pub(crate) fn evaluate(
     instance: &BundleInstance,
     generation: Option<i64>,
     accepted: &[&str],
 ) -> Verdict {
-    const NOBODY: &str = "waiting for the provisioner to look at it";
+    const NOT_OBSERVED: &str = "waiting for the provisioner";
     let Some(status) = &instance.status else {
-        return Verdict::Wait(NOBODY.to_owned());
+        return Verdict::Wait(NOT_OBSERVED.to_owned());
     };
     if instance.metadata.deletion_timestamp.is_some() {
-        return Verdict::Failed("it is being deleted".to_owned());
+        return Verdict::Failed("BundleInstance is terminating".to_owned());
     }
-    // A later generation is somebody else's wish, and what becomes of it is told as well.
+    // A later generation was applied by another client; its result is reported, too.
     let is_current = |condition: &&Condition| condition.observed_generation >= generation;
-    let find = |type_: &str| status.conditions.iter().find(|it| it.type_ == type_);
+    let find = |type_: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    };
     let Some(progressing) = find(condition::PROGRESSING).filter(is_current) else {
-        return Verdict::Wait(NOBODY.to_owned());
+        return Verdict::Wait(NOT_OBSERVED.to_owned());
     };
     let installed = find(condition::INSTALLED);
     let healthy = find(condition::HEALTHY);
@@ -58,7 +63,7 @@ pub(crate) fn evaluate(
             (_, Some(healthy)) if healthy.status == "False" => {
                 Verdict::Lost(healthy.message.clone())
             }
-            _ => Verdict::Wait("waiting to see whether its objects work".to_owned()),
+            _ => Verdict::Wait("waiting for health checks".to_owned()),
         },
         reason::BLOCKED | reason::UNPACK_FAILED | reason::UNKNOWN_CLASS | reason::PAUSED => {
             Verdict::Failed(story(instance))
@@ -74,18 +79,18 @@ pub(crate) fn evaluate(
     }
 }
 
-/// `10 of 12 objects are ready: Deployment tide/tide: 0 of 1 ready`.
+/// Formats the health of the objects: `10 of 12 objects are ready: Deployment tide/tide: 0 of 1 ready`.
 fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
-    let message = healthy.map_or("", |it| &it.message);
-    let unwell = message.lines().filter_map(listing::read_unwell);
-    let unwell: Vec<_> = unwell.collect();
+    let message = healthy.map_or("", |condition| &condition.message);
+    let unhealthy = message.lines().filter_map(listing::read_unwell);
+    let unhealthy: Vec<_> = unhealthy.collect();
     let status = instance.status.as_ref();
-    let total = status.and_then(|it| it.inventory.as_ref());
-    let total = usize::try_from(total.map_or(0, |it| it.count)).unwrap_or_default();
-    let good = total.saturating_sub(unwell.len());
-    let first = unwell
+    let total = status.and_then(|status| status.inventory.as_ref());
+    let total = usize::try_from(total.map_or(0, |inventory| inventory.count)).unwrap_or_default();
+    let good = total.saturating_sub(unhealthy.len());
+    let first = unhealthy
         .first()
-        .map(|(identity, why)| format!(": {identity}: {why}"));
+        .map(|(identity, reason)| format!(": {identity}: {reason}"));
     format!(
         "{good} of {} are ready{}",
         count(total, "object"),
@@ -93,19 +98,21 @@ fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
     )
 }
 
-/// What keeps it from being as it should be.
+/// Explains why an instance is not ready.
 pub(crate) fn story(instance: &BundleInstance) -> String {
     if let Some(problem) = status::problem(instance) {
         return problem.message;
     }
-    let conditions = instance.status.iter().flat_map(|it| &it.conditions);
-    let told: Vec<&Condition> = conditions
-        .filter(|it| it.type_ == condition::HEALTHY || it.type_ == condition::PROGRESSING)
+    let conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let relevant: Vec<&Condition> = conditions
+        .filter(|condition| {
+            condition.type_ == condition::HEALTHY || condition.type_ == condition::PROGRESSING
+        })
         .collect();
-    if told.is_empty() {
-        return "the provisioner has not looked at it: is it running?".to_owned();
+    if relevant.is_empty() {
+        return "not reconciled by the provisioner yet; check that it is running".to_owned();
     }
-    let lines = told.iter().map(|it| it.message.as_str());
+    let lines = relevant.iter().map(|condition| condition.message.as_str());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -140,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_applied_is_waited_for_until_it_is_well() {
-        let nobody = "waiting for the provisioner to look at it";
+        let nobody = "waiting for the provisioner";
         let unwell = ("Healthy", "False", "Unhealthy", "gone");
         let unknown = ("Healthy", "Unknown", "HealthUnknown", "");
         let back = ("Installed", "True", "RolledBack", "back");
@@ -150,7 +157,7 @@ mod tests {
             vec![INSTALLED, CURRENT, HEALTHY], 2 => Verdict::Done;
             vec![INSTALLED, CURRENT, HEALTHY], 1 => Verdict::Done;
             vec![INSTALLED, CURRENT, unwell], 2 => Verdict::Lost("gone".to_owned());
-            vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting to see whether its objects work");
+            vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
             vec![back, CURRENT, HEALTHY], 2 => failed("back");
         ] {
             let verdict = of(&instance(&conditions), Some(generation));

@@ -1,4 +1,4 @@
-//! What is to be installed, as far as it can be known without a cluster.
+//! Install request from the command line, prepared without a cluster.
 
 use std::path::Path;
 
@@ -22,37 +22,38 @@ use crate::{
     message::{self, count},
 };
 
-/// So much of a digest tells content from other content, and fits a label.
-const DIGITS: usize = 40;
+/// Number of digest characters in a label: enough to distinguish contents, and short enough for a label.
+const DIGEST_LABEL_LEN: usize = 40;
 
-/// What is to be installed.
+/// Bundle to install.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
-    /// `None`: what the instance has, or else registry+v1.
+pub(super) struct InstallRequest {
+    /// Format of the bundle. `None` keeps that of the existing instance, and means registry+v1 for a new one.
     class: Option<Format>,
     source: BundleSource,
     pub(super) upload: Option<Upload>,
 }
 
-/// Content that is here.
+/// Local content to upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Upload {
-    /// The beginning of its digest.
+    /// Beginning of the content digest.
     pub(super) digest: String,
-    /// A tar.gz.
+    /// Content as a tar.gz archive.
     pub(super) archive: Bytes,
 }
 
-impl Wanted {
-    /// Reads the command line, and the bundle if it is here; `None` if it was refused, and said why.
-    pub(super) fn of(args: &InstallArgs) -> anyhow::Result<Option<Self>> {
+impl InstallRequest {
+    /// Creates a request from the command line, and reads a local bundle; `None` if the bundle is rejected, after its
+    /// problems were printed.
+    pub(super) fn from_args(args: &InstallArgs) -> anyhow::Result<Option<Self>> {
         let source = match args.bundle.to_str() {
             Some(text) => Source::parse(text, Path::exists)
                 .unwrap_or_else(|error| args::usage(&error.to_string())),
             None => Source::Local(Local::Path((&args.bundle).into())),
         };
         if !matches!(source, Source::Image(_)) && (args.pull_secret.is_some() || !args.tls_verify) {
-            args::usage("--pull-secret and --tls-verify=false are for images");
+            args::usage("--pull-secret and --tls-verify=false apply only to images");
         }
         let remote = |source| Self {
             class: args.class,
@@ -67,7 +68,8 @@ impl Wanted {
         }))
     }
 
-    /// The BundleInstance, as far as we have something to say about it. What was said about an existing one stays.
+    /// Returns the fields of the BundleInstance to apply. Settings of an existing instance are kept unless flags change
+    /// them.
     pub(super) fn object(&self, args: &InstallArgs, before: Option<&BundleInstance>) -> Value {
         let class = class_name(
             self.class,
@@ -81,18 +83,18 @@ impl Wanted {
             .upload
             .as_ref()
             .map(|upload| json!({"labels": {labels::CONTENT_DIGEST: upload.digest}}));
-        let had = before.map(|it| &it.spec);
+        let existing = before.map(|before| &before.spec);
         let namespace = args.install_namespace.as_ref();
-        let namespace = namespace.or(had.and_then(|it| it.install_namespace.as_ref()));
+        let namespace = namespace.or(existing.and_then(|spec| spec.install_namespace.as_ref()));
         let account = match &args.service_account {
             Some((namespace, name)) => Some(ServiceAccountRef {
                 namespace: namespace.clone(),
                 name: name.clone(),
             }),
-            None => had.and_then(|it| it.service_account.clone()),
+            None => existing.and_then(|spec| spec.service_account.clone()),
         };
         let mut spec = json!({
-            "provisionerClassName": had.map_or(class, |it| &it.provisioner_class_name),
+            "provisionerClassName": existing.map_or(class, |spec| &spec.provisioner_class_name),
             "template": {
                 "metadata": labels,
                 "spec": {"provisionerClassName": class, "source": self.source},
@@ -110,7 +112,7 @@ impl Wanted {
     }
 }
 
-/// What is not said is left to others.
+/// Removes null values, so that other managers keep these fields.
 fn without_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, value| !value.is_null());
@@ -155,8 +157,7 @@ fn git(git: &Git) -> BundleSource {
         Revision::Tag(tag) => reference.tag = Some(tag.clone()),
         Revision::Commit(commit) => reference.commit = Some(commit.clone()),
         Revision::Head | Revision::Name(_) => args::usage(
-            "the provisioner has to know what to take of the repository: add #refs/heads/BRANCH, #refs/tags/TAG or the whole \
-             #COMMIT",
+            "a BundleInstance requires a complete git reference; add #refs/heads/BRANCH, #refs/tags/TAG or the full #COMMIT",
         ),
     }
     BundleSource {
@@ -173,9 +174,7 @@ fn git(git: &Git) -> BundleSource {
 
 fn http(http: &Http) -> BundleSource {
     if http.sha256.is_some() {
-        args::usage(
-            "a BundleInstance cannot say which digest a URL must have; leave out #sha256:…",
-        );
+        args::usage("a BundleInstance cannot pin a URL to a digest; remove #sha256:…");
     }
     BundleSource {
         type_: "http".to_owned(),
@@ -187,8 +186,9 @@ fn http(http: &Http) -> BundleSource {
     }
 }
 
-/// Reads what is here, and converts it as the provisioner will: what would be refused there is refused here.
-fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
+/// Reads a local bundle and converts it like the provisioner, so that a bundle that the provisioner would reject is
+/// rejected here.
+fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<InstallRequest>> {
     let content = unpacker::local(local, None, &args.limits.into())?
         .tree
         .into_content()?;
@@ -213,7 +213,7 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
         report.locate(&content);
         report.refusals().for_each(message::finding);
         message::error(&format!(
-            "the bundle cannot be installed, and nothing was changed: {}",
+            "the bundle cannot be installed: {}; no changes were made",
             count(report.refusals().count(), "problem")
         ));
         return Ok(None);
@@ -236,7 +236,7 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
     if archive.is_empty() {
         bail!("the bundle is empty");
     }
-    Ok(Some(Wanted {
+    Ok(Some(InstallRequest {
         class: Some(format),
         source: BundleSource {
             type_: "upload".to_owned(),
@@ -247,7 +247,7 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
             ..BundleSource::default()
         },
         upload: Some(Upload {
-            digest: digest.hex().chars().take(DIGITS).collect(),
+            digest: digest.hex().chars().take(DIGEST_LABEL_LEN).collect(),
             archive: archive.into(),
         }),
     }))

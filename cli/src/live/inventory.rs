@@ -1,6 +1,6 @@
-//! The objects of a BundleInstance that its status does not list.
+//! Objects of a BundleInstance that its status does not list.
 //!
-//! The recorded revisions have these objects. An older provisioner listed them in ConfigMaps of the system namespace.
+//! The recorded revisions contain these objects. An older provisioner listed them in ConfigMaps of the system namespace.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use manifests::{
 use super::{Live, metadata};
 use crate::cluster::Cluster;
 
-/// The key of the ConfigMaps.
+/// Key of the inventory in a ConfigMap.
 const KEY: &str = "inventory.json";
 
 /// An object and the version in which it is applied.
@@ -30,7 +30,7 @@ pub(crate) struct Listed {
     pub(crate) identity: Identity,
 }
 
-/// Returns the objects of an instance that the status has no room for.
+/// Returns the objects of an instance that exceed the capacity of its status.
 ///
 /// # Errors
 /// Returns an error if the records of the revisions, or the ConfigMaps of an older provisioner, cannot be read.
@@ -42,21 +42,22 @@ pub(crate) async fn rest(
         return Ok(Vec::new());
     };
     let more = status.inventory.as_ref().and_then(|listed| listed.more);
-    let mut rest = if more.is_some_and(|more| more > 0) {
+    let mut overflow = if more.is_some_and(|more| more > 0) {
         in_config_maps(cluster, instance).await?
     } else {
         Vec::new()
     };
     if !status.lists_all() {
         let recorded = recorded(cluster, instance, status).await?;
-        let known: BTreeSet<Identity> = rest.iter().map(|one| one.identity.clone()).collect();
-        rest.extend(
+        let listed_before: BTreeSet<Identity> =
+            overflow.iter().map(|one| one.identity.clone()).collect();
+        overflow.extend(
             recorded
                 .into_iter()
-                .filter(|one| !known.contains(&one.identity)),
+                .filter(|one| !listed_before.contains(&one.identity)),
         );
     }
-    Ok(rest)
+    Ok(overflow)
 }
 
 /// Reads the records of the revisions whose objects may exist.
@@ -71,10 +72,10 @@ async fn recorded(
     };
     let listed = status.inventory.as_ref();
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let mut known: BTreeSet<Identity> = listing::entries(kinds)
+    let mut listed_before: BTreeSet<Identity> = listing::entries(kinds)
         .map(|(identity, _)| identity)
         .collect();
-    let mut rest = Vec::new();
+    let mut overflow = Vec::new();
     for revision in status.indexed() {
         let record = cluster.record(instance, revision).await;
         let record = record.with_context(|| {
@@ -90,7 +91,7 @@ async fn recorded(
                 decorate::place(&mut object, kind.namespaced, &record.header.namespace);
             }
             let identity = object.identity();
-            if !known.insert(identity.clone()) {
+            if !listed_before.insert(identity.clone()) {
                 continue;
             }
             // A Namespace of another client is recorded, and is not an object of the instance.
@@ -101,13 +102,13 @@ async fn recorded(
                     continue;
                 }
             }
-            rest.push(Listed {
+            overflow.push(Listed {
                 api_version: object.api_version().to_owned(),
                 identity,
             });
         }
     }
-    Ok(rest)
+    Ok(overflow)
 }
 
 fn is_namespace(object: &Object) -> bool {
@@ -126,7 +127,7 @@ async fn in_config_maps(
     let found = found.map_err(|error| {
         cluster.trouble(format!("failed to read the inventory of {name}"), error)
     })?;
-    let mut rest = Vec::new();
+    let mut overflow = Vec::new();
     let uid = instance.uid().unwrap_or_default();
     for map in found {
         if !map.owner_references().iter().any(|owner| owner.uid == uid) {
@@ -137,11 +138,11 @@ async fn in_config_maps(
             text.map(|text| serde_json::from_str(text)).transpose()?;
         for kind in kinds.unwrap_or_default() {
             let entries = listing::entries(std::slice::from_ref(&kind));
-            rest.extend(entries.map(|(identity, _)| Listed {
+            overflow.extend(entries.map(|(identity, _)| Listed {
                 api_version: kind.api_version.clone(),
                 identity,
             }));
         }
     }
-    Ok(rest)
+    Ok(overflow)
 }

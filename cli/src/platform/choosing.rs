@@ -1,4 +1,4 @@
-//! Whether each package can be installed in the new cluster.
+//! Check of each package: whether it can be installed in the new cluster.
 
 use std::collections::BTreeSet;
 
@@ -13,30 +13,31 @@ use crate::{
     catalogs::{Catalogs, uncompared},
 };
 
-/// How many bundles are told that cannot be installed.
-const FEW: usize = 5;
+/// Maximum number of reported ineligible bundles.
+const MAX_REASONS: usize = 5;
 
-/// What came of it.
+/// Result of the check.
 #[derive(Default)]
-pub(super) struct Chosen<'a> {
-    /// What each package would begin with.
-    pub(super) found: Vec<(&'a Wanted, Choice)>,
+pub(super) struct PackageCheck<'a> {
+    /// First bundle of each package.
+    pub(super) chosen: Vec<(&'a Wanted, Choice)>,
     pub(super) warnings: Vec<String>,
-    /// Of packages that cannot be installed.
+    /// Messages about packages that cannot be installed.
     pub(super) problems: Vec<String>,
 }
 
-/// Looks for all packages as the provisioner would.
-pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chosen<'a> {
-    let mut chosen = Chosen::default();
-    let mut seen = BTreeSet::new();
+/// Chooses a bundle for each package, like the provisioner.
+pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> PackageCheck<'a> {
+    let mut check = PackageCheck::default();
+    let mut names = BTreeSet::new();
     let kubernetes = args::kubernetes(args.kubernetes_version.as_ref(), args.openshift_version);
     for wanted in &args.packages {
         let name = &wanted.package;
-        if !seen.insert(name) {
-            let problem =
-                format!("package {name} is named twice, and one PlatformOperator only can have it");
-            chosen.problems.push(problem);
+        if !names.insert(name) {
+            let problem = format!(
+                "package {name} is listed twice; a package can have only one PlatformOperator"
+            );
+            check.problems.push(problem);
             continue;
         }
         let package = catalogs.package(name);
@@ -56,62 +57,67 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chos
             },
             &offers,
         );
-        let warnings = decision.warnings.iter().map(|it| format!("{name}: {it}"));
-        chosen.warnings.extend(warnings);
+        let warnings = decision
+            .warnings
+            .iter()
+            .map(|warning| format!("{name}: {warning}"));
+        check.warnings.extend(warnings);
         match decision.verdict.choice() {
             Some(choice) => {
                 if kubernetes.is_none() {
-                    chosen.warnings.extend(uncompared(choice, name, &offers));
+                    check.warnings.extend(uncompared(choice, name, &offers));
                 }
-                chosen.found.push((wanted, choice.clone()));
+                check.chosen.push((wanted, choice.clone()));
             }
-            None => chosen.problems.push(problem(name, &decision, catalogs)),
+            None => check.problems.push(problem(name, &decision, catalogs)),
         }
     }
-    chosen
+    check
 }
 
-/// Why a package cannot be installed, and what may have been meant.
+/// Describes why a package cannot be installed, with similar names.
 fn problem(name: &str, decision: &Decision, catalogs: &Catalogs) -> String {
-    let is_there = catalogs
+    let exists = catalogs
         .iter()
-        .any(|(_, it)| it.packages.contains_key(name));
-    let is_broken = catalogs.iter().find_map(|(catalog, it)| {
-        let why = it.why_broken(name)?;
+        .any(|(_, catalog)| catalog.packages.contains_key(name));
+    let is_broken = catalogs.iter().find_map(|(catalog, content)| {
+        let reason = content.why_broken(name)?;
         Some(format!(
-            "package {name} of catalog {catalog} cannot be used: {why}"
+            "package {name} of catalog {catalog} cannot be used: {reason}"
         ))
     });
     if let Some(broken) = is_broken.filter(|_| decision.candidates.is_empty()) {
         return broken;
     }
-    if !is_there {
-        let names = catalogs.iter().flat_map(|(_, it)| it.packages.keys());
-        let near = near::to(name, names.map(String::as_str));
-        let hint = match near.as_slice() {
-            [] => "\"rukpak catalog list packages\" tells which there are".to_owned(),
-            some => format!("is it {}?", some.join(", or ")),
+    if !exists {
+        let names = catalogs
+            .iter()
+            .flat_map(|(_, catalog)| catalog.packages.keys());
+        let similar = near::similar_names(name, names.map(String::as_str));
+        let hint = match similar.as_slice() {
+            [] => "run \"rukpak catalog list packages\" to see all packages".to_owned(),
+            some => format!("similar packages: {}", some.join(", ")),
         };
-        return format!("no catalog has a package {name}; {hint}");
+        return format!("package {name} not found in any catalog; {hint}");
     }
     let text = match &decision.verdict {
-        Verdict::Nothing(why) | Verdict::Stay(why) => why.clone(),
+        Verdict::Nothing(reason) | Verdict::Stay(reason) => reason.clone(),
         Verdict::Install(_) | Verdict::Upgrade(_) => format!("package {name}"),
     };
-    // Those of other channels say nothing more than that.
-    let is_here = |reason: &String| !reason.starts_with("is not in channel");
+    // Bundles of other channels have only that reason.
+    let is_in_channel = |reason: &String| !reason.starts_with("is not in channel");
     let candidates = decision.candidates.iter();
-    let mut told: Vec<String> = candidates
-        .filter(|it| it.reasons.iter().all(is_here))
-        .map(|it| format!("{} {}", it.name, it.reasons.join(", and ")))
+    let mut reasons: Vec<String> = candidates
+        .filter(|candidate| candidate.reasons.iter().all(is_in_channel))
+        .map(|candidate| format!("{} {}", candidate.name, candidate.reasons.join(", and ")))
         .collect();
-    let more = told.len().saturating_sub(FEW);
-    told.truncate(FEW);
+    let more = reasons.len().saturating_sub(MAX_REASONS);
+    reasons.truncate(MAX_REASONS);
     if more > 0 {
-        told.push(format!("and {more} more"));
+        reasons.push(format!("and {more} more"));
     }
-    if told.is_empty() {
+    if reasons.is_empty() {
         return text;
     }
-    format!("{text}: {}", told.join("; "))
+    format!("{text}: {}", reasons.join("; "))
 }

@@ -1,24 +1,30 @@
-//! Names that are nearly the one that was written. No I/O.
+//! Suggestions for misspelled names. Pure; no I/O.
 
-/// How many are told.
-const FEW: usize = 3;
-/// A longer name is nobody's typo.
-const LONGEST: usize = 64;
+/// Maximum number of suggestions.
+const MAX_SUGGESTIONS: usize = 3;
+/// Maximum length of a name for which suggestions are computed.
+const MAX_NAME_LEN: usize = 64;
 
-/// The names that are closest to one, the closest first: letters that were swapped, left out, added or mistaken.
-pub(super) fn to<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let most = (name.len() / 3).clamp(1, 4);
-    let mut near: Vec<(usize, &str)> = names
-        .filter(|other| other.len() <= LONGEST && other.len().abs_diff(name.len()) <= most)
+/// Returns the most similar names, the closest first: with letters that are swapped, missing, added or wrong.
+pub(super) fn similar_names<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let max_distance = (name.len() / 3).clamp(1, 4);
+    let mut similar: Vec<(usize, &str)> = names
+        .filter(|other| {
+            other.len() <= MAX_NAME_LEN && other.len().abs_diff(name.len()) <= max_distance
+        })
         .map(|other| (distance(name.as_bytes(), other.as_bytes()), other))
-        .filter(|(distance, _)| *distance <= most)
+        .filter(|(distance, _)| *distance <= max_distance)
         .collect();
-    near.sort_unstable();
-    near.dedup();
-    near.into_iter().take(FEW).map(|(_, name)| name).collect()
+    similar.sort_unstable();
+    similar.dedup();
+    similar
+        .into_iter()
+        .take(MAX_SUGGESTIONS)
+        .map(|(_, name)| name)
+        .collect()
 }
 
-/// How many letters have to be changed, a swap of neighbors being one change.
+/// Returns the edit distance of two names, in which a swap of adjacent letters is one edit.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -28,12 +34,12 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
         for (j, y) in b.iter().enumerate() {
             let at = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
             let changed = at(&row, j) + usize::from(x != y);
-            let mut least = changed.min(at(&row, j + 1) + 1).min(at(&next, j) + 1);
+            let mut min = changed.min(at(&row, j + 1) + 1).min(at(&next, j) + 1);
             let is_swap = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
             if is_swap {
-                least = least.min(at(&before, j - 1) + 1);
+                min = min.min(at(&before, j - 1) + 1);
             }
-            next.push(least);
+            next.push(min);
         }
         before = std::mem::replace(&mut row, next);
     }
@@ -49,14 +55,14 @@ mod tests {
     fn a_typo_is_near_and_another_name_is_not() {
         let names = ["etcd", "tidewatch", "tidewatcher", "prometheus", "grafana"];
         ::tests::assert_rows! {
-            to("tidewacth", names.into_iter()) => ["tidewatch", "tidewatcher"];
-            to("tidewatche", names.into_iter()) => ["tidewatch", "tidewatcher"];
-            to("ectd", names.into_iter()) => ["etcd"];
-            to("promtheus", names.into_iter()) => ["prometheus"];
-            to("x", names.into_iter()) => [""; 0];
-            to("kafka", names.into_iter()) => [""; 0];
+            similar_names("tidewacth", names.into_iter()) => ["tidewatch", "tidewatcher"];
+            similar_names("tidewatche", names.into_iter()) => ["tidewatch", "tidewatcher"];
+            similar_names("ectd", names.into_iter()) => ["etcd"];
+            similar_names("promtheus", names.into_iter()) => ["prometheus"];
+            similar_names("x", names.into_iter()) => [""; 0];
+            similar_names("kafka", names.into_iter()) => [""; 0];
         }
         let long = "a".repeat(1 << 20);
-        assert!(to("aaa", [long.as_str()].into_iter()).is_empty());
+        assert!(similar_names("aaa", [long.as_str()].into_iter()).is_empty());
     }
 }

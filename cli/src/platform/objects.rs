@@ -1,4 +1,4 @@
-//! Everything that the new cluster needs, in the order in which it can be applied.
+//! Objects for the new cluster, in apply order.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{
     source::all as sources,
 };
 
-/// Where OpenShift has its catalogs.
+/// Namespace of the catalogs in OpenShift.
 pub(super) const MARKETPLACE: &str = "openshift-marketplace";
 
 pub(super) fn all(
@@ -41,8 +41,7 @@ pub(super) fn all(
     });
     let mut objects = if args.release_payload {
         message::warning(
-            "the feature set TechPreviewNoUpgrade cannot be taken back, and such a cluster cannot be upgraded to another minor \
-             version",
+            "feature set TechPreviewNoUpgrade cannot be undone, and the cluster cannot be upgraded to another minor version",
         );
         vec![feature_gate()]
     } else {
@@ -58,18 +57,18 @@ pub(super) fn all(
     }
     let objects = objects.into_iter().map(Object::try_from);
     let objects: Result<Vec<Object>, _> = objects.collect();
-    let mut objects = objects.context("an object of the provisioner is none")?;
-    // What an admin asked for comes last: it means nothing before the rest is there.
-    let is_asked_for =
+    let mut objects = objects.context("invalid object of the provisioner")?;
+    // Requested objects are last: they have no effect before the others exist.
+    let is_requested =
         |object: &Object| matches!(object.kind(), "CatalogSource" | "PlatformOperator");
     objects.sort_by(|a, b| {
         let by_order = || a.order().cmp(&b.order());
-        is_asked_for(a).cmp(&is_asked_for(b)).then_with(by_order)
+        is_requested(a).cmp(&is_requested(b)).then_with(by_order)
     });
     Ok(objects)
 }
 
-/// The provisioner, and the definitions that it takes.
+/// Returns the objects of the provisioner, and the CRDs that it uses.
 fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Result<Vec<Value>> {
     let mut options = install::Options {
         namespace: args.namespace.clone(),
@@ -81,9 +80,12 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
     let mut objects = install::objects(&options);
     if args.openshift_version.is_some() {
         for object in yaml::documents(install::openshift(&options).as_bytes()) {
-            let object = object.context("the manifests for OpenShift cannot be read")?;
-            // What it has otherwise counts.
-            match objects.iter_mut().find(|it| is_same(it, &object)) {
+            let object = object.context("failed to read the manifests for OpenShift")?;
+            // Manifests for OpenShift replace those for Kubernetes.
+            match objects
+                .iter_mut()
+                .find(|existing| is_same(existing, &object))
+            {
                 Some(same) => *same = object,
                 None if object.is_object() => objects.push(object),
                 None => {}
@@ -96,9 +98,9 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             objects.push(value(&definition)?);
         }
     }
-    let is_there = catalog_namespace == args.namespace
+    let has_namespace = catalog_namespace == args.namespace
         || (catalog_namespace == MARKETPLACE && args.openshift_version.is_some());
-    if !is_there {
+    if !has_namespace {
         let metadata = json!({"name": catalog_namespace});
         objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
         objects.push(install::catalog_secrets(&options, catalog_namespace));
@@ -106,18 +108,18 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             objects.push(install::catalog_server(&options, catalog_namespace));
         }
     }
-    let usual = [args.namespace.as_str(), MARKETPLACE];
-    if !usual.contains(&catalog_namespace) {
-        // The flag takes the place of those that count by themselves.
+    let default_namespaces = [args.namespace.as_str(), MARKETPLACE];
+    if !default_namespaces.contains(&catalog_namespace) {
+        // The flag replaces the default namespaces.
         let flag = format!(
             "--catalog-namespaces={},{catalog_namespace}",
-            usual.join(",")
+            default_namespaces.join(",")
         );
         let deployment = objects
             .iter_mut()
-            .find(|it| at(it, &["kind"]).and_then(Value::as_str) == Some("Deployment"));
+            .find(|object| at(object, &["kind"]).and_then(Value::as_str) == Some("Deployment"));
         let args = deployment
-            .and_then(|it| it.pointer_mut("/spec/template/spec/containers/0/args"))
+            .and_then(|deployment| deployment.pointer_mut("/spec/template/spec/containers/0/args"))
             .and_then(Value::as_array_mut)
             .context("the provisioner's Deployment has no arguments")?;
         args.push(flag.into());
@@ -135,7 +137,8 @@ fn is_same(a: &Value, b: &Value) -> bool {
     paths.iter().all(|path| at(a, path) == at(b, path))
 }
 
-/// What lets an OpenShift have what its release has of this. It is created, and then somebody else's.
+/// Returns the FeatureGate that enables the provisioner of the OpenShift release. It is created once, and then managed by
+/// others.
 fn feature_gate() -> Value {
     json!({
         "apiVersion": "config.openshift.io/v1",
@@ -152,7 +155,7 @@ fn feature_gate() -> Value {
     })
 }
 
-/// A CatalogSource for each catalog that something was chosen from, by the catalog's name.
+/// Returns a CatalogSource for each catalog with a chosen bundle, by the name of the catalog.
 fn catalog_sources(
     args: &PlatformRenderArgs,
     catalogs: &Catalogs,
@@ -163,15 +166,15 @@ fn catalog_sources(
     let Some(name) = &args.catalog_source else {
         return Ok(all);
     };
-    let places = sources(&args.catalogs, &args.access);
-    for (position, ((catalog, _), source)) in catalogs.iter().zip(places).enumerate() {
+    let locations = sources(&args.catalogs, &args.access);
+    for (position, ((catalog, _), source)) in catalogs.iter().zip(locations).enumerate() {
         if !chosen.iter().any(|(_, choice)| choice.catalog == *catalog) {
             continue;
         }
         let Ok(Source::Image(image)) = &source.place else {
             bail!(
-                "catalog {catalog:?} is no image in a registry, and so nothing that a CatalogSource could name; push it first, \
-                 or leave --catalog-source out"
+                "catalog {catalog:?} is not an image in a registry, which a CatalogSource requires; push it first, or \
+                 remove --catalog-source"
             );
         };
         let name = match position {
@@ -179,15 +182,15 @@ fn catalog_sources(
             more => format!("{name}-{}", more + 1),
         };
         let spec = CatalogSourceSpec {
-            // OLM knows no other form.
+            // OLM supports no other type.
             source_type: Some("grpc".to_owned()),
             image: Some(image.reference.to_string()),
             secrets: args.catalog_secrets.clone(),
-            // The first one comes first.
+            // Earlier catalogs have a higher priority.
             priority: i64::try_from(position)
                 .ok()
                 .map(|position| -position)
-                .filter(|it| *it != 0),
+                .filter(|priority| *priority != 0),
             ..CatalogSourceSpec::default()
         };
         let mut source = CatalogSource::new(&name, spec);
@@ -215,15 +218,15 @@ fn operator(wanted: &Wanted, source: Option<&CatalogSource>) -> PlatformOperator
 }
 
 fn value(object: &impl Serialize) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(object).context("an object cannot be written")?;
+    let mut value = serde_json::to_value(object).context("failed to serialize an object")?;
     mapping(&mut value).remove("status");
-    // What is a default says nothing.
+    // Default values are omitted.
     if let Some(spec) = value.pointer_mut("/spec").and_then(Value::as_object_mut) {
         for (key, default) in [
             ("upgradeApproval", "WithCluster"),
             ("approveNewRights", "Automatic"),
         ] {
-            if spec.get(key).is_some_and(|it| it == default) {
+            if spec.get(key).is_some_and(|value| value == default) {
                 spec.remove(key);
             }
         }

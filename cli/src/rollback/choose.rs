@@ -13,7 +13,7 @@ pub(super) enum ChooseError {
     /// The requested revision is not available.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// No other revision is recorded.
+    /// The status records no other revision.
     #[error(
         "BundleInstance {name} has no other revision to roll back to; run \"{} history {name}\"",
         args::name()
@@ -67,12 +67,12 @@ pub(super) enum ChooseError {
 
 /// Chooses the revision to roll back to.
 ///
-/// Without a requested number that is the pinned revision, so that a repeated command changes nothing. Without a pin it is
-/// the active revision while a newer one is being rolled out, and otherwise the newest archived revision whose digest is
-/// not that of the active one.
+/// Without a requested number, the pinned revision is chosen, so that a repeated command changes nothing. Without a pin, it
+/// is the active revision while a newer one is being rolled out, and otherwise the newest archived revision whose digest
+/// differs from that of the active one.
 ///
 /// # Errors
-/// Returns an error if the requested revision is not recorded, or is the current one, or if there is no other revision.
+/// Returns an error if the requested revision is not recorded, or is the current one, or if no other revision exists.
 pub(super) fn target(
     name: &str,
     revisions: &[RevisionStatus],

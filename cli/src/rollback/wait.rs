@@ -13,12 +13,12 @@ use crate::{
 /// Evaluates a BundleInstance whose generation `generation` pins revision `number`.
 pub(super) fn evaluate(instance: &BundleInstance, generation: Option<i64>, number: i64) -> Verdict {
     if instance.metadata.deletion_timestamp.is_none() && instance.spec.rollback_to != Some(number) {
-        return Verdict::Failed("another client has changed spec.rollbackTo".to_owned());
+        return Verdict::Failed("spec.rollbackTo was changed by another client".to_owned());
     }
     let accepted = [reason::INSTALLATION_SUCCEEDED, reason::ROLLED_BACK];
     match verdict::evaluate(instance, generation, &accepted) {
         Verdict::Done if !has_arrived(instance, number) => {
-            // An automatic rollback of this rollback leads elsewhere.
+            // An automatic rollback of this rollout results in another revision.
             let conditions = instance.status.iter().flat_map(|status| &status.conditions);
             let mut failed = conditions.filter(|condition| {
                 condition.type_ == condition::INSTALLED && condition.reason == reason::ROLLED_BACK
@@ -32,7 +32,7 @@ pub(super) fn evaluate(instance: &BundleInstance, generation: Option<i64>, numbe
     }
 }
 
-/// Reports whether the active revision is the pinned one, or was made of it.
+/// Reports whether the active revision is the pinned one, or was created from it.
 fn has_arrived(instance: &BundleInstance, number: i64) -> bool {
     let revisions = revisions::all(instance);
     let active = revisions::newest(revisions, RevisionState::Active);
@@ -95,7 +95,7 @@ mod tests {
             "UpToDate", succeeded, &trimmed[..], 2 => Verdict::Done;
             "UpToDate", succeeded, &cancelled[..], 2 => Verdict::Done;
             "UpToDate", succeeded, &after[..], 3
-                => Verdict::Wait("waiting for the provisioner to look at it".to_owned());
+                => Verdict::Wait("waiting for the provisioner".to_owned());
             "UpToDate", "RolledBack", &before[..], 2 => Verdict::Lost("message of RolledBack".to_owned());
             "UpToDate", "InstallFailed", &before[..], 2
                 => Verdict::Failed("message of InstallFailed".to_owned());
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn changed_pin_ends_the_wait() {
         let instance = instance("UpToDate", "InstallationSucceeded", &[(2, "Active", 0)]);
-        let expected = "another client has changed spec.rollbackTo".to_owned();
+        let expected = "spec.rollbackTo was changed by another client".to_owned();
         assert_eq!(evaluate(&instance, Some(2), 2), Verdict::Failed(expected));
     }
 }

@@ -1,11 +1,11 @@
-//! When a command has to be done: `--timeout` is for all of it.
+//! Deadline of a command: `--timeout` limits the whole command, not its single steps.
 
 use std::{future::Future, time::Duration};
 
 use anyhow::anyhow;
 use tokio::time::{Instant, timeout_at};
 
-/// When a command has to be done.
+/// Deadline of a command, with the timeout from which it was computed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     pub(super) timeout: Duration,
@@ -13,7 +13,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// So long from now; zero is never.
+    /// Returns the deadline that is `timeout` from now. Zero means no deadline.
     pub(super) fn after(timeout: Duration) -> Self {
         let is_some = !timeout.is_zero();
         Self {
@@ -22,28 +22,28 @@ impl Deadline {
         }
     }
 
-    /// The same, or so long from now if that is sooner.
-    pub(super) fn sooner(self, most: Duration) -> Self {
-        let own = Instant::now() + most;
+    /// Returns the earlier of this deadline and `max` from now.
+    pub(super) fn sooner(self, max: Duration) -> Self {
+        let end = Instant::now() + max;
         Self {
             timeout: self.timeout,
-            end: Some(self.end.map_or(own, |end| end.min(own))),
+            end: Some(self.end.map_or(end, |own| own.min(end))),
         }
     }
 
-    /// The end, if there is one.
+    /// Returns the end, or `None` if the command has no deadline.
     pub(super) fn end(self) -> Option<Instant> {
         self.end
     }
 
-    /// What is left of the time; a year where there is no end.
-    pub(super) fn left(self) -> Duration {
+    /// Returns the remaining time; a year if the command has no deadline.
+    pub(super) fn remaining(self) -> Duration {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         self.end
             .map_or(YEAR, |end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Does something, unless it is not done by then.
+    /// Awaits `work`; returns `None` if the deadline passes first.
     pub(super) async fn within<T>(self, work: impl Future<Output = T>) -> Option<T> {
         match self.end {
             Some(end) => timeout_at(end, work).await.ok(),
@@ -51,19 +51,19 @@ impl Deadline {
         }
     }
 
-    /// Does something that has to be done by then.
-    pub(super) async fn keep<T>(
+    /// Awaits `work`; returns an error that names `doing` if the deadline passes first.
+    pub(super) async fn run_to_end<T>(
         self,
         doing: &str,
         work: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
-        let late = || {
+        let timed_out = || {
             anyhow!(
-                "{doing} was not done within {:?}; try again with a longer --timeout",
+                "timed out after {:?} while {doing}; increase --timeout",
                 self.timeout
             )
         };
-        self.within(work).await.ok_or_else(late)?
+        self.within(work).await.ok_or_else(timed_out)?
     }
 }
 
@@ -81,12 +81,12 @@ mod tests {
     async fn nothing_is_waited_for_when_the_time_is_up() {
         let deadline = Deadline::after(Duration::from_millis(1));
         sleep(Duration::from_millis(10)).await;
-        assert!(deadline.left().is_zero());
+        assert!(deadline.remaining().is_zero());
         let late = timeout(LONG, deadline.within(pending::<()>())).await;
         assert_eq!(late, Ok(None));
-        let kept = deadline.keep("waiting", pending::<anyhow::Result<()>>());
+        let kept = deadline.run_to_end("waiting", pending::<anyhow::Result<()>>());
         let told = timeout(LONG, kept).await.unwrap().unwrap_err();
-        let expected = "waiting was not done within 1ms; try again with a longer --timeout";
+        let expected = "timed out after 1ms while waiting; increase --timeout";
         assert_eq!(told.to_string(), expected);
     }
 
@@ -94,7 +94,7 @@ mod tests {
     async fn a_part_ends_with_the_whole_though_nothing_of_it_is_left() {
         let over = Deadline::after(Duration::from_millis(1));
         sleep(Duration::from_millis(10)).await;
-        assert!(over.left().is_zero());
+        assert!(over.remaining().is_zero());
         let never = Deadline::after(Duration::ZERO);
         let short = Duration::from_millis(1);
         for part in [

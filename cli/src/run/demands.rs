@@ -1,4 +1,4 @@
-//! What a bundle demands of the cluster, whichever engine installs it.
+//! Constraints of a bundle on the cluster, for both engines.
 
 use anyhow::bail;
 use catalog::{
@@ -8,54 +8,59 @@ use catalog::{
 use convert::facts::Facts;
 use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 
-use super::pulling::Pulled;
+use super::pulling::PulledBundle;
 use crate::{
     cluster::Cluster,
-    upgrade::read::{Here, releases_seen},
+    upgrade::read::{ClusterState, observed_releases},
 };
 
-/// Refuses what this cluster cannot run; its releases as far as they may be seen, and whether it may be any OpenShift.
-pub(super) async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<(Here, bool)> {
-    let (here, hidden) = releases_seen(cluster).await?;
+/// Rejects a bundle that this cluster cannot run. Returns the releases that may be read, and whether the OpenShift release
+/// is hidden, so that the cluster may be any OpenShift.
+pub(super) async fn check(
+    cluster: &Cluster,
+    pulled: &PulledBundle,
+) -> anyhow::Result<(ClusterState, bool)> {
+    let (state, hidden) = observed_releases(cluster).await?;
     let is_hidden = hidden.is_some();
     let names = (&*pulled.bundle.package, &*pulled.bundle.name);
-    decide(names, &pulled.version, &pulled.facts, &here, hidden)?;
-    Ok((here, is_hidden))
+    decide(names, &pulled.version, &pulled.facts, &state, hidden)?;
+    Ok((state, is_hidden))
 }
 
-/// Refuses a bundle of a package that this cluster cannot run. An error that hides the OpenShift release counts only for bundles
-/// that declare a maximum: who is not an administrator may not see the release, as a rule.
+/// Rejects a bundle of a package that this cluster cannot run. An error that hides the OpenShift release matters only for
+/// bundles that declare a maximum: users without admin permissions usually cannot read the release.
 fn decide(
     names: (&str, &str),
     version: &Version,
     facts: &Facts,
-    here: &Here,
+    state: &ClusterState,
     hidden: Option<anyhow::Error>,
 ) -> anyhow::Result<()> {
     let claim = facts.max_open_shift_version.as_ref();
     let claim = claim.and_then(MaxOpenShiftVersion::release);
     let (_, name) = names;
-    if let (Some(why), Some(_)) = (hidden, claim) {
-        return Err(why.context(format!(
-            "bundle {name:?} says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed"
+    if let (Some(error), Some(_)) = (hidden, claim) {
+        return Err(error.context(format!(
+            "bundle {name:?} sets maxOpenShiftVersion, but you are not allowed to read the cluster version; no changes were \
+             made"
         )));
     }
-    let unmet = demands(names, version, facts, here);
-    if !unmet.is_empty() {
+    let violations = demands(names, version, facts, state);
+    if !violations.is_empty() {
         bail!(
-            "bundle {name:?} {}; nothing was changed",
-            unmet.join(", and ")
+            "bundle {name:?} {}; no changes were made",
+            violations.join(", and ")
         );
     }
     Ok(())
 }
 
-/// Returns the demands of a bundle that the cluster does not meet.
+/// Returns the constraints of a bundle that the cluster violates.
 fn demands(
     (package, name): (&str, &str),
     version: &Version,
     facts: &Facts,
-    here: &Here,
+    state: &ClusterState,
 ) -> Vec<String> {
     let mut claims = model::Bundle::new(name.to_owned(), version.clone());
     claims.min_kube.clone_from(&facts.min_kube_version);
@@ -69,18 +74,18 @@ fn demands(
         minor: None,
         newest: None,
         installed: None,
-        // What cannot run on the target of an update is not installed on the way to it.
-        openshift: here.newest,
-        kubernetes: here.version.as_ref(),
+        // A bundle that cannot run on the target release of a cluster update is not installed during the update.
+        openshift: state.newest,
+        kubernetes: state.version.as_ref(),
         media_types: &[],
         overrides: &[],
     };
-    let updating = here.is_updating.as_ref();
+    let updating = state.is_updating.as_ref();
     let limits = request.limits(&claims);
     limits
         .map(|(constraint, reason)| match (constraint, updating) {
             (Constraint::MaxOpenShiftVersion, Some(updating)) => {
-                format!("{reason} (it is being updated from {updating})")
+                format!("{reason} (the cluster is being upgraded from {updating})")
             }
             _ => reason,
         })
@@ -124,7 +129,7 @@ mod tests {
         ] {
             let facts = ::tests::with!(facts(max) => min_kube_version: min.map(str::to_owned));
             let openshift = openshift.and_then(Release::read);
-            let mut here = Here::new("1.36".parse().unwrap(), None);
+            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
             (here.releases.openshift, here.newest) = (openshift, openshift);
             here.version = "1.36.3".parse().ok();
             let told = demands(NAMES, &version(), &facts, &here);
@@ -134,8 +139,7 @@ mod tests {
 
     #[test]
     fn what_cannot_run_on_the_target_of_an_update_is_not_installed_on_the_way() {
-        let refused =
-            "requires OpenShift <= 4.21 but the cluster is 4.22 (it is being updated from";
+        let refused = "requires OpenShift <= 4.21 but the cluster is 4.22 (the cluster is being upgraded from";
         for (max, running, desired, expected) in ::tests::rows![
             "4.21", "4.21", "4.21" => None;
             "4.21", "4.21", "4.22" => Some(format!("{refused} 4.21 to 4.22)"));
@@ -150,8 +154,8 @@ mod tests {
                 .iter()
                 .map(|(state, it)| (*state, Some(it.as_str())));
             let told = Told::of_history(history, Some(&format!("{desired}.3")));
-            let mut here = Here::new("1.36".parse().unwrap(), None);
-            here.learn(&told).unwrap();
+            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
+            here.detect(&told).unwrap();
             let unmet = demands(NAMES, &version(), &facts, &here);
             let row = format!("{max} {running} {desired}");
             assert_eq!(unmet.first(), expected.as_ref(), "{row}");
@@ -162,9 +166,9 @@ mod tests {
     // parity: sdk-27
     #[test]
     fn hidden_release_blocks_only_bundles_that_declare_a_maximum() {
-        let hidden = "bundle \"tide.v1.0.0\" says on which OpenShift it runs at most, and which one this is may not be seen; \
-                      nothing was changed: placeholder";
-        let newer = "bundle \"tide.v1.0.0\" requires OpenShift <= 4.21 but the cluster is 4.22; nothing was changed";
+        let hidden = "bundle \"tide.v1.0.0\" sets maxOpenShiftVersion, but you are not allowed to read the cluster version; \
+                      no changes were made: placeholder";
+        let newer = "bundle \"tide.v1.0.0\" requires OpenShift <= 4.21 but the cluster is 4.22; no changes were made";
         for (max, openshift, is_hidden, expected) in [
             (None, None, true, Ok(())),
             (Some("\"4.x\""), None, true, Ok(())),
@@ -174,7 +178,7 @@ mod tests {
             (Some("\"4.21\""), Some("4.22"), false, Err(newer)),
         ] {
             let facts = facts(max);
-            let mut here = Here::new("1.36".parse().unwrap(), None);
+            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
             here.newest = openshift.and_then(Release::read);
             let why = is_hidden.then(|| anyhow!("placeholder"));
             let decided = decide(NAMES, &version(), &facts, &here, why);

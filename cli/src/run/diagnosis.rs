@@ -1,6 +1,5 @@
-//! What is told when something does not work in time: warnings of the cluster, and the pods that are not ready with the end of
-//! their logs. All of it is read as far as one may; what cannot be read, or takes too long, is left out, and nothing waits for
-//! what is slow.
+//! Diagnostics of an operator that does not become ready in time: Warning events of the cluster, and unready pods with the
+//! end of their logs. Data that cannot be read, or not in time, is omitted, so that a slow API does not delay the command.
 
 use std::{future::Future, time::Duration};
 
@@ -15,49 +14,50 @@ use tokio::time::timeout;
 
 use crate::{cluster::Cluster, message, status::bundles_of};
 
-/// How long each part of looking may take. Those that need nothing of one another are done at once, and there are three steps.
-const SHARE: Duration = Duration::from_secs(5);
-/// Of each kind of thing no more is told.
-const MOST: usize = 5;
-/// Lines and bytes of a log.
-const LINES: i64 = 15;
-const BYTES: i64 = 16 << 10;
-/// Events and pods that are looked at.
-const PAGE: u32 = 500;
+/// Timeout of each step. Independent requests run concurrently, and the diagnosis has three steps.
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of warnings, and of unhealthy pods.
+const MAX_REPORTED: usize = 5;
+/// Maximum number of log lines.
+const MAX_LOG_LINES: i64 = 15;
+/// Maximum size of a log, in bytes.
+const MAX_LOG_BYTES: i64 = 16 << 10;
+/// Maximum number of events and of pods that are read.
+const PAGE_SIZE: u32 = 500;
 
-/// Tells what may be the matter with an instance.
-pub(super) async fn tell(cluster: &Cluster, instance: &BundleInstance) {
+/// Prints the probable causes why an instance is not ready.
+pub(super) async fn print(cluster: &Cluster, instance: &BundleInstance) {
     for line in Box::pin(lines(cluster, instance)).await {
         message::quote(&line);
     }
 }
 
-/// Tells what may be the matter with what is in a namespace.
-pub(super) async fn tell_namespace(cluster: &Cluster, namespace: &str) {
+/// Prints the probable causes why objects in a namespace are not ready.
+pub(super) async fn print_namespace(cluster: &Cluster, namespace: &str) {
     let (events, pods) = in_namespace(cluster, namespace).await;
-    for line in with_pods(cluster, warnings(events), &pods).await {
+    for line in with_pods(cluster, warning_events(events), &pods).await {
         message::quote(&line);
     }
 }
 
-/// What there is of a part when its time is up: all or nothing.
-async fn share<T: Default>(patience: Duration, work: impl Future<Output = T>) -> T {
-    timeout(patience, work).await.unwrap_or_default()
+/// Returns the result of `work`, or an empty default if it takes longer than `limit`.
+async fn within<T: Default>(limit: Duration, work: impl Future<Output = T>) -> T {
+    timeout(limit, work).await.unwrap_or_default()
 }
 
 async fn in_namespace(cluster: &Cluster, namespace: &str) -> (Vec<Event>, Vec<Pod>) {
-    let params = ListParams::default().limit(PAGE);
+    let params = ListParams::default().limit(PAGE_SIZE);
     tokio::join!(
-        share(SHARE, events(cluster, namespace)),
-        share(SHARE, list(cluster, namespace, &params)),
+        within(STEP_TIMEOUT, events(cluster, namespace)),
+        within(STEP_TIMEOUT, list(cluster, namespace, &params)),
     )
 }
 
 async fn lines(cluster: &Cluster, instance: &BundleInstance) -> Vec<String> {
     let status = instance.status.as_ref();
-    let namespace = status.and_then(|it| it.install_namespace.as_deref());
+    let namespace = status.and_then(|status| status.install_namespace.as_deref());
     let bundles = async { bundles_of(cluster, instance).await.unwrap_or_default() };
-    let bundles = share(SHARE, bundles).await;
+    let bundles = within(STEP_TIMEOUT, bundles).await;
     let mut names: Vec<String> = bundles.iter().map(kube::ResourceExt::name_any).collect();
     let jobs = names.iter().map(|name| async move {
         let label = format!(
@@ -65,7 +65,7 @@ async fn lines(cluster: &Cluster, instance: &BundleInstance) -> Vec<String> {
             labels::OWNER_KIND,
             labels::OWNER_NAME
         );
-        let params = ListParams::default().limit(PAGE).labels(&label);
+        let params = ListParams::default().limit(PAGE_SIZE).labels(&label);
         list(cluster, &cluster.system_namespace, &params).await
     });
     let installed = async {
@@ -75,36 +75,45 @@ async fn lines(cluster: &Cluster, instance: &BundleInstance) -> Vec<String> {
         }
     };
     let (mut events, jobs, installed) = tokio::join!(
-        share(SHARE, events(cluster, "default")),
-        join_all(jobs.map(|job| share(SHARE, job))),
+        within(STEP_TIMEOUT, events(cluster, "default")),
+        join_all(jobs.map(|job| within(STEP_TIMEOUT, job))),
         installed,
     );
     names.push(instance.name_any());
-    events.retain(|it| {
-        let name = it.involved_object.name.as_deref().unwrap_or_default();
-        names.iter().any(|known| known == name)
+    events.retain(|event| {
+        let name = event.involved_object.name.as_deref().unwrap_or_default();
+        names.iter().any(|own| own == name)
     });
     events.extend(installed.0);
     let mut pods: Vec<Pod> = jobs.into_iter().flatten().collect();
     pods.extend(installed.1);
-    with_pods(cluster, warnings(events), &pods).await
+    with_pods(cluster, warning_events(events), &pods).await
 }
 
-/// The lines, and those of pods that are unwell.
+/// Appends the descriptions of unhealthy pods to `lines`.
 async fn with_pods(cluster: &Cluster, mut lines: Vec<String>, pods: &[Pod]) -> Vec<String> {
-    let unwell = pods.iter().filter(|it| is_unwell(it)).take(MOST);
-    lines.extend(described(SHARE, unwell.map(|it| (describe(it), log(cluster, it)))).await);
+    let unhealthy = pods
+        .iter()
+        .filter(|pod| is_unhealthy(pod))
+        .take(MAX_REPORTED);
+    lines.extend(
+        describe_all(
+            STEP_TIMEOUT,
+            unhealthy.map(|pod| (describe(pod), log(cluster, pod))),
+        )
+        .await,
+    );
     lines
 }
 
-/// What is known of pods, and what of their logs comes in time.
-async fn described<L>(patience: Duration, pods: impl Iterator<Item = (String, L)>) -> Vec<String>
+/// Returns the descriptions of pods, each with the part of its log that arrives in time.
+async fn describe_all<L>(limit: Duration, pods: impl Iterator<Item = (String, L)>) -> Vec<String>
 where
     L: Future<Output = Vec<String>>,
 {
     let all = pods.map(|(line, log)| async {
         let mut lines = vec![line];
-        lines.extend(share(patience, log).await);
+        lines.extend(within(limit, log).await);
         lines
     });
     join_all(all).await.concat()
@@ -112,10 +121,12 @@ where
 
 async fn events(cluster: &Cluster, namespace: &str) -> Vec<Event> {
     let api = Api::<Event>::namespaced(cluster.client.clone(), namespace);
-    let params = ListParams::default().limit(PAGE).fields("type=Warning");
+    let params = ListParams::default()
+        .limit(PAGE_SIZE)
+        .fields("type=Warning");
     api.list(&params)
         .await
-        .map(|it| it.items)
+        .map(|list| list.items)
         .unwrap_or_default()
 }
 
@@ -123,21 +134,25 @@ async fn list(cluster: &Cluster, namespace: &str, params: &ListParams) -> Vec<Po
     let api = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
     api.list(params)
         .await
-        .map(|it| it.items)
+        .map(|list| list.items)
         .unwrap_or_default()
 }
 
-/// The end of what the pod's first unready container wrote, or wrote before it was started again.
+/// Returns the end of the log of the pod's first unready container, or the log of its previous run if it waits for a
+/// restart.
 async fn log(cluster: &Cluster, pod: &Pod) -> Vec<String> {
     let (Some(namespace), Some(status)) = (pod.namespace(), unready(pod)) else {
         return Vec::new();
     };
     let api = Api::<Pod>::namespaced(cluster.client.clone(), &namespace);
-    let is_waiting = status.state.as_ref().is_some_and(|it| it.waiting.is_some());
+    let is_waiting = status
+        .state
+        .as_ref()
+        .is_some_and(|state| state.waiting.is_some());
     let params = LogParams {
         container: Some(status.name.clone()),
-        tail_lines: Some(LINES),
-        limit_bytes: Some(BYTES),
+        tail_lines: Some(MAX_LOG_LINES),
+        limit_bytes: Some(MAX_LOG_BYTES),
         previous: is_waiting && status.restart_count > 0,
         ..LogParams::default()
     };
@@ -145,27 +160,27 @@ async fn log(cluster: &Cluster, pod: &Pod) -> Vec<String> {
     text.lines().map(|line| format!("  | {line}")).collect()
 }
 
-/// The last warnings, oldest first, each once.
-fn warnings(mut events: Vec<Event>) -> Vec<String> {
-    let time = |it: &Event| {
-        let last = it.last_timestamp.as_ref().map(|it| it.0);
-        last.or(it.event_time.as_ref().map(|it| it.0))
+/// Returns the latest distinct warnings, oldest first.
+fn warning_events(mut events: Vec<Event>) -> Vec<String> {
+    let time = |event: &Event| {
+        let last = event.last_timestamp.as_ref().map(|time| time.0);
+        last.or(event.event_time.as_ref().map(|time| time.0))
     };
     events.sort_by_key(time);
     let mut lines: Vec<String> = Vec::new();
     for event in events.iter().rev() {
-        let about = &event.involved_object;
+        let object = &event.involved_object;
         let line = format!(
             "{} {}: {}: {}",
-            about.kind.as_deref().unwrap_or_default(),
-            about.name.as_deref().unwrap_or_default(),
+            object.kind.as_deref().unwrap_or_default(),
+            object.name.as_deref().unwrap_or_default(),
             event.reason.as_deref().unwrap_or_default(),
             event.message.as_deref().unwrap_or_default().trim()
         );
         if !lines.contains(&line) {
             lines.push(line);
         }
-        if lines.len() == MOST {
+        if lines.len() == MAX_REPORTED {
             break;
         }
     }
@@ -173,14 +188,14 @@ fn warnings(mut events: Vec<Event>) -> Vec<String> {
     lines
 }
 
-fn is_unwell(pod: &Pod) -> bool {
+fn is_unhealthy(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
-    let is_done = status.and_then(|it| it.phase.as_deref()) == Some("Succeeded");
-    let conditions = status.and_then(|it| it.conditions.as_deref());
+    let is_done = status.and_then(|status| status.phase.as_deref()) == Some("Succeeded");
+    let conditions = status.and_then(|status| status.conditions.as_deref());
     let is_ready = |pod: &[_]| {
         let mut conditions = pod.iter();
-        conditions.any(|it: &k8s_openapi::api::core::v1::PodCondition| {
-            it.type_ == "Ready" && it.status == "True"
+        conditions.any(|condition: &k8s_openapi::api::core::v1::PodCondition| {
+            condition.type_ == "Ready" && condition.status == "True"
         })
     };
     !is_done && !conditions.is_some_and(is_ready)
@@ -188,46 +203,50 @@ fn is_unwell(pod: &Pod) -> bool {
 
 fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = pod.status.iter();
-    status.flat_map(|it| {
-        let first = it.init_container_statuses.iter().flatten();
-        // One that has done its work is not ready, either.
-        let first = first.filter(|it| {
-            let ended = it.state.as_ref().and_then(|it| it.terminated.as_ref());
-            ended.is_none_or(|it| it.exit_code != 0)
+    status.flat_map(|status| {
+        let first = status.init_container_statuses.iter().flatten();
+        // A completed init container is not ready either.
+        let first = first.filter(|container| {
+            let ended = container
+                .state
+                .as_ref()
+                .and_then(|state| state.terminated.as_ref());
+            ended.is_none_or(|state| state.exit_code != 0)
         });
-        first.chain(it.container_statuses.iter().flatten())
+        first.chain(status.container_statuses.iter().flatten())
     })
 }
 
 fn unready(pod: &Pod) -> Option<&ContainerStatus> {
-    statuses(pod).find(|it| !it.ready)
+    statuses(pod).find(|container| !container.ready)
 }
 
-/// `Pod a/b: Pending: container c: ImagePullBackOff: …`.
+/// Describes a pod, as in `Pod a/b: Pending: container c: ImagePullBackOff: …`.
 pub(super) fn describe(pod: &Pod) -> String {
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let status = pod.status.as_ref();
     let phase = status
-        .and_then(|it| it.phase.as_deref())
+        .and_then(|status| status.phase.as_deref())
         .unwrap_or("Unknown");
     let mut parts = vec![format!("Pod {name}: {phase}")];
     let unscheduled = status
         .into_iter()
-        .flat_map(|it| it.conditions.iter().flatten());
-    let unscheduled = unscheduled.filter(|it| it.type_ == "PodScheduled" && it.status == "False");
-    parts.extend(unscheduled.filter_map(|it| it.message.clone()));
+        .flat_map(|status| status.conditions.iter().flatten());
+    let unscheduled = unscheduled
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    parts.extend(unscheduled.filter_map(|condition| condition.message.clone()));
     if let Some(container) = unready(pod) {
         let state = container.state.clone().unwrap_or_default();
-        let waiting = state.waiting.map(|it| (it.reason, it.message));
-        let ended = state.terminated.map(|it| {
-            let code = format!("it ended with code {}", it.exit_code);
-            (it.reason, Some(it.message.unwrap_or(code)))
+        let waiting = state.waiting.map(|state| (state.reason, state.message));
+        let ended = state.terminated.map(|state| {
+            let code = format!("exited with code {}", state.exit_code);
+            (state.reason, Some(state.message.unwrap_or(code)))
         });
-        let why = waiting.or(ended).unwrap_or((None, None));
+        let reason = waiting.or(ended).unwrap_or((None, None));
         parts.push(format!("container {}", container.name));
-        parts.extend([why.0, why.1].into_iter().flatten());
+        parts.extend([reason.0, reason.1].into_iter().flatten());
         if container.restart_count > 0 {
-            parts.push(format!("started again {} times", container.restart_count));
+            parts.push(format!("restarted {} times", container.restart_count));
         }
     }
     parts.join(": ")
@@ -269,12 +288,12 @@ mod tests {
                 "phase": "Pending",
                 "initContainerStatuses": [container("init", false, &done)],
                 "containerStatuses": [container("a", true, &json!({})), container("b", false, &back_off)],
-            }), true => "Pod tides/tide-1: Pending: container b: ImagePullBackOff: no such image: started again 2 times";
+            }), true => "Pod tides/tide-1: Pending: container b: ImagePullBackOff: no such image: restarted 2 times";
             json!({"phase": "Pending", "initContainerStatuses": [container("init", false, &ended)]}), true
-                => "Pod tides/tide-1: Pending: container init: Error: it ended with code 3: started again 2 times";
+                => "Pod tides/tide-1: Pending: container init: Error: exited with code 3: restarted 2 times";
         ] {
             let pod = pod(&status);
-            let found = (is_unwell(&pod), describe(&pod));
+            let found = (is_unhealthy(&pod), describe(&pod));
             assert_eq!(found, (is_bad, expected.to_owned()));
         }
     }
@@ -292,11 +311,11 @@ mod tests {
             ("b".to_owned(), pending().boxed()),
             ("c".to_owned(), log("3")),
         ];
-        let told = described(Duration::from_millis(10), pods.into_iter()).await;
+        let told = describe_all(Duration::from_millis(10), pods.into_iter()).await;
         assert_eq!(told, ["a", "  | 1", "b", "c", "  | 3"]);
         let (slow, fast) = tokio::join!(
-            share(Duration::from_millis(10), pending::<Vec<Event>>()),
-            share(Duration::from_secs(60), ready(vec![1])),
+            within(Duration::from_millis(10), pending::<Vec<Event>>()),
+            within(Duration::from_secs(60), ready(vec![1])),
         );
         assert_eq!((slow.len(), fast), (0, vec![1]));
     }
@@ -312,7 +331,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let told = |all: Vec<Event>| warnings(all).join(",").replace("Pod a: Failed: ", "");
+        let told = |all: Vec<Event>| warning_events(all).join(",").replace("Pod a: Failed: ", "");
         let many = (0..9).map(|at| event(at, &at.to_string()));
         ::tests::assert_rows! {
             told(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]) => "a,b";

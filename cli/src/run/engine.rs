@@ -1,4 +1,4 @@
-//! What installs: OLM, or rukpak.
+//! Detection of the engine that installs operators in this cluster: OLM or rukpak.
 
 use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,85 +12,91 @@ use manifests::api::olm::{NAMESPACES, OPERATOR, Operator};
 use super::native;
 use crate::{args::Engine, cluster::Cluster, live::Live, message, upgrade::read::each};
 
-/// Who is there, or was asked for.
+/// Engine that runs in the cluster, or that the user requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DetectedEngine {
     Olm,
     Native,
 }
 
-/// Where somebody wants what.
+/// Request for an engine for one package.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EngineRequest<'a> {
     pub(super) engine: Engine,
     pub(super) package: &'a str,
-    /// Where OLM would install it.
+    /// Namespace in which OLM would install the package.
     pub(super) namespace: &'a str,
-    /// Where it is to be removed from, if that was said: what is elsewhere is another one's. Nothing is installed beside what is
-    /// elsewhere, and so that counts for whoever installs.
+    /// Namespace from which the package is removed; `None` means any. A BundleInstance in another namespace does not count.
+    /// An install has no such restriction: a package that is installed in another namespace is not installed twice.
     pub(super) removed_from: Option<&'a str>,
 }
 
-/// What the cluster has.
+/// Features of the cluster that decide about the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Seen {
-    /// It serves Subscriptions and CatalogSources.
+struct DetectedApis {
+    /// The cluster serves Subscriptions and CatalogSources.
     olm: bool,
-    /// OLM is to run, or nobody may see whether it is: its definitions stay when it goes.
-    runs: bool,
-    /// It serves BundleInstances.
+    /// OLM is running or starting, or its state is forbidden to the user. Its CRDs remain when OLM is uninstalled.
+    olm_running: bool,
+    /// The cluster serves BundleInstances.
     native: bool,
-    /// There is a Subscription to the package in the namespace.
+    /// A Subscription to the package exists in the namespace.
     has_subscription: bool,
-    /// There is a BundleInstance of the package.
+    /// A BundleInstance of the package exists.
     has_instance: bool,
 }
 
-/// Nobody is there to install anything.
+/// Error if the cluster does not serve the API of a suitable engine.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Nobody {
+pub(super) enum NoEngine {
     #[error(
-        "the cluster knows neither bundleinstances.core.rukpak.io nor subscriptions.operators.coreos.com with \
-         catalogsources.operators.coreos.com: install rukpak first, with kubectl apply --server-side -f \
-         manifests/install/rukpak.yaml"
+        "the cluster serves neither bundleinstances.core.rukpak.io nor subscriptions.operators.coreos.com with \
+         catalogsources.operators.coreos.com; install rukpak with \"kubectl apply --server-side -f \
+         manifests/install/rukpak.yaml\""
     )]
-    AtAll,
+    Neither,
     #[error(
-        "the cluster does not know subscriptions.operators.coreos.com and catalogsources.operators.coreos.com: install OLM first"
+        "the cluster does not serve subscriptions.operators.coreos.com and catalogsources.operators.coreos.com; install OLM"
     )]
     Olm,
     #[error(
-        "the cluster does not know bundleinstances.core.rukpak.io: install rukpak first, with kubectl apply --server-side -f \
-         manifests/install/rukpak.yaml"
+        "the cluster does not serve bundleinstances.core.rukpak.io; install rukpak with \"kubectl apply --server-side -f \
+         manifests/install/rukpak.yaml\""
     )]
     Native,
 }
 
-/// Where both are OLM has to run, and then what is there of the package decides; OLM if nothing is.
+/// Chooses the engine. If both are served, OLM is used only if it is running. Then the objects of the package decide;
+/// without any, OLM is used.
 #[expect(clippy::match_same_arms, reason = "it is read as a table")]
-fn choose(asked: Engine, seen: Seen) -> Result<Found, Nobody> {
-    match (asked, seen.olm, seen.native) {
-        (Engine::Native, _, true) | (Engine::Auto, false, true) => Ok(Found::Native),
-        (Engine::Olm, true, _) => Ok(Found::Olm),
-        (Engine::Olm, false, _) => Err(Nobody::Olm),
-        (Engine::Native, _, false) => Err(Nobody::Native),
-        (Engine::Auto, true, false) => Ok(Found::Olm),
-        (Engine::Auto, true, true) if !seen.runs => Ok(Found::Native),
-        (Engine::Auto, true, true) if seen.has_subscription || !seen.has_instance => Ok(Found::Olm),
-        (Engine::Auto, true, true) => Ok(Found::Native),
-        (Engine::Auto, false, false) => Err(Nobody::AtAll),
+fn choose(requested: Engine, detected: DetectedApis) -> Result<DetectedEngine, NoEngine> {
+    match (requested, detected.olm, detected.native) {
+        (Engine::Native, _, true) | (Engine::Auto, false, true) => Ok(DetectedEngine::Native),
+        (Engine::Olm, true, _) => Ok(DetectedEngine::Olm),
+        (Engine::Olm, false, _) => Err(NoEngine::Olm),
+        (Engine::Native, _, false) => Err(NoEngine::Native),
+        (Engine::Auto, true, false) => Ok(DetectedEngine::Olm),
+        (Engine::Auto, true, true) if !detected.olm_running => Ok(DetectedEngine::Native),
+        (Engine::Auto, true, true) if detected.has_subscription || !detected.has_instance => {
+            Ok(DetectedEngine::Olm)
+        }
+        (Engine::Auto, true, true) => Ok(DetectedEngine::Native),
+        (Engine::Auto, false, false) => Err(NoEngine::Neither),
     }
 }
 
-/// Looks at what the cluster has, no further than needed.
-pub(super) async fn find(cluster: &Cluster, wanted: Wanted<'_>) -> anyhow::Result<Found> {
-    let Wanted {
+/// Detects the engine with as few requests as possible.
+pub(super) async fn find(
+    cluster: &Cluster,
+    request: EngineRequest<'_>,
+) -> anyhow::Result<DetectedEngine> {
+    let EngineRequest {
         engine,
         package,
         namespace,
         removed_from,
-    } = wanted;
+    } = request;
     let mut live = Live::new(cluster, &[]);
     let subscriptions = live
         .kind("operators.coreos.com/v1alpha1", "Subscription")
@@ -101,44 +107,45 @@ pub(super) async fn find(cluster: &Cluster, wanted: Wanted<'_>) -> anyhow::Resul
     let instances = live
         .kind("core.rukpak.io/v1alpha1", "BundleInstance")
         .await?;
-    let mut seen = Seen {
+    let mut detected = DetectedApis {
         olm: subscriptions.is_some() && catalogs.is_some(),
         native: instances.is_some(),
-        ..Seen::default()
+        ..DetectedApis::default()
     };
     if engine == Engine::Auto
-        && seen.native
-        && seen.olm
+        && detected.native
+        && detected.olm
         && let Some(kind) = subscriptions
     {
-        seen.runs = olm_runs(cluster).await?;
-        if seen.runs {
-            seen.has_subscription =
+        detected.olm_running = olm_runs(cluster).await?;
+        if detected.olm_running {
+            detected.has_subscription =
                 is_subscribed(cluster, &kind.resource, namespace, package).await?;
         }
-        if seen.runs && !seen.has_subscription {
-            seen.has_instance = has_instance(cluster, package, removed_from).await?;
+        if detected.olm_running && !detected.has_subscription {
+            detected.has_instance = has_instance(cluster, package, removed_from).await?;
         }
-        if !seen.runs {
+        if !detected.olm_running {
             message::note(
-                "OLM does not run here, though its definitions are there: rukpak is taken; --engine olm decides otherwise",
+                "OLM is not running although its CRDs are installed; using rukpak (set --engine olm to override)",
             );
         }
     }
-    choose(engine, seen).context("there is nothing to install with")
+    choose(engine, detected).context("no engine available")
 }
 
-/// Whether OLM runs, or is to. Whoever may not look believes that it does, as the provisioner does.
+/// Reports whether OLM is running or starting. Like the provisioner, it assumes that OLM runs if the user may not read its
+/// Deployment.
 async fn olm_runs(cluster: &Cluster) -> anyhow::Result<bool> {
     for namespace in NAMESPACES {
         let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
         match api.get_opt(OPERATOR).await {
-            Ok(Some(found)) if Operator::of(&found) != Operator::Gone => return Ok(true),
+            Ok(Some(deployment)) if Operator::of(&deployment) != Operator::Gone => return Ok(true),
             Ok(_) => {}
             Err(error) if is_forbidden(&error) => return Ok(true),
             Err(error) => {
-                let what = format!("failed to read Deployment {namespace}/{OPERATOR}");
-                return Err(cluster.trouble(what, error));
+                let action = format!("failed to read Deployment {namespace}/{OPERATOR}");
+                return Err(cluster.trouble(action, error));
             }
         }
     }
@@ -152,19 +159,20 @@ async fn is_subscribed(
     package: &str,
 ) -> anyhow::Result<bool> {
     let api = Api::<DynamicObject>::namespaced_with(cluster.client.clone(), namespace, resource);
-    let mut is_found = false;
-    let see = |it: DynamicObject| {
-        let name = it.data.pointer("/spec/name");
-        is_found |= name.is_some_and(|name| name == package);
+    let mut is_subscribed = false;
+    let inspect = |subscription: DynamicObject| {
+        let name = subscription.data.pointer("/spec/name");
+        is_subscribed |= name.is_some_and(|name| name == package);
     };
-    match each(&api, ListParams::default().limit(500), see).await {
-        Ok(()) => Ok(is_found),
+    match each(&api, ListParams::default().limit(500), inspect).await {
+        Ok(()) => Ok(is_subscribed),
         Err(error) if is_forbidden(&error) => Ok(false),
         Err(error) => Err(cluster.trouble("failed to list Subscriptions", error)),
     }
 }
 
-/// Whoever may not see BundleInstances cannot have made one, and may well use OLM.
+/// Reports whether the package has a BundleInstance. A user who may not list them cannot have created one and probably uses
+/// OLM.
 async fn has_instance(
     cluster: &Cluster,
     package: &str,
@@ -175,7 +183,8 @@ async fn has_instance(
         Ok(_) => native::is_installed(cluster, package, removed_from).await,
         Err(error) if is_forbidden(&error) => {
             message::note(
-                "Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken",
+                "cannot determine whether the package has a BundleInstance because you are not allowed to list \
+                 BundleInstances; using OLM",
             );
             Ok(false)
         }
@@ -194,31 +203,31 @@ mod tests {
     // parity: sdk-2
     #[test]
     fn what_is_there_of_the_package_decides_where_both_are() {
-        let seen = |olm, runs, native, has_subscription, has_instance| Seen {
+        let seen = |olm, olm_running, native, has_subscription, has_instance| DetectedApis {
             olm,
-            runs,
+            olm_running,
             native,
             has_subscription,
             has_instance,
         };
         let (auto, native, olm) = (Engine::Auto, Engine::Native, Engine::Olm);
         for (asked, seen, expected) in ::tests::rows![
-            auto, seen(false, false, false, false, false) => Err(Nobody::AtAll);
-            auto, seen(false, false, true, false, false) => Ok(Found::Native);
-            auto, seen(true, true, false, false, false) => Ok(Found::Olm);
-            auto, seen(true, true, true, false, false) => Ok(Found::Olm);
-            auto, seen(true, true, true, true, true) => Ok(Found::Olm);
-            auto, seen(true, true, true, false, true) => Ok(Found::Native);
+            auto, seen(false, false, false, false, false) => Err(NoEngine::Neither);
+            auto, seen(false, false, true, false, false) => Ok(DetectedEngine::Native);
+            auto, seen(true, true, false, false, false) => Ok(DetectedEngine::Olm);
+            auto, seen(true, true, true, false, false) => Ok(DetectedEngine::Olm);
+            auto, seen(true, true, true, true, true) => Ok(DetectedEngine::Olm);
+            auto, seen(true, true, true, false, true) => Ok(DetectedEngine::Native);
             // Its definitions are all that is left of it.
-            auto, seen(true, false, true, false, false) => Ok(Found::Native);
-            auto, seen(true, false, true, true, false) => Ok(Found::Native);
+            auto, seen(true, false, true, false, false) => Ok(DetectedEngine::Native);
+            auto, seen(true, false, true, true, false) => Ok(DetectedEngine::Native);
             // It may have another name, or be on its way.
-            auto, seen(true, false, false, true, false) => Ok(Found::Olm);
-            olm, seen(true, false, true, false, true) => Ok(Found::Olm);
-            olm, seen(false, false, true, false, false) => Err(Nobody::Olm);
-            native, seen(true, true, true, true, false) => Ok(Found::Native);
-            native, seen(true, true, false, false, false) => Err(Nobody::Native);
-            native, seen(false, false, false, false, false) => Err(Nobody::Native);
+            auto, seen(true, false, false, true, false) => Ok(DetectedEngine::Olm);
+            olm, seen(true, false, true, false, true) => Ok(DetectedEngine::Olm);
+            olm, seen(false, false, true, false, false) => Err(NoEngine::Olm);
+            native, seen(true, true, true, true, false) => Ok(DetectedEngine::Native);
+            native, seen(true, true, false, false, false) => Err(NoEngine::Native);
+            native, seen(false, false, false, false, false) => Err(NoEngine::Native);
         ] {
             assert_eq!(choose(asked, seen), expected, "{asked:?} {seen:?}");
         }

@@ -1,14 +1,14 @@
-//! `--install-mode`: what an operator watches, in operator-sdk's grammar and words.
+//! `--install-mode`: namespaces that an operator watches, with operator-sdk's grammar and messages.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use manifests::names;
 
-/// What an operator watches.
+/// Set of namespaces that an operator watches, as given by `--install-mode`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InstallMode {
     pub(crate) kind: Kind,
-    /// None of `AllNamespaces` and `OwnNamespace`.
+    /// Target namespaces; empty for `AllNamespaces` and `OwnNamespace`.
     pub(crate) namespaces: BTreeSet<String>,
 }
 
@@ -20,18 +20,18 @@ pub(crate) enum Kind {
     Multi,
 }
 
-/// Why a text is no mode.
+/// Error of a text that is not an install mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Invalid {
+pub(crate) enum InvalidInstallMode {
     #[error("target namespaces defined without type")]
     NoType,
     #[error(
-        "unknown install mode type {0:?}; write AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or \
+        "unknown install mode type {0:?}; use AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or \
          MultiNamespace=NAMESPACE,NAMESPACE"
     )]
     Unknown(String),
     #[error("install mode \"{0}\" must have zero target namespaces")]
-    Some(Kind),
+    UnexpectedNamespaces(Kind),
     #[error("install mode \"{0}\" must have exactly one target namespace")]
     NotOne(Kind),
     #[error("install mode \"{0}\" must have at least one target namespace")]
@@ -40,7 +40,7 @@ pub(crate) enum Invalid {
     Namespace(String, &'static str),
 }
 
-/// Why an operator cannot be installed in a mode.
+/// Reason why an operator cannot be installed in a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Incompatible {
     #[error(
@@ -75,9 +75,9 @@ impl fmt::Display for Kind {
 }
 
 impl FromStr for InstallMode {
-    type Err = Invalid;
+    type Err = InvalidInstallMode;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidInstallMode> {
         let (kind, targets) = match text.split_once('=') {
             Some((kind, targets)) => (kind.trim(), Some(targets)),
             None => (text.trim(), None),
@@ -87,29 +87,37 @@ impl FromStr for InstallMode {
             "OwnNamespace" => Kind::Own,
             "SingleNamespace" => Kind::Single,
             "MultiNamespace" => Kind::Multi,
-            "" if targets.is_some() => return Err(Invalid::NoType),
-            other => return Err(Invalid::Unknown(other.chars().take(100).collect())),
+            "" if targets.is_some() => return Err(InvalidInstallMode::NoType),
+            other => {
+                return Err(InvalidInstallMode::Unknown(
+                    other.chars().take(100).collect(),
+                ));
+            }
         };
         let targets = targets.unwrap_or_default().split(',').map(str::trim);
         let namespaces: BTreeSet<String> = targets
-            .filter(|it| !it.is_empty())
+            .filter(|target| !target.is_empty())
             .map(str::to_owned)
             .collect();
         match (kind, namespaces.len()) {
-            (Kind::All | Kind::Own, 1..) => return Err(Invalid::Some(kind)),
-            (Kind::Single, 0 | 2..) => return Err(Invalid::NotOne(kind)),
-            (Kind::Multi, 0) => return Err(Invalid::None(kind)),
+            (Kind::All | Kind::Own, 1..) => {
+                return Err(InvalidInstallMode::UnexpectedNamespaces(kind));
+            }
+            (Kind::Single, 0 | 2..) => return Err(InvalidInstallMode::NotOne(kind)),
+            (Kind::Multi, 0) => return Err(InvalidInstallMode::None(kind)),
             _ => {}
         }
         for name in &namespaces {
-            names::dns_label(name)
-                .map_err(|problem| Invalid::Namespace(name.chars().take(100).collect(), problem))?;
+            names::dns_label(name).map_err(|problem| {
+                InvalidInstallMode::Namespace(name.chars().take(100).collect(), problem)
+            })?;
         }
         Ok(Self { kind, namespaces })
     }
 }
 
-/// Whether an operator with these supported modes can be installed in a namespace; `None` is whatever it supports.
+/// Checks that an operator with these supported modes can be installed in a namespace. A `mode` of `None` allows every
+/// supported mode.
 pub(crate) fn check(
     mode: Option<&InstallMode>,
     csv: &str,

@@ -1,13 +1,13 @@
 //! The engine `native`: a package is a BundleInstance, and a version its image.
 //!
 //! ```text
-//! located ─► history (annotations, or what is installed) ─► compose: is the new version the end of a valid line?
+//! located ─► history (annotations, or installed bundle) ─► compose: does the new version extend a valid channel?
 //!                                                                │
-//! BundleInstance ◄─ one patch: image, history, previous image ◄──┘ ─► waiting ─► done, or diagnosis, or back
+//! BundleInstance ◄─ one patch: image, history, previous image ◄──┘ ─► waiting ─► done, or diagnosis, or rollback
 //! ```
 //!
-//! The BundleInstance knows everything: whoever runs the command again, after it was killed or lost its connection, goes on
-//! where it stopped.
+//! The BundleInstance contains the whole state, so that the same command resumes after it was killed or lost its
+//! connection.
 
 mod access;
 mod cleaning;
@@ -29,7 +29,7 @@ use manifests::{
 };
 
 pub(super) use self::{cleaning::cleanup, making::bundle, place::is_installed, upgrading::upgrade};
-use super::{Task, demands, diagnosis, pulling::Pulled};
+use super::{RunContext, demands, diagnosis, pulling::PulledBundle};
 use crate::{
     args::RegistryArgs,
     cluster::Cluster,
@@ -37,8 +37,8 @@ use crate::{
     message::{self, count},
 };
 
-/// Says which flags mean nothing here.
-fn tell_meaningless(args: &RegistryArgs) {
+/// Warns about flags that have no effect here.
+fn warn_ignored_flags(args: &RegistryArgs) {
     let flags = [
         ("--decompression-image", args.decompression_image.is_some()),
         ("--image-pull-policy", args.image_pull_policy.is_some()),
@@ -50,20 +50,28 @@ fn tell_meaningless(args: &RegistryArgs) {
         ),
         ("--service-account", args.service_account.is_some()),
     ];
-    warn(&flags, ", as no pod serves a catalog");
+    warn(&flags, " because no pod serves a catalog");
 }
 
-/// Names those flags that are given.
-fn warn(flags: &[(&str, bool)], why: &str) {
-    let given: Vec<&str> = flags.iter().filter(|it| it.1).map(|it| it.0).collect();
+/// Prints a warning with the flags that are set.
+fn warn(flags: &[(&str, bool)], reason: &str) {
+    let given: Vec<&str> = flags
+        .iter()
+        .filter(|flag| flag.1)
+        .map(|flag| flag.0)
+        .collect();
     if !given.is_empty() {
         let given = given.join(", ");
-        message::warning(&format!("{given} means nothing without OLM{why}"));
+        message::warning(&format!("{given} ignored without OLM{reason}"));
     }
 }
 
-/// Refuses what this cluster cannot run, all at once.
-async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> anyhow::Result<()> {
+/// Rejects a bundle that this cluster cannot run, with all problems at once.
+async fn check(
+    cluster: &Cluster,
+    pulled: &PulledBundle,
+    namespace: Option<&str>,
+) -> anyhow::Result<()> {
     let needed: Vec<&str> = pulled
         .facts
         .required_packages
@@ -72,16 +80,16 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
         .collect();
     if !needed.is_empty() {
         message::warning(&format!(
-            "the operator needs {}: {}; only OLM installs what others need, so see that they are there",
+            "the operator requires {}: {}; only OLM installs dependencies; make sure that they are installed",
             count(needed.len(), "package"),
             needed.join(", ")
         ));
     }
-    let (here, _) = demands::check(cluster, pulled).await?;
+    let (state, _) = demands::check(cluster, pulled).await?;
     let options = Options {
         class: Some(Class::Registry),
         install_namespace: namespace.map(str::to_owned),
-        kube_version: here.releases.kubernetes,
+        kube_version: state.releases.kubernetes,
         ..Options::default()
     };
     let mut report = convert::plain(&pulled.content, &options).report;
@@ -90,7 +98,7 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
         report.locate(&pulled.content);
         report.refusals().for_each(message::finding);
         bail!(
-            "bundle {:?} cannot be installed, and nothing was changed: {}",
+            "bundle {:?} cannot be installed: {}; no changes were made",
             pulled.bundle.name,
             count(refusals, "problem")
         );
@@ -98,7 +106,7 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
     Ok(())
 }
 
-/// Checks that the bundles make a valid catalog, in this order.
+/// Checks that the bundles form a valid catalog in this order.
 fn compose(
     index: Option<Index<'_>>,
     package: &str,
@@ -119,47 +127,46 @@ fn compose(
     Ok(())
 }
 
-/// Waits for what was applied, and tells what keeps it; true if all is well.
+/// Waits until the applied instance is ready. Returns false after printing the problems if it does not become ready.
 async fn wait(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     applied: &BundleInstance,
     doing: &str,
     deadline: super::Deadline,
 ) -> anyhow::Result<bool> {
     let name = applied.name_any();
-    let (what, story) = match installing::wait(task.cluster, applied, deadline.end()).await? {
+    let (problem, story) = match installing::wait(task.cluster, applied, deadline.end()).await? {
         Ended::Well(_) => return Ok(true),
-        Ended::Badly(text) => (
-            format!("BundleInstance {name} is not as it should be:"),
-            text,
-        ),
+        Ended::Badly(text) => (format!("BundleInstance {name} is not ready:"), text),
         Ended::Late => {
-            let now = task.cluster.instance(&name).await?;
-            let what = not_ready(&name, deadline.timeout);
-            (what, verdict::story(&now))
+            let current = task.cluster.instance(&name).await?;
+            let problem = not_ready(&name, deadline.timeout);
+            (problem, verdict::story(&current))
         }
     };
-    message::error(&format!("{doing}: {what}"));
+    message::error(&format!("{doing}: {problem}"));
     message::quote(&story);
-    if let Ok(now) = task.cluster.instance(&name).await {
-        diagnosis::tell(task.cluster, &now).await;
+    if let Ok(current) = task.cluster.instance(&name).await {
+        diagnosis::print(task.cluster, &current).await;
     }
     Ok(false)
 }
 
 fn not_ready(name: &str, timeout: Duration) -> String {
-    format!("BundleInstance {name} is not ready after {timeout:?}; its installation goes on")
+    format!(
+        "timed out after {timeout:?}: BundleInstance {name} is not ready; the installation continues"
+    )
 }
 
-/// What a version annotation says, if it can be read.
+/// Returns the installed version. The status takes precedence over the annotation. An invalid version is ignored.
 fn version_of(instance: &BundleInstance) -> Option<Version> {
     let status = instance.status.as_ref();
-    let told = status.and_then(|it| it.facts.version.as_deref());
-    let told = told.or_else(|| {
+    let version = status.and_then(|status| status.facts.version.as_deref());
+    let version = version.or_else(|| {
         instance
             .annotations()
             .get(labels::VERSION)
             .map(String::as_str)
     });
-    told?.parse().ok()
+    version?.parse().ok()
 }

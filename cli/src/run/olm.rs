@@ -1,4 +1,4 @@
-//! The engine `olm`: a package is a CatalogSource, a Subscription and what OLM makes of them.
+//! The engine `olm`: a package is a CatalogSource, a Subscription and the objects that OLM creates from them.
 //!
 //! ```text
 //! composed catalog ─ parts ─► ConfigMaps ─► pod (provisioner serve) ◄── gRPC ── OLM
@@ -7,20 +7,19 @@
 //!             group ─► OperatorGroup   Subscription ─► InstallPlans: approved one by one ─► ClusterServiceVersion
 //! ```
 //!
-//! Whoever is killed leaves the operator that runs alone, and the same command goes on. What it finds, after each thing that is
-//! written:
+//! After an interruption the running operator is unchanged, and the same command continues. Its behavior after each write:
 //!
-//! | written | so far OLM has | the next run |
+//! | written | state of OLM | next run |
 //! | --- | --- | --- |
-//! | a CatalogSource without an address | nothing, or nothing else | takes it, whatever the bundle is |
-//! | ConfigMaps, then the pod | the catalog of before | takes those of the same name, which tells what is in them; removes others |
-//! | address and history of the CatalogSource, in one patch | the new catalog | knows the last of the history, and makes the same again |
-//! | removal of what served before | the new catalog | removes what is left of it, by its label |
-//! | OperatorGroup, Subscription | what is missing of them | takes them |
+//! | a CatalogSource without an address | no catalog, or no new one | uses it, for any bundle |
+//! | ConfigMaps, then the pod | the previous catalog | reuses those with the same hash in the name; removes others |
+//! | address and history, in one patch | the new catalog | finds the version in the history; builds the same catalog |
+//! | removal of the previous registry | the new catalog | removes its remaining objects, by label |
+//! | OperatorGroup, Subscription | the existing ones of the two | reuses them |
 //! | approval of an InstallPlan | one version more | waits, and approves the next one |
 //!
-//! What OLM gives up for good ends the command, and what gets it past that is told. `cleanup` removes what tells of the others last,
-//! so that it can be run again.
+//! A failure that OLM does not retry ends the command, with a remedy. `cleanup` removes the objects that identify the
+//! others last, so that it can be run again.
 
 mod api;
 mod approving;
@@ -50,47 +49,47 @@ use manifests::{
 use serde_json::Value;
 
 pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
-use self::{parts::Parts, pod::Wanted};
-use super::{demands, pulling::Pulled};
+use self::{parts::Parts, pod::PodRequest};
+use super::{demands, pulling::PulledBundle};
 use crate::{
     args::{RegistryArgs, SecurityContext},
     cluster::Cluster,
     message,
 };
 
-/// What serves catalogs: the image of the provisioner of this release.
+/// Default image of the registry pod: the provisioner of this release.
 const SERVER: &str = concat!("quay.io/rukpak/provisioner:v", env!("CARGO_PKG_VERSION"));
-/// What unpacks catalogs for other servers: operator-sdk's choice.
+/// Default image that unpacks catalogs for other servers, as in operator-sdk.
 const DECOMPRESSION: &str = "registry.access.redhat.com/ubi9/ubi:9.8";
-/// Who unpacks and serves where nobody may be root, and the cluster does not choose: that of opm's image. The image that unpacks
-/// has root, as a rule.
+/// User that unpacks and serves where root is forbidden and the cluster does not assign a user: the one of opm's image. The
+/// image that unpacks usually runs as root.
 const USER: i64 = 1001;
 
-/// Where operators go: as asked for, else where the kubeconfig's context is.
-pub(super) fn namespace<'a>(cluster: &'a Cluster, asked: Option<&'a str>) -> &'a str {
-    asked.unwrap_or(&cluster.config.default_namespace)
+/// Returns the namespace of the operator: the requested one, else the one of the kubeconfig's context.
+pub(super) fn namespace<'a>(cluster: &'a Cluster, requested: Option<&'a str>) -> &'a str {
+    requested.unwrap_or(&cluster.config.default_namespace)
 }
 
-/// Says which flags mean nothing here.
-fn tell_meaningless(args: &RegistryArgs) {
+/// Warns about flags that have no effect here.
+fn warn_ignored_flags(args: &RegistryArgs) {
     if args.ca_secret_name.is_some() {
         message::warning(
-            "--ca-secret-name means nothing, as this machine reads the index, and not a pod of the cluster",
+            "--ca-secret-name ignored because the index is read on this machine, not by a pod in the cluster",
         );
     }
 }
 
-/// Refuses what this cluster cannot run; whether it is an OpenShift.
-async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<bool> {
+/// Rejects a bundle that this cluster cannot run. Returns whether the cluster is or may be OpenShift.
+async fn check(cluster: &Cluster, pulled: &PulledBundle) -> anyhow::Result<bool> {
     if let Some(text) = undeterminable(&pulled.bundle.name, &pulled.facts) {
         message::warning(&text);
     }
-    let (here, is_hidden) = demands::check(cluster, pulled).await?;
-    Ok(is_hidden || here.releases.openshift.is_some())
+    let (state, is_hidden) = demands::check(cluster, pulled).await?;
+    Ok(is_hidden || state.releases.openshift.is_some())
 }
 
-/// Returns the warning for a bundle whose max OpenShift version cannot be determined: it is installed without this check, and
-/// OLM has its own reading of the value.
+/// Returns the warning for a bundle whose max OpenShift version cannot be determined. It is installed without this check,
+/// and OLM interprets the value in its own way.
 fn undeterminable(name: &str, facts: &Facts) -> Option<String> {
     let declared = facts.max_open_shift_version.as_ref()?;
     let error = declared.version.as_ref().err()?;
@@ -103,17 +102,20 @@ fn undeterminable(name: &str, facts: &Facts) -> Option<String> {
     ))
 }
 
-/// Cuts a catalog into ConfigMaps, and tells what is wrong with other packages in it.
-fn cut(composed: &Composed) -> anyhow::Result<Parts> {
-    composed.warnings.iter().for_each(|it| message::warning(it));
+/// Splits a catalog into ConfigMap parts, and prints the warnings about other packages in it.
+fn split_catalog(composed: &Composed) -> anyhow::Result<Parts> {
+    composed
+        .warnings
+        .iter()
+        .for_each(|text| message::warning(text));
     message::note("Generated a valid File-Based Catalog");
-    Parts::of(composed.documents()).context("nothing was changed")
+    Parts::split(composed.documents()).context("no changes were made")
 }
 
 fn owner(source: &Value) -> anyhow::Result<OwnerReference> {
     let field = |path: &[&str]| {
-        let found = text(source, path).map(str::to_owned);
-        found.with_context(|| format!("the CatalogSource has no {}", path.join(".")))
+        let value = text(source, path).map(str::to_owned);
+        value.with_context(|| format!("the CatalogSource has no {}", path.join(".")))
     };
     Ok(OwnerReference {
         api_version: field(&["apiVersion"])?,
@@ -124,14 +126,15 @@ fn owner(source: &Value) -> anyhow::Result<OwnerReference> {
     })
 }
 
-/// The pod that is to serve, as flags ask for it. OpenShift gives every namespace a user of its own, and refuses others.
-fn wanted<'a>(
+/// Returns the request for the registry pod. On OpenShift it sets no user, because every namespace has its own range of
+/// users.
+fn pod_request<'a>(
     args: &'a RegistryArgs,
     is_openshift: bool,
     namespace: &'a str,
     owner: &'a OwnerReference,
     bundle: &'a str,
-) -> Wanted<'a> {
+) -> PodRequest<'a> {
     let image = args.registry_image.as_deref().unwrap_or(SERVER);
     let unpacks = (!reads_parts(image)).then(|| {
         let chosen = args.decompression_image.as_deref();
@@ -141,7 +144,7 @@ fn wanted<'a>(
         .security_context_config
         .unwrap_or(SecurityContext::Legacy);
     let is_free = security == SecurityContext::Restricted && !is_openshift;
-    Wanted {
+    PodRequest {
         namespace,
         source: &owner.name,
         owner,
@@ -156,10 +159,11 @@ fn wanted<'a>(
     }
 }
 
-/// Whether an image is our server's, which reads compressed parts itself: mirrors keep its name.
+/// Reports whether an image is rukpak's server, which reads compressed parts itself. Mirrors keep the last part of its
+/// name.
 fn reads_parts(image: &str) -> bool {
     let read: Result<Reference, _> = image.parse();
-    read.is_ok_and(|it| it.path().rsplit('/').next() == Some("provisioner"))
+    read.is_ok_and(|reference| reference.path().rsplit('/').next() == Some("provisioner"))
 }
 
 #[cfg(test)]
@@ -190,7 +194,7 @@ mod tests {
     fn the_default_server_is_the_image_of_the_install_file() {
         let args: RunBundleArgs = parse(&["quay.io/example/tide:v1"]).unwrap();
         let owner = OwnerReference::default();
-        let pod = wanted(&args.registry, false, "tides", &owner, "tide");
+        let pod = pod_request(&args.registry, false, "tides", &owner, "tide");
         let version = concat!(":v", env!("CARGO_PKG_VERSION"));
         assert!(pod.image.ends_with(version), "{}", pod.image);
         let installed = include_str!("../../../manifests/install/rukpak.yaml");
@@ -241,7 +245,7 @@ mod tests {
             let line = [&["quay.io/example/tide:v1"], flags].concat();
             let args: RunBundleArgs = parse(&line).unwrap();
             let owner = OwnerReference::default();
-            let wanted = wanted(&args.registry, is_openshift, "tides", &owner, "tide");
+            let wanted = pod_request(&args.registry, is_openshift, "tides", &owner, "tide");
             assert_eq!((wanted.unpacks, wanted.user), (unpacks, user), "{flags:?}");
         }
     }

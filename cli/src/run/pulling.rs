@@ -1,4 +1,4 @@
-//! Bundles and indexes from their images, with the user's own credentials.
+//! Pulls bundle and index images with the user's own credentials.
 
 use anyhow::{Context, anyhow, bail};
 use catalog::{
@@ -14,36 +14,36 @@ use unpacker::{Selection, source::Image};
 use super::deadline::Deadline;
 use crate::{
     args::{AccessArgs, CatalogLimitArgs, RegistryArgs},
-    catalogs::image::Labeled,
+    catalogs::image::ImageKind,
     message,
     reach::Reach,
     source::Source,
 };
 
-/// Where operator-sdk looks for the database of an index without labels.
+/// Path at which operator-sdk expects the database of an index image without labels.
 const DATABASE: &str = "database/index.db";
 
-/// Fetches images.
+/// Client that pulls bundle and index images.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Puller {
-    verifies: bool,
+pub(super) struct ImagePuller {
+    verify_tls: bool,
     deadline: Deadline,
 }
 
-/// A bundle that was pulled and read.
+/// Bundle that was pulled and parsed.
 #[derive(Debug)]
-pub(super) struct Pulled {
+pub(super) struct PulledBundle {
     pub(super) bundle: Bundle,
     pub(super) facts: Facts,
     pub(super) version: Version,
-    /// Its image, as it was named.
-    pub(super) named: String,
-    /// The same by its digest, as the bundle has it, too: a tag may be pushed again.
+    /// Image reference as the user gave it.
+    pub(super) requested_reference: String,
+    /// Image reference by digest, as the bundle records it, too, because a tag can be pushed again.
     pub(super) pinned: String,
     pub(super) content: Content,
 }
 
-/// A catalog that was pulled and read.
+/// Catalog that was pulled and rendered.
 #[derive(Debug)]
 pub(super) struct PulledIndex {
     pub(super) rendered: Rendered,
@@ -51,7 +51,7 @@ pub(super) struct PulledIndex {
 }
 
 impl PulledIndex {
-    /// A database that nothing was added to.
+    /// Returns an empty database index.
     pub(super) fn empty() -> Self {
         Self {
             rendered: Render::new(Level::None).finish(),
@@ -60,25 +60,25 @@ impl PulledIndex {
     }
 }
 
-impl Puller {
+impl ImagePuller {
     pub(super) fn new(args: &RegistryArgs, deadline: Deadline) -> Self {
         Self {
-            verifies: args.verifies(),
+            verify_tls: args.verify_tls(),
             deadline,
         }
     }
 
-    /// Pulls and reads a bundle.
-    pub(super) async fn bundle(self, image: Image) -> anyhow::Result<Pulled> {
+    /// Pulls and parses a bundle.
+    pub(super) async fn bundle(self, image: Image) -> anyhow::Result<PulledBundle> {
         self.work("pulling the bundle", image, read_bundle).await
     }
 
-    /// Pulls and reads an index.
+    /// Pulls and renders an index.
     pub(super) async fn index(self, image: Image) -> anyhow::Result<PulledIndex> {
         self.work("pulling the index", image, read_index).await
     }
 
-    /// Does blocking work on a thread for such.
+    /// Fetches and reads an image on a thread for blocking work.
     async fn work<T: Send + 'static>(
         self,
         doing: &str,
@@ -90,30 +90,28 @@ impl Puller {
             place: Ok(unpacker::Source::Image(image)),
         };
         let work = spawn_blocking(move || {
-            let access = AccessArgs::usual(self.verifies, self.deadline.left());
+            let access = AccessArgs::with_defaults(self.verify_tls, self.deadline.remaining());
             let reach = Reach::new(&access, std::slice::from_ref(&source), false)?;
             read(&reach, &source)
         });
-        let work = async {
-            work.await
-                .context("the reading has ended before its time")?
-        };
-        self.deadline.keep(doing, work).await
+        let work = async { work.await.context("the reader stopped unexpectedly")? };
+        self.deadline.run_to_end(doing, work).await
     }
 }
 
-fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<Pulled> {
+fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<PulledBundle> {
     let fetched = reach.fetch(source, &unpacker::Options::default());
     let fetched = fetched.context("pull bundle image")?;
-    if let Labeled::Catalog(_) | Labeled::Database(_) = Labeled::of(&fetched.labels)? {
+    if let ImageKind::Catalog(_) | ImageKind::Database(_) = ImageKind::from_labels(&fetched.labels)?
+    {
         bail!(
-            "{} is a catalog and no bundle; a catalog is named by --index-image",
+            "{} is a catalog, not a bundle; use --index-image for a catalog",
             source.name
         );
     }
     let pinned = match &fetched.resolved {
         unpacker::Source::Image(image) => image.reference.to_string(),
-        other => bail!("pull bundle image: {other} is no image"),
+        other => bail!("pull bundle image: {other} is not an image"),
     };
     fetched.tree.ensure_regular().context("load bundle")?;
     let content = fetched.tree.into_content().context("load bundle")?;
@@ -126,16 +124,16 @@ fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<Pulled> {
     let facts = convert::plain(&content, &options).report.facts;
     let version: Version = facts.version.parse().map_err(|error| {
         anyhow!(
-            "load bundle: version {:?} of {} is none: {error}",
+            "load bundle: invalid version {:?} of {}: {error}",
             facts.version,
             bundle.name
         )
     })?;
-    Ok(Pulled {
+    Ok(PulledBundle {
         bundle,
         facts,
         version,
-        named: source.name.clone(),
+        requested_reference: source.name.clone(),
         pinned,
         content,
     })
@@ -154,24 +152,24 @@ fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
         reach.fetch(source, &options).with_context(failed)
     };
     let mut fetched = fetch(Selection::Natural)?;
-    let mut labeled = Labeled::of(&fetched.labels).with_context(failed)?;
-    if labeled == Labeled::Neither {
+    let mut labeled = ImageKind::from_labels(&fetched.labels).with_context(failed)?;
+    if labeled == ImageKind::Unknown {
         let tree = fetch(Selection::Only(vec![DATABASE.to_owned()]))?.tree;
         if tree.files().next().is_some() {
-            labeled = Labeled::Database(DATABASE.to_owned());
+            labeled = ImageKind::Database(DATABASE.to_owned());
             fetched.tree = tree;
         }
     }
-    let is_database = matches!(labeled, Labeled::Database(_));
-    let found = labeled
+    let is_database = matches!(labeled, ImageKind::Database(_));
+    let files = labeled
         .catalog(fetched.tree, &limits)
         .with_context(failed)?;
     let mut render = Render::new(Level::None);
     render
-        .catalog(found.source(), &limits)
+        .catalog(files.source(), &limits)
         .with_context(failed)?;
-    let skipped = found.skipped(&limits).with_context(failed)?;
-    let warnings = found.warnings().into_iter().chain(render.take_warnings());
+    let skipped = files.skipped(&limits).with_context(failed)?;
+    let warnings = files.warnings().into_iter().chain(render.take_warnings());
     for text in warnings.chain(skipped) {
         message::warning(&format!("{name}: {text}"));
     }

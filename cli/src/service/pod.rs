@@ -1,4 +1,4 @@
-//! The pod that is talked to, and the port-forward to it.
+//! Port-forward to the provisioner's pod.
 
 use anyhow::{Context, anyhow, bail};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
@@ -11,34 +11,35 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::cluster::Cluster;
 
-/// The pods of the provisioner, and the Lease that one of them holds.
+/// Label selector of the provisioner's pods. The leader among them holds [`LEASE`].
 const SELECTOR: &str = "app.kubernetes.io/name=rukpak,app.kubernetes.io/component=core";
 const LEASE: &str = "core.rukpak.io";
-/// The port, by its name in the pod.
-const PORT: &str = "https";
-const USUAL_PORT: u16 = 8443;
+/// Name of the container port.
+const PORT_NAME: &str = "https";
+const DEFAULT_PORT: u16 = 8443;
 
 /// A forwarded port.
-pub(super) struct Forward {
+pub(super) struct PortForward {
     forwarder: Portforwarder,
     port: u16,
     pod: String,
 }
 
 /// Opens a port-forward.
-pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<Forward> {
+pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
     let space = &cluster.system_namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), space);
     let found = pods.list(&ListParams::default().labels(SELECTOR)).await;
     let found = found.map_err(|error| {
         cluster.trouble(
-            format!("failed to look for the provisioner's pod in {space}"),
+            format!("failed to list the pods of the provisioner in namespace {space}"),
             error,
         )
     })?;
-    let mut chosen = labeled(&found.items);
+    let mut chosen = labeled_leader(&found.items);
     if chosen.is_none() {
-        // Between two leaders. Others than the leader take no uploads; without the right to read the Lease, it is luck.
+        // No pod has the leader label during a change of the leader. Other pods reject uploads. Without permission to read
+        // the Lease, any ready pod is tried.
         let leases = Api::<Lease>::namespaced(cluster.client.clone(), space);
         let holder = match leases.get_opt(LEASE).await {
             Ok(lease) => lease.and_then(|lease| lease.spec?.holder_identity),
@@ -48,8 +49,8 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<Forward> {
     }
     let Some(pod) = chosen else {
         bail!(
-            "there is no pod of the provisioner that is ready in {space}: see kubectl -n {space} get pods, choose another \
-             --system-namespace, or name its address with --content-address"
+            "no ready provisioner pod in namespace {space}; check \"kubectl -n {space} get pods\", or set another \
+             --system-namespace, or --content-address"
         );
     };
     let name = pod.name_any();
@@ -60,31 +61,31 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<Forward> {
             error,
         )
     })?;
-    Ok(Forward {
+    Ok(PortForward {
         forwarder,
         port,
         pod: format!("{space}/{name}"),
     })
 }
 
-impl Forward {
+impl PortForward {
     pub(super) fn stream(
         &mut self,
     ) -> anyhow::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static> {
         let stream = self.forwarder.take_stream(self.port);
-        stream.context("the port was not forwarded")
+        stream.context("failed to forward the port")
     }
 
-    /// Adds what the kubelet says to what has gone wrong.
+    /// Adds the error of the kubelet to a connection error.
     pub(super) async fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
-        let Some(told) = self.forwarder.take_error(self.port) else {
+        let Some(kubelet_error) = self.forwarder.take_error(self.port) else {
             return error;
         };
         self.forwarder.abort();
         let limit = std::time::Duration::from_secs(1);
-        match tokio::time::timeout(limit, told).await {
+        match tokio::time::timeout(limit, kubelet_error).await {
             Ok(Some(message)) => anyhow!(
-                "the port-forward to pod {} broke: {}",
+                "the port-forward to pod {} failed: {}",
                 self.pod,
                 message.trim()
             ),
@@ -93,38 +94,46 @@ impl Forward {
     }
 }
 
-/// The pod that the Service leads to.
-fn labeled(pods: &[Pod]) -> Option<&Pod> {
-    pods.iter()
-        .find(|pod| is_ready(pod) && pod.labels().get(LEADER).is_some_and(|it| it == "true"))
+/// Returns the pod that the Service selects.
+fn labeled_leader(pods: &[Pod]) -> Option<&Pod> {
+    pods.iter().find(|pod| {
+        is_ready(pod)
+            && pod
+                .labels()
+                .get(LEADER)
+                .is_some_and(|value| value == "true")
+    })
 }
 
-/// The leader, whose identity begins with its pod's name; otherwise one that is ready.
+/// Returns the leader, whose identity in the Lease begins with the name of its pod, or else any ready pod.
 fn choose<'a>(pods: &'a [Pod], holder: Option<&str>) -> Option<&'a Pod> {
     let ready = || pods.iter().filter(|pod| is_ready(pod));
-    let leads = |pod: &&Pod| {
+    let is_leader = |pod: &&Pod| {
         let rest = holder.and_then(|holder| holder.strip_prefix(&pod.name_any()));
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
-    ready().find(leads).or_else(|| ready().next())
+    ready().find(is_leader).or_else(|| ready().next())
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
     pod.metadata.deletion_timestamp.is_none()
         && conditions
             .into_iter()
             .flatten()
-            .any(|it| it.type_ == "Ready" && it.status == "True")
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 fn port(pod: &Pod) -> u16 {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     containers
         .flat_map(|container| container.ports.iter().flatten())
-        .find(|port| port.name.as_deref() == Some(PORT))
+        .find(|port| port.name.as_deref() == Some(PORT_NAME))
         .and_then(|port| u16::try_from(port.container_port).ok())
-        .unwrap_or(USUAL_PORT)
+        .unwrap_or(DEFAULT_PORT)
 }
 
 #[cfg(test)]
@@ -174,13 +183,13 @@ mod tests {
             labeled_pod("core-c", "True", "false"),
             labeled_pod("core-d", "True", "true"),
         ];
-        assert_eq!(labeled(&pods).unwrap().name_any(), "core-d");
-        assert_eq!(labeled(&pods[..3]), None);
+        assert_eq!(labeled_leader(&pods).unwrap().name_any(), "core-d");
+        assert_eq!(labeled_leader(&pods[..3]), None);
     }
 
     #[test]
     fn the_port_is_found_by_its_name() {
         assert_eq!(port(&pod("core", "True")), 9443);
-        assert_eq!(port(&Pod::default()), USUAL_PORT);
+        assert_eq!(port(&Pod::default()), DEFAULT_PORT);
     }
 }

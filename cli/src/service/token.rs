@@ -1,8 +1,8 @@
-//! What is shown to the content service: the kubeconfig's own token, or one for a few minutes.
+//! Token for the content service: the token of the kubeconfig, or a requested one that is valid for a few minutes.
 //!
-//! The service asks the API server whose token it is. Client certificates are of no use there, as somebody else's TLS ends
-//! in between, and neither is `--as`: a token of the ServiceAccount `content-client` stands in for them, which the
-//! API server gives to whoever may have it.
+//! The service sends the token to the API server in a TokenReview. It does not accept client certificates, because the TLS
+//! connection that they authenticate ends at the API server. It does not accept `--as` either. In both cases, a token of
+//! ServiceAccount `content-client` is requested, for which the API server checks the permissions of the user.
 
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Response, header};
@@ -20,10 +20,10 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::cluster::Cluster;
 
-/// The shortest time that API servers give tokens for.
-const SECONDS: i64 = 600;
+/// Shortest lifetime that API servers accept for a token.
+const TOKEN_LIFETIME_SECONDS: i64 = 600;
 
-/// Ready for the header, and never printed.
+/// Authorization header with a token; marked as sensitive, and never printed.
 pub(super) struct Token(HeaderValue);
 
 impl Token {
@@ -33,24 +33,24 @@ impl Token {
 
     fn new(token: &str) -> anyhow::Result<Self> {
         let mut value =
-            HeaderValue::try_from(format!("Bearer {token}")).context("the token cannot be sent")?;
+            HeaderValue::try_from(format!("Bearer {token}")).context("invalid token")?;
         value.set_sensitive(true);
         Ok(Self(value))
     }
 }
 
-/// Takes what the kubeconfig has, or asks for one.
+/// Returns the token of the kubeconfig, or requests one.
 pub(super) async fn get(cluster: &Cluster) -> anyhow::Result<Token> {
     if cluster.config.auth_info.impersonate.is_none()
-        && let Some(own) = own(cluster).await?
+        && let Some(token) = kubeconfig_token(cluster).await?
     {
-        return Ok(own);
+        return Ok(token);
     }
     let space = &cluster.system_namespace;
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), space);
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
-            expiration_seconds: Some(SECONDS),
+            expiration_seconds: Some(TOKEN_LIFETIME_SECONDS),
             ..TokenRequestSpec::default()
         }),
         ..TokenRequest::default()
@@ -61,24 +61,25 @@ pub(super) async fn get(cluster: &Cluster) -> anyhow::Result<Token> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) if Cluster::is_absent(&error) => bail!(
-            "the kubeconfig has no token for the content service, and there is no ServiceAccount {space}/{CONTENT_CLIENT} to \
-             get one of: apply manifests/install/rukpak.yaml again, or use a kubeconfig with a token"
+            "the kubeconfig has no token for the content service, and ServiceAccount {space}/{CONTENT_CLIENT} for issuing \
+             one does not exist; apply manifests/install/rukpak.yaml again, or use a kubeconfig with a token"
         ),
         Err(error) => {
-            let what = format!(
-                "the kubeconfig has no token for the content service, and one of ServiceAccount {space}/{CONTENT_CLIENT} is not to be had"
+            let problem = format!(
+                "the kubeconfig has no token for the content service, and requesting one for ServiceAccount \
+                 {space}/{CONTENT_CLIENT} failed"
             );
-            return Err(cluster.trouble(what, error));
+            return Err(cluster.trouble(problem, error));
         }
     };
     let token = answer.status.and_then(|status| status.token);
-    Token::new(&token.context("the apiserver gives no token")?)
+    Token::new(&token.context("the API server returned no token")?)
 }
 
-/// What would be sent to the API server, whatever it comes from: the kubeconfig, a file, a plugin.
-async fn own(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
-    let what = "the credentials of the kubeconfig cannot be used";
-    let Some(layer) = cluster.config.auth_layer().context(what)? else {
+/// Returns the token that is sent to the API server, from any source of the kubeconfig: inline, a file or a plugin.
+async fn kubeconfig_token(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
+    let problem = "the credentials of the kubeconfig cannot be used";
+    let Some(layer) = cluster.config.auth_layer().context(problem)? else {
         return Ok(None);
     };
     let sent = layer.layer(tower::service_fn(|request: Request<Body>| {
@@ -86,10 +87,10 @@ async fn own(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
         std::future::ready(Ok::<_, tower::BoxError>(Response::new(sent)))
     }));
     let sent = sent.oneshot(Request::new(Body::empty())).await;
-    let sent = sent.map_err(|error| anyhow::anyhow!("{what}: {error}"))?;
+    let sent = sent.map_err(|error| anyhow::anyhow!("{problem}: {error}"))?;
     let sent = sent.into_body();
     let token = sent.as_ref().and_then(|sent| sent.to_str().ok());
-    // A password is for the API server alone.
+    // A password must not be sent to the content service.
     let token = token.and_then(|sent| sent.strip_prefix("Bearer "));
     token.map(Token::new).transpose()
 }

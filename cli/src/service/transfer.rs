@@ -1,4 +1,4 @@
-//! One request on a connection of its own.
+//! A single request on a new connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,49 +14,49 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// How long nothing may come.
-pub(super) const IDLE: Duration = Duration::from_secs(30);
-/// How long an upload may take until it is answered: the service gives it as much.
-const TOTAL: Duration = Duration::from_secs(600);
+/// Maximum time without received data.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for the response to an upload, equal to that of the service.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Sends a request and reads the answer, of which no more than `most` is taken.
+/// Sends a request and reads the response, which may have `max_size` bytes.
 pub(super) async fn exchange(
     roots: &RootCertStore,
     name: ServerName<'static>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-    most: u64,
+    max_size: u64,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots.clone())
         .with_no_client_auth();
     let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    let stream = timeout(IDLE, connecting)
+    let stream = timeout(IDLE_TIMEOUT, connecting)
         .await
-        .context("the content service does not answer")?
-        .context("the content service cannot be believed")?;
+        .context("the content service does not respond")?
+        .context("failed to verify the content service")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .context("the content service does not speak HTTP")?;
     let connection = tokio::spawn(connection);
-    let answer = timeout(TOTAL, sender.send_request(request))
+    let answer = timeout(RESPONSE_TIMEOUT, sender.send_request(request))
         .await
-        .context("the content service does not answer")?
-        .context("the connection to the content service broke")?;
+        .context("the content service does not respond")?
+        .context("the connection to the content service was lost")?;
     let status = answer.status();
     let mut body = answer.into_body();
     let mut bytes = Vec::new();
-    while let Some(frame) = timeout(IDLE, body.frame())
+    while let Some(frame) = timeout(IDLE_TIMEOUT, body.frame())
         .await
-        .context("the content service has stopped to send")?
+        .context("the content service stopped sending")?
     {
-        let frame = frame.context("the connection to the content service broke")?;
+        let frame = frame.context("the connection to the content service was lost")?;
         if let Ok(data) = frame.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if bytes.len() as u64 > most {
-            bail!("the content service sends more than any bundle has");
+        if bytes.len() as u64 > max_size {
+            bail!("the response of the content service exceeds the size of any bundle");
         }
     }
     connection.abort();

@@ -1,4 +1,4 @@
-//! What bundles are called: as little of where they are as tells them apart.
+//! Display names of bundles: the shortest part of their location that is unique.
 
 use std::{
     collections::BTreeSet,
@@ -12,50 +12,50 @@ use unpacker::{
     source::{Git, Http, Image, Local, Revision},
 };
 
-/// Names every bundle after the end of its path, and takes as many folders before it as it needs to tell all of them
-/// apart: `a/bundle b/bundle` become `a-bundle` and `b-bundle`.
+/// Names every bundle after the last segment of its path, with as many parent directories as all names need to be unique:
+/// `a/bundle b/bundle` become `a-bundle` and `b-bundle`.
 pub(super) fn all<E>(
     texts: &[OsString],
-    places: &[Result<Source, E>],
+    sources: &[Result<Source, E>],
 ) -> Result<Vec<String>, String> {
     let mut parts: Vec<Vec<String>> = texts
         .iter()
-        .zip(places)
-        .map(|(text, place)| match place {
-            Ok(place) => of(place),
+        .zip(sources)
+        .map(|(text, source)| match source {
+            Ok(source) => segments_of(source),
             Err(_) => path(Path::new(text)),
         })
         .collect();
-    for (parts, place) in parts.iter_mut().zip(places) {
-        if let Ok(Source::Http(http)) = place {
-            number(parts, http, places);
+    for (parts, source) in parts.iter_mut().zip(sources) {
+        if let Ok(Source::Http(http)) = source {
+            append_query_number(parts, http, sources);
         }
     }
     let deepest = parts.iter().map(Vec::len).max().unwrap_or(0);
     for depth in 1..=deepest.max(1) {
-        let names: Vec<String> = parts.iter().map(|parts| end(parts, depth)).collect();
+        let names: Vec<String> = parts
+            .iter()
+            .map(|parts| last_segments(parts, depth))
+            .collect();
         let distinct: BTreeSet<&String> = names.iter().collect();
         if distinct.len() == names.len() {
             return Ok(names);
         }
     }
-    Err(
-        "two of those that are named cannot be told apart by their names; name each of them once"
-            .to_owned(),
-    )
+    Err("two sources have the same name; specify each source only once".to_owned())
 }
 
-fn end(parts: &[String], depth: usize) -> String {
+fn last_segments(parts: &[String], depth: usize) -> String {
     let from = parts.len().saturating_sub(depth);
     parts.get(from..).unwrap_or_default().join("-")
 }
 
-/// The names along the way to a bundle, the last of them its own.
-fn of(source: &Source) -> Vec<String> {
+/// Returns the segments of a location, the most specific one last.
+fn segments_of(source: &Source) -> Vec<String> {
     match source {
-        Source::Image(image) => of_image(image),
-        Source::Git(git) => of_git(git),
-        Source::Http(http) => of_http(http),
+        Source::Image(image) => image_segments(image),
+        Source::Git(git) => git_segments(git),
+        Source::Http(http) => http_segments(http),
         Source::Local(Local::Stdin) => vec!["stdin".to_owned()],
         Source::Local(Local::Path(at)) => path(at),
         Source::Local(
@@ -65,15 +65,15 @@ fn of(source: &Source) -> Vec<String> {
         ) => {
             let mut parts = path(at);
             if let Some(name) = name {
-                extend_last(&mut parts, &plain(name));
+                extend_last(&mut parts, &sanitize(name));
             }
             parts
         }
     }
 }
 
-fn of_image(Image { reference, .. }: &Image) -> Vec<String> {
-    let mut parts = vec![plain(reference.domain())];
+fn image_segments(Image { reference, .. }: &Image) -> Vec<String> {
+    let mut parts = vec![sanitize(reference.domain())];
     parts.extend(reference.path().split('/').map(str::to_owned));
     let digest = reference
         .digest()
@@ -84,42 +84,42 @@ fn of_image(Image { reference, .. }: &Image) -> Vec<String> {
     parts
 }
 
-fn of_git(git: &Git) -> Vec<String> {
+fn git_segments(git: &Git) -> Vec<String> {
     let url = &git.repository;
-    let mut parts = vec![plain(url.host_str().unwrap_or_default())];
+    let mut parts = vec![sanitize(url.host_str().unwrap_or_default())];
     parts.extend(segments(url.path(), &[".git"]));
     let revision = match &git.revision {
         Revision::Head => None,
-        Revision::Name(name) | Revision::Branch(name) | Revision::Tag(name) => Some(plain(name)),
+        Revision::Name(name) | Revision::Branch(name) | Revision::Tag(name) => Some(sanitize(name)),
         Revision::Commit(commit) => commit.get(..12).map(str::to_owned),
     };
     if let Some(revision) = revision {
         extend_last(&mut parts, &revision);
     }
     if let Some(directory) = &git.directory {
-        parts.extend(directory.split('/').map(plain));
+        parts.extend(directory.split('/').map(sanitize));
     }
     parts
 }
 
-fn of_http(Http { url, .. }: &Http) -> Vec<String> {
-    let mut parts = vec![plain(url.host_str().unwrap_or_default())];
+fn http_segments(Http { url, .. }: &Http) -> Vec<String> {
+    let mut parts = vec![sanitize(url.host_str().unwrap_or_default())];
     parts.extend(segments(url.path(), ARCHIVES));
     parts
 }
 
-/// Tells URLs apart that differ in their queries alone, which may be secrets: by their order.
-fn number<E>(parts: &mut [String], http: &Http, places: &[Result<Source, E>]) {
-    let place = |http: &Http| {
+/// Appends a number to URLs that differ only in their queries, which may contain secrets.
+fn append_query_number<E>(parts: &mut [String], http: &Http, sources: &[Result<Source, E>]) {
+    let address_of = |http: &Http| {
         let mut url = http.url.clone();
         url.set_query(None);
         url
     };
-    let here = place(http);
+    let address = address_of(http);
     let mut queries = Vec::new();
-    for other in places {
+    for other in sources {
         if let Ok(Source::Http(other)) = other
-            && place(other) == here
+            && address_of(other) == address
             && !queries.contains(&other.url.query())
         {
             queries.push(other.url.query());
@@ -133,7 +133,7 @@ fn number<E>(parts: &mut [String], http: &Http, places: &[Result<Source, E>]) {
 
 fn segments(path: &str, endings: &[&str]) -> Vec<String> {
     let filled = path.split('/').filter(|segment| !segment.is_empty());
-    let mut parts: Vec<String> = filled.map(plain).collect();
+    let mut parts: Vec<String> = filled.map(sanitize).collect();
     strip_ending(&mut parts, endings);
     parts
 }
@@ -144,22 +144,22 @@ fn extend_last(parts: &mut [String], with: &str) {
     }
 }
 
-/// A text as a file may be called.
-fn plain(text: &str) -> String {
-    let plain = |c: char| {
+/// Replaces characters that are unsuitable for file names.
+fn sanitize(text: &str) -> String {
+    let sanitize = |c: char| {
         if c.is_ascii_alphanumeric() || "._-".contains(c) {
             c
         } else {
             '-'
         }
     };
-    text.chars().map(plain).take(100).collect()
+    text.chars().map(sanitize).take(100).collect()
 }
 
-/// What marks an archive.
+/// File extensions of archives.
 const ARCHIVES: &[&str] = &[".tar.gz", ".tgz", ".tar"];
 
-/// The names along a path, the last one without what marks an archive.
+/// Returns the segments of a path, without the extension of an archive.
 fn path(path: &Path) -> Vec<String> {
     if path.as_os_str() == "-" {
         return vec!["stdin".to_owned()];
@@ -198,11 +198,11 @@ mod tests {
 
     fn names(texts: &[&str]) -> Option<Vec<String>> {
         let texts: Vec<OsString> = texts.iter().map(OsString::from).collect();
-        let places: Vec<_> = texts
+        let sources: Vec<_> = texts
             .iter()
             .map(|text| Source::parse(text.to_str().unwrap(), |_| false))
             .collect();
-        all(&texts, &places).ok()
+        all(&texts, &sources).ok()
     }
 
     #[test]

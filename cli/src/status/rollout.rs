@@ -55,7 +55,7 @@ pub(crate) struct Count {
 }
 
 impl Rollout {
-    /// Reads the progress from the status; `None` if nothing is under way.
+    /// Reads the progress from the status; `None` if no generation is in progress.
     pub(crate) fn new(instance: &BundleInstance, now: Timestamp) -> Option<Self> {
         let phase = ready::phase(instance, now);
         let status = instance.status.as_ref()?;
@@ -68,36 +68,36 @@ impl Rollout {
         let is_applied = revision.is_some_and(|revision| revision.applied.is_some());
         let valid = find(&status.conditions, condition::HAS_VALID_BUNDLE);
         let healthy = find(&status.conditions, condition::HEALTHY);
-        let unwell = || {
+        let unhealthy = || {
             let mut lines = healthy?.message.lines().filter_map(listing::read_unwell);
-            let (identity, why) = lines.next()?;
-            Some(format!("{identity}: {why}"))
+            let (identity, reason) = lines.next()?;
+            Some(format!("{identity}: {reason}"))
         };
         let awaited = match valid {
             Some(valid) if valid.reason == reason::UNPACK_PENDING => {
                 valid.message.lines().next().map(str::to_owned)
             }
-            _ if is_applied || revision.is_none() => unwell(),
+            _ if is_applied || revision.is_none() => unhealthy(),
             _ => None,
         };
-        let left = ready::time_left(status, ready::deadline(&instance.spec), now);
+        let remaining = ready::time_left(status, ready::deadline(&instance.spec), now);
         Some(Self {
             revision: revision.map(|revision| revision.number),
             applied: objects.filter(|_| is_applied),
             objects: objects.filter(|_| revision.is_some()),
             awaited,
-            seconds_left: left.map(|left| left.as_secs()),
+            seconds_left: remaining.map(|remaining| remaining.as_secs()),
         })
     }
 
-    /// Adds what [`count`] found.
+    /// Adds the result of [`count`].
     pub(crate) fn add(&mut self, count: Count) {
         self.applied = Some(count.applied);
         self.objects = Some(count.objects);
         self.awaited = self.awaited.take().or(count.next);
     }
 
-    /// `rollout of revision 3: 12 of 30 objects applied`.
+    /// Formats the title: `rollout of revision 3: 12 of 30 objects applied`.
     pub(crate) fn title(&self) -> String {
         let Some(revision) = self.revision else {
             return "rollout: no revision is recorded yet".to_owned();
@@ -111,7 +111,7 @@ impl Rollout {
         }
     }
 
-    /// `9m12s until the progress deadline`.
+    /// Formats the remaining time: `9m12s until the progress deadline`.
     pub(crate) fn deadline(&self) -> Option<String> {
         self.seconds_left.map(|seconds| match seconds {
             0 => "the progress deadline has passed".to_owned(),
@@ -158,7 +158,7 @@ async fn hashes(cluster: &Cluster, instance: &str, objects: &[Object]) -> Option
     let mut hashes = BTreeSet::new();
     for (api_version, kind) in kinds {
         let Some(kind) = live.kind(api_version, kind).await.ok()? else {
-            continue; // its definition is not applied yet
+            continue; // its CRD is not applied yet
         };
         let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &kind.resource);
         let found = api.list_metadata(&params).await.ok()?;

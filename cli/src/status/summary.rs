@@ -1,4 +1,4 @@
-//! What there is to say of an instance: a plain function of its status and its Bundles.
+//! Summary of an instance from its status and its Bundles. Pure; no I/O.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::rollout::Rollout;
 
-/// An instance in short.
+/// Summary of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
@@ -26,13 +26,13 @@ pub(crate) struct Summary {
     pub(crate) package: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// Whether a bundle is in the cluster.
+    /// Whether a bundle is installed.
     pub(crate) installed: bool,
-    /// `None`: nobody knows.
+    /// Whether the instance is healthy; `None` if it is unknown.
     pub(crate) healthy: Option<bool>,
-    /// In one word: `Ready`, `Reconciling`, `Stalled`, `NotReady`, `Paused` or `Terminating`.
+    /// Phase of the instance: `Ready`, `Reconciling`, `Stalled`, `NotReady`, `Paused` or `Terminating`.
     pub(crate) phase: String,
-    /// In one or two words.
+    /// State of the instance in one or two words.
     pub(crate) state: String,
     /// The progress of a generation that is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,20 +44,20 @@ pub(crate) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<Problem>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) bundles: Vec<Made>,
-    /// How many objects there are, whether they are listed or not.
+    pub(crate) bundles: Vec<BundleSummary>,
+    /// Number of all objects, including those that are not listed.
     pub(crate) object_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) objects: Vec<Member>,
-    /// Objects that wait for an API.
+    pub(crate) objects: Vec<ObjectSummary>,
+    /// Objects that are deferred because an API is not served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) waiting: Vec<String>,
-    /// Objects that were left in the cluster.
+    /// Objects that were released and kept in the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) released: Vec<String>,
 }
 
-/// What keeps an instance from being as it should be, in the words of the provisioner, which names the remedy.
+/// Problem of an instance, with the provisioner's message, which contains the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
     pub(crate) condition: String,
@@ -67,45 +67,45 @@ pub(crate) struct Problem {
 
 /// A Bundle of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Made {
+pub(crate) struct BundleSummary {
     pub(crate) name: String,
     pub(crate) phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// Where it came from, as exactly as that is known.
+    /// Source of the Bundle, resolved if possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
-    /// Why it is not unpacked.
+    /// Reason why the Bundle is not unpacked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
 }
 
 /// An object of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Member {
+pub(crate) struct ObjectSummary {
     #[serde(flatten)]
     pub(crate) identity: Identity,
-    /// `None`: nobody knows.
+    /// Whether the object is healthy; `None` if it is unknown.
     pub(crate) healthy: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
 }
 
 impl Summary {
-    /// Says all that is known. `rest` is of the inventory, and not in the status.
-    pub(crate) fn of(
+    /// Creates a summary. `overflow` are the objects of the inventory that the status does not list.
+    pub(crate) fn new(
         instance: &BundleInstance,
         bundles: &[Bundle],
-        rest: Vec<Identity>,
+        overflow: Vec<Identity>,
         now: Timestamp,
     ) -> Self {
         let status = instance.status.clone().unwrap_or_default();
         let health = find(&status.conditions, condition::HEALTHY);
         let inventory = status.inventory.unwrap_or_default();
-        let objects = members(
+        let objects = object_summaries(
             listing::entries(&inventory.kinds)
                 .map(|(identity, _)| identity)
-                .chain(rest),
+                .chain(overflow),
             health,
         );
         let count = usize::try_from(inventory.count).unwrap_or_default();
@@ -114,13 +114,13 @@ impl Summary {
             package: status.facts.package,
             version: status.facts.version,
             installed: status.installed_bundle_name.is_some(),
-            healthy: truth(health),
+            healthy: condition_status(health),
             phase: ready::phase(instance, now).to_string(),
             state: state(instance),
             rollout: Rollout::new(instance, now),
             install_namespace: status.install_namespace,
             problem: problem(instance),
-            bundles: bundles.iter().map(Made::of).collect(),
+            bundles: bundles.iter().map(BundleSummary::new).collect(),
             object_count: count.max(objects.len()),
             objects,
             waiting: status.waiting,
@@ -130,8 +130,8 @@ impl Summary {
     }
 }
 
-impl Made {
-    fn of(bundle: &Bundle) -> Self {
+impl BundleSummary {
+    fn new(bundle: &Bundle) -> Self {
         let status = bundle.status.clone().unwrap_or_default();
         let source = status.resolved_source.as_ref();
         let unpacked = find(&status.conditions, condition::UNPACKED);
@@ -139,10 +139,10 @@ impl Made {
             name: bundle.name_any(),
             phase: phase(status.phase).to_owned(),
             version: status.facts.version,
-            source: Some(place(source.unwrap_or(&bundle.spec.source))),
+            source: Some(source_line(source.unwrap_or(&bundle.spec.source))),
             message: unpacked
-                .filter(|it| it.status != "True" && !it.message.is_empty())
-                .map(|it| it.message.clone()),
+                .filter(|condition| condition.status != "True" && !condition.message.is_empty())
+                .map(|condition| condition.message.clone()),
         }
     }
 }
@@ -156,8 +156,8 @@ fn phase(phase: Option<Phase>) -> &'static str {
     }
 }
 
-/// Where content comes from, in a line.
-fn place(source: &BundleSource) -> String {
+/// Formats the source of a Bundle in one line.
+fn source_line(source: &BundleSource) -> String {
     if let Some(image) = &source.image {
         return image.reference.clone();
     }
@@ -165,51 +165,56 @@ fn place(source: &BundleSource) -> String {
         let reference = &git.reference;
         let reference = [&reference.commit, &reference.tag, &reference.branch];
         let reference = reference.into_iter().flatten().next();
-        let reference = reference.map(|it| format!("#{it}")).unwrap_or_default();
+        let reference = reference
+            .map(|reference| format!("#{reference}"))
+            .unwrap_or_default();
         return format!("git+{}{reference}", git.repository);
     }
     if let Some(http) = &source.http {
-        // A query may be a secret.
+        // A query may contain a secret.
         let url = http.url.split(['?', '#']).next();
         return url.unwrap_or_default().to_owned();
     }
     source.type_.clone()
 }
 
-/// The objects, with what the condition Healthy says of them.
-fn members(identities: impl Iterator<Item = Identity>, health: Option<&Condition>) -> Vec<Member> {
-    let mut unwell = BTreeMap::new();
+/// Returns the objects with their health from the condition Healthy.
+fn object_summaries(
+    identities: impl Iterator<Item = Identity>,
+    health: Option<&Condition>,
+) -> Vec<ObjectSummary> {
+    let mut unhealthy = BTreeMap::new();
     let mut names_all = true;
-    for line in health.map_or("", |it| &it.message).lines() {
+    for line in health.map_or("", |condition| &condition.message).lines() {
         match listing::read_unwell(line) {
             Some((identity, message)) => {
-                unwell.insert(identity, message.to_owned());
+                unhealthy.insert(identity, message.to_owned());
             }
             None => names_all = false,
         }
     }
-    let is_judged = match health {
-        Some(it) if it.status == "True" => true,
-        Some(it) => it.reason == reason::UNHEALTHY && names_all,
+    let is_evaluated = match health {
+        Some(condition) if condition.status == "True" => true,
+        Some(condition) => condition.reason == reason::UNHEALTHY && names_all,
         None => false,
     };
     identities
-        .map(|identity| match unwell.remove(&identity) {
-            Some(message) => Member {
+        .map(|identity| match unhealthy.remove(&identity) {
+            Some(message) => ObjectSummary {
                 identity,
                 healthy: Some(false),
                 message: Some(message),
             },
-            None => Member {
+            None => ObjectSummary {
                 identity,
-                healthy: is_judged.then_some(true),
+                healthy: is_evaluated.then_some(true),
                 message: None,
             },
         })
         .collect()
 }
 
-fn truth(condition: Option<&Condition>) -> Option<bool> {
+fn condition_status(condition: Option<&Condition>) -> Option<bool> {
     match condition?.status.as_str() {
         "True" => Some(true),
         "False" => Some(false),
@@ -217,52 +222,54 @@ fn truth(condition: Option<&Condition>) -> Option<bool> {
     }
 }
 
-/// What goes on.
+/// Describes the state of an instance.
 fn state(instance: &BundleInstance) -> String {
     let Some(status) = &instance.status else {
-        return "not looked at".to_owned();
+        return "not reconciled".to_owned();
     };
     let progressing = find(&status.conditions, condition::PROGRESSING);
     let installed = find(&status.conditions, condition::INSTALLED);
     let is_behind = status.observed_generation != instance.metadata.generation;
-    let words = if instance.metadata.deletion_timestamp.is_some() {
-        "being removed"
+    let text = if instance.metadata.deletion_timestamp.is_some() {
+        "uninstalling"
     } else if is_behind {
-        "not looked at"
+        "not reconciled"
     } else {
-        match progressing.map_or("", |it| it.reason.as_str()) {
-            reason::UP_TO_DATE if installed.is_some_and(|it| it.reason == reason::ROLLED_BACK) => {
+        match progressing.map_or("", |condition| condition.reason.as_str()) {
+            reason::UP_TO_DATE
+                if installed.is_some_and(|condition| condition.reason == reason::ROLLED_BACK) =>
+            {
                 "rolled back"
             }
             reason::UP_TO_DATE => "installed",
             reason::APPLYING => "applying",
             reason::UNPACK_PENDING => "unpacking",
             reason::WAITING_FOR_HEALTH => "not ready yet",
-            reason::RETRYING => "trying again",
+            reason::RETRYING => "retrying",
             reason::BLOCKED => "blocked",
-            reason::UNPACK_FAILED => "no good bundle",
+            reason::UNPACK_FAILED => "invalid bundle",
             reason::UNKNOWN_CLASS => "unknown class",
             reason::FIGHTING => "contested",
             reason::PAUSED => "paused",
-            reason::UNINSTALLING => "being removed",
+            reason::UNINSTALLING => "uninstalling",
             other => other,
         }
     };
-    words.to_owned()
+    text.to_owned()
 }
 
-/// The problem that has to be solved first.
+/// Returns the problem that must be solved first.
 pub(crate) fn problem(instance: &BundleInstance) -> Option<Problem> {
     let status = instance.status.as_ref()?;
-    let of = |condition: &Condition| Problem {
+    let from_condition = |condition: &Condition| Problem {
         condition: condition.type_.clone(),
         reason: condition.reason.clone(),
         message: condition.message.clone(),
     };
     let with = |type_: &str, reasons: &[&str]| {
         find(&status.conditions, type_)
-            .filter(|it| reasons.contains(&it.reason.as_str()))
-            .map(of)
+            .filter(|condition| reasons.contains(&condition.reason.as_str()))
+            .map(from_condition)
     };
     if instance.metadata.deletion_timestamp.is_some() {
         return with(
@@ -299,8 +306,9 @@ pub(crate) fn problem(instance: &BundleInstance) -> Option<Problem> {
     .or_else(|| with(condition::STALLED, &[reason::PROGRESS_DEADLINE_EXCEEDED]))
     .or_else(|| with(condition::HAS_VALID_BUNDLE, &[reason::UNPACK_PENDING]))
     .or_else(|| {
-        let unknown = find(&status.conditions, condition::HEALTHY)
-            .filter(|it| it.status == "Unknown" && status.installed_bundle_name.is_some());
-        unknown.map(of)
+        let unknown = find(&status.conditions, condition::HEALTHY).filter(|condition| {
+            condition.status == "Unknown" && status.installed_bundle_name.is_some()
+        });
+        unknown.map(from_condition)
     })
 }

@@ -1,39 +1,39 @@
-//! The tree of an instance, and the table of all.
+//! Status of one instance as a tree, and of several as a table.
 
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::{Summary, summary::Member};
+use super::{Summary, summary::ObjectSummary};
 use crate::{
     message::{CHANGE, ERROR, WARNING, clean, count},
     table,
 };
 
-const GOOD: Style = AnsiColor::Green.on_default();
-/// So many objects are listed one by one.
-const FEW: usize = 40;
-/// So many of one kind are, when there are more.
-const FEW_OF_KIND: usize = 3;
-/// The longest message in a line of the table.
-const LONGEST: usize = 80;
+const HEALTHY: Style = AnsiColor::Green.on_default();
+/// Maximum number of objects that are listed one by one.
+const MAX_LISTED: usize = 40;
+/// Maximum number of listed objects of one kind, if not all objects are listed.
+const MAX_LISTED_PER_KIND: usize = 3;
+/// Maximum length of a message in the table, in characters.
+const MAX_MESSAGE_LEN: usize = 80;
 
-/// A line and what hangs below it.
-struct Branch {
+/// A node of the tree.
+struct TreeNode {
     text: String,
-    below: Vec<Branch>,
+    children: Vec<TreeNode>,
 }
 
-impl Branch {
+impl TreeNode {
     fn leaf(text: String) -> Self {
         Self {
             text,
-            below: Vec::new(),
+            children: Vec::new(),
         }
     }
 
-    /// A text of somebody else, of as many lines as it has.
-    fn words(first: &str, text: &str) -> Self {
+    /// Creates a node from a text that may have several lines.
+    fn multi_line(first: &str, text: &str) -> Self {
         let mut lines = text.lines().map(clean);
         let mut branch = Self::leaf(format!("{first}{}", lines.next().unwrap_or_default()));
         for line in lines {
@@ -43,8 +43,8 @@ impl Branch {
     }
 
     fn draw(&self, indent: &str, out: &mut String) {
-        let last = self.below.len().saturating_sub(1);
-        for (at, branch) in self.below.iter().enumerate() {
+        let last = self.children.len().saturating_sub(1);
+        for (at, branch) in self.children.iter().enumerate() {
             let (fork, rail) = if at == last {
                 ("└─ ", "   ")
             } else {
@@ -53,7 +53,7 @@ impl Branch {
             let inner = format!("{indent}{rail}");
             let mut lines = branch.text.lines();
             let _ = writeln!(out, "{indent}{fork}{}", lines.next().unwrap_or_default());
-            let rail = if branch.below.is_empty() {
+            let rail = if branch.children.is_empty() {
                 inner.clone()
             } else {
                 format!("{inner}│  ")
@@ -66,9 +66,9 @@ impl Branch {
     }
 }
 
-/// Instance, problem, Bundles, objects.
+/// Formats a tree of the instance, its problem, its Bundles and its objects.
 pub(super) fn tree(summary: &Summary, all: bool) -> String {
-    let mut root = Branch::leaf(head(summary));
+    let mut root = TreeNode::leaf(head(summary));
     if let Some(problem) = &summary.problem {
         let style = if problem.reason == "UnpackPending" || problem.reason == "Paused" {
             WARNING
@@ -76,26 +76,27 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
             ERROR
         };
         let first = format!("{style}{}{style:#}: ", clean(&problem.reason));
-        root.below.push(Branch::words(&first, &problem.message));
+        root.children
+            .push(TreeNode::multi_line(&first, &problem.message));
     }
     if let Some(rollout) = &summary.rollout {
-        let mut branch = Branch::leaf(clean(&rollout.title()));
-        let is_told = |awaited: &&String| {
+        let mut branch = TreeNode::leaf(clean(&rollout.title()));
+        let is_repeated = |awaited: &&String| {
             let problem = summary.problem.as_ref();
             problem.is_some_and(|problem| problem.message.contains(awaited.as_str()))
         };
         let awaited = rollout.awaited.as_ref();
-        let lines = awaited.filter(|awaited| !is_told(awaited)).into_iter();
+        let lines = awaited.filter(|awaited| !is_repeated(awaited)).into_iter();
         let lines = lines.map(|awaited| format!("awaited: {awaited}"));
         let lines = lines.chain(rollout.deadline());
-        branch.below = lines.map(|line| Branch::leaf(clean(&line))).collect();
-        root.below.push(branch);
+        branch.children = lines.map(|line| TreeNode::leaf(clean(&line))).collect();
+        root.children.push(branch);
     }
     for bundle in &summary.bundles {
         let is_installed = summary.installed_bundle.as_ref() == Some(&bundle.name);
         let mark = if is_installed { ", installed" } else { "" };
         let version = bundle.version.as_deref().unwrap_or_default();
-        let mut branch = Branch::leaf(
+        let mut branch = TreeNode::leaf(
             clean(&format!(
                 "Bundle {} {version} {}{mark}",
                 bundle.name, bundle.phase
@@ -104,27 +105,27 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         );
         if let Some(source) = &bundle.source {
             branch
-                .below
-                .push(Branch::leaf(clean(&format!("from {source}"))));
+                .children
+                .push(TreeNode::leaf(clean(&format!("from {source}"))));
         }
-        let is_told = |message: &&String| {
+        let is_repeated = |message: &&String| {
             let problem = summary.problem.as_ref();
             !problem.is_some_and(|problem| problem.message.contains(message.as_str()))
         };
-        if let Some(message) = bundle.message.as_ref().filter(is_told) {
-            branch.below.push(Branch::words("", message));
+        if let Some(message) = bundle.message.as_ref().filter(is_repeated) {
+            branch.children.push(TreeNode::multi_line("", message));
         }
-        root.below.push(branch);
+        root.children.push(branch);
     }
-    root.below.extend(objects(summary, all));
+    root.children.extend(objects(summary, all));
     for (title, lines) in [
         ("waiting for APIs", &summary.waiting),
-        ("left in the cluster", &summary.released),
+        ("kept in the cluster", &summary.released),
     ] {
         if !lines.is_empty() {
-            let mut branch = Branch::leaf(format!("{} {title}", count(lines.len(), "object")));
-            branch.below = list(lines.iter().map(|line| clean(line)).collect(), all);
-            root.below.push(branch);
+            let mut branch = TreeNode::leaf(format!("{} {title}", count(lines.len(), "object")));
+            branch.children = list(lines.iter().map(|line| clean(line)).collect(), all);
+            root.children.push(branch);
         }
     }
     let mut text = format!("{}\n", root.text);
@@ -141,7 +142,7 @@ fn head(summary: &Summary) -> String {
         let _ = write!(head, " in {}", clean(namespace));
     }
     let style = match (summary.healthy, &summary.problem) {
-        (Some(true), None) => GOOD,
+        (Some(true), None) => HEALTHY,
         (_, None) => CHANGE,
         (_, Some(_)) => ERROR,
     };
@@ -150,7 +151,7 @@ fn head(summary: &Summary) -> String {
         let _ = write!(head, ", {}", clean(&summary.state));
     }
     let health = match summary.healthy {
-        _ if !summary.installed => "nothing is in the cluster",
+        _ if !summary.installed => "no objects in the cluster",
         Some(true) => "healthy",
         Some(false) => "not healthy",
         None => "health unknown",
@@ -159,41 +160,41 @@ fn head(summary: &Summary) -> String {
     head
 }
 
-fn objects(summary: &Summary, all: bool) -> Option<Branch> {
+fn objects(summary: &Summary, all: bool) -> Option<TreeNode> {
     let total = summary.object_count;
     if total == 0 {
         return None;
     }
-    let unwell = summary
+    let unhealthy = summary
         .objects
         .iter()
-        .filter(|it| it.healthy == Some(false));
-    let unwell = unwell.count();
+        .filter(|object| object.healthy == Some(false));
+    let unhealthy = unhealthy.count();
     let mut title = count(total, "object");
-    if unwell > 0 {
-        let _ = write!(title, ", {unwell} not well");
+    if unhealthy > 0 {
+        let _ = write!(title, ", {unhealthy} unhealthy");
     }
-    let mut branch = Branch::leaf(title);
-    // What is not well comes first: nobody should have to look for it.
-    let mut members: Vec<&Member> = summary.objects.iter().collect();
-    members.sort_by_key(|it| it.healthy != Some(false));
-    let is_long = !all && members.len() > FEW;
+    let mut branch = TreeNode::leaf(title);
+    // Unhealthy objects come first, so that they are easy to find.
+    let mut members: Vec<&ObjectSummary> = summary.objects.iter().collect();
+    members.sort_by_key(|member| member.healthy != Some(false));
+    let is_long = !all && members.len() > MAX_LISTED;
     let mut at = 0;
     while let Some(first) = members.get(at) {
-        let same = |it: &&&Member| {
-            it.identity.kind == first.identity.kind
-                && it.identity.group == first.identity.group
-                && it.healthy == first.healthy
+        let same = |member: &&&ObjectSummary| {
+            member.identity.kind == first.identity.kind
+                && member.identity.group == first.identity.group
+                && member.healthy == first.healthy
         };
         let run = members.iter().skip(at).take_while(same).count();
-        if is_long && run > FEW_OF_KIND && first.healthy != Some(false) {
+        if is_long && run > MAX_LISTED_PER_KIND && first.healthy != Some(false) {
             let kind = clean(&first.identity.kind);
             branch
-                .below
-                .push(Branch::leaf(format!("{} {kind}: {run}", mark(first))));
+                .children
+                .push(TreeNode::leaf(format!("{} {kind}: {run}", mark(first))));
         } else {
             let some = members.iter().skip(at).take(run);
-            branch.below.extend(some.map(|member| leaf(member)));
+            branch.children.extend(some.map(|member| leaf(member)));
         }
         at += run.max(1);
     }
@@ -204,38 +205,38 @@ fn objects(summary: &Summary, all: bool) -> Option<Branch> {
             "and {more} more: {name} status {} --all",
             clean(&summary.name)
         );
-        branch.below.push(Branch::leaf(more));
+        branch.children.push(TreeNode::leaf(more));
     }
     Some(branch)
 }
 
-fn leaf(member: &Member) -> Branch {
+fn leaf(member: &ObjectSummary) -> TreeNode {
     let first = format!("{} {}", mark(member), clean(&member.identity.to_string()));
     match &member.message {
-        Some(message) => Branch::words(&format!("{first}: "), message),
-        None => Branch::leaf(first),
+        Some(message) => TreeNode::multi_line(&format!("{first}: "), message),
+        None => TreeNode::leaf(first),
     }
 }
 
-fn mark(member: &Member) -> String {
+fn mark(member: &ObjectSummary) -> String {
     match member.healthy {
-        Some(true) => format!("{GOOD}✓{GOOD:#}"),
+        Some(true) => format!("{HEALTHY}✓{HEALTHY:#}"),
         Some(false) => format!("{ERROR}✗{ERROR:#}"),
         None => "?".to_owned(),
     }
 }
 
-/// Lines, and how many more there are.
-fn list(mut lines: Vec<String>, all: bool) -> Vec<Branch> {
-    let more = lines.len().saturating_sub(FEW);
+/// Returns a node per line, limited unless `all` is set, and one with the number of omitted lines.
+fn list(mut lines: Vec<String>, all: bool) -> Vec<TreeNode> {
+    let more = lines.len().saturating_sub(MAX_LISTED);
     if more > 0 && !all {
-        lines.truncate(FEW);
+        lines.truncate(MAX_LISTED);
         lines.push(format!("and {more} more"));
     }
-    lines.into_iter().map(Branch::leaf).collect()
+    lines.into_iter().map(TreeNode::leaf).collect()
 }
 
-/// All instances.
+/// Formats a table of instances.
 pub(super) fn table(summaries: &[Summary]) -> String {
     let header = [
         "NAME", "VERSION", "PHASE", "STATE", "HEALTHY", "BUNDLE", "PROBLEM",
@@ -244,7 +245,7 @@ pub(super) fn table(summaries: &[Summary]) -> String {
     table::render(Some(header), &rows, 0)
 }
 
-/// One instance in a line of its own.
+/// Formats an instance as one line.
 pub(super) fn line(summary: &Summary) -> String {
     let row = row(summary);
     let cells = row.iter().filter(|cell| !cell.is_empty());
@@ -254,7 +255,9 @@ pub(super) fn line(summary: &Summary) -> String {
 
 fn row(summary: &Summary) -> [String; 7] {
     let problem = summary.problem.as_ref();
-    let message = problem.map_or("", |it| it.message.lines().next().unwrap_or_default());
+    let message = problem.map_or("", |problem| {
+        problem.message.lines().next().unwrap_or_default()
+    });
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let healthy = match summary.healthy {
         _ if !summary.installed => "-",
@@ -269,7 +272,7 @@ fn row(summary: &Summary) -> [String; 7] {
         summary.state.clone(),
         healthy.to_owned(),
         or_dash(&summary.installed_bundle),
-        manifests::object::shortened(message, LONGEST),
+        manifests::object::shortened(message, MAX_MESSAGE_LEN),
     ]
 }
 
@@ -288,12 +291,12 @@ mod tests {
         let mut status = more.clone();
         status["conditions"] = conditions.collect();
         let instance = instance(&json!({"status": status}));
-        Summary::of(&instance, &[], Vec::new(), Timestamp::UNIX_EPOCH)
+        Summary::new(&instance, &[], Vec::new(), Timestamp::UNIX_EPOCH)
     }
 
     /// Returns a text as a pipe gets it.
     fn without_styles(text: String) -> String {
-        let styles = [GOOD, CHANGE, WARNING, ERROR];
+        let styles = [HEALTHY, CHANGE, WARNING, ERROR];
         styles.into_iter().fold(text, |text, style| {
             let reset = style.render_reset().to_string();
             text.replace(&style.render().to_string(), "")

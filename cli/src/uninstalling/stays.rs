@@ -1,4 +1,4 @@
-//! What stays in the cluster, beforehand and afterwards.
+//! Objects that an uninstallation keeps: a preview, and a report afterwards.
 
 use std::collections::BTreeSet;
 
@@ -21,64 +21,75 @@ use manifests::{
 
 use crate::{args::Cascade, cluster::Cluster, live::inventory, message::count};
 
-/// A definition of the instance, and what there is of it.
+/// A CRD of an instance, with the number of its custom resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Definition {
+pub(crate) struct CrdUsage {
     pub(crate) name: String,
-    /// How many custom resources; `None` where that cannot be counted.
+    /// Number of custom resources; `None` if they cannot be counted.
     pub(crate) resources: Option<usize>,
 }
 
-impl Definition {
-    /// Whether there are, or may be, custom resources.
-    pub(super) fn may_be_lost(&self) -> bool {
+impl CrdUsage {
+    /// Reports whether custom resources exist, or may exist.
+    pub(super) fn may_delete_resources(&self) -> bool {
         self.resources != Some(0)
     }
 }
 
-/// The definitions of an instance that exist.
+/// Existing CRDs of an instance.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions {
-    pub(crate) known: Vec<Definition>,
-    /// Why there may be others, where the status has no room for all objects.
-    pub(crate) unread: Option<String>,
+pub(crate) struct CrdUsages {
+    pub(crate) crds: Vec<CrdUsage>,
+    /// Reason why further CRDs may exist: the inventory exceeds the status, and cannot be read. `None` if all CRDs are
+    /// listed.
+    pub(crate) inventory_error: Option<String>,
 }
 
-impl Definitions {
-    /// Whose custom resources are lost with the instance, or may be: what has to be asked.
-    pub(super) fn lost(&self, cascade: Cascade, policy: CrdDeletionPolicy) -> Option<String> {
+impl CrdUsages {
+    /// Describes the CRDs whose custom resources are deleted with the instance, or may be, for the confirmation; `None` if
+    /// no custom resource is deleted.
+    pub(super) fn deleted_resources(
+        &self,
+        cascade: Cascade,
+        policy: CrdDeletionPolicy,
+    ) -> Option<String> {
         if cascade == Cascade::Orphan || policy != CrdDeletionPolicy::Delete {
             return None;
         }
-        let lost = self.known.iter().filter(|it| it.may_be_lost()).count();
-        let known = (lost > 0).then(|| count(lost, "definition"));
-        let unread = self.unread.is_some().then(|| {
-            let which = if lost > 0 { "others" } else { "definitions" };
-            format!("{which} that are not known here")
+        let affected = self
+            .crds
+            .iter()
+            .filter(|crd| crd.may_delete_resources())
+            .count();
+        let counted = (affected > 0).then(|| count(affected, "CRD"));
+        let unknown = self.inventory_error.is_some().then(|| {
+            let noun = if affected > 0 { "other CRDs" } else { "CRDs" };
+            format!("{noun} that cannot be listed")
         });
-        let all: Vec<String> = known.into_iter().chain(unread).collect();
+        let all: Vec<String> = counted.into_iter().chain(unknown).collect();
         (!all.is_empty()).then(|| all.join(" and of "))
     }
 }
 
-/// The definitions that exist.
-pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Definitions {
-    let mut names: BTreeSet<String> = of_kind(instance, "CustomResourceDefinition");
-    let (rest, unread) = match inventory::rest(cluster, instance).await {
-        Ok(rest) if rest.len() < missing(instance) => {
+/// Returns the existing CRDs of an instance.
+pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> CrdUsages {
+    let mut names: BTreeSet<String> = names_of_kind(instance, "CustomResourceDefinition");
+    let (overflow, inventory_error) = match inventory::rest(cluster, instance).await {
+        Ok(overflow) if overflow.len() < unlisted_count(instance) => {
             let space = &cluster.system_namespace;
-            (rest, Some(format!("it is not in namespace {space}")))
+            (overflow, Some(format!("it is not in namespace {space}")))
         }
-        Ok(rest) => (rest, None),
+        Ok(overflow) => (overflow, None),
         Err(error) => (Vec::new(), Some(format!("{error:#}"))),
     };
     names.extend(
-        rest.into_iter()
+        overflow
+            .into_iter()
             .map(|listed| listed.identity)
-            .filter(|it| it.kind == "CustomResourceDefinition")
-            .map(|it| it.name),
+            .filter(|identity| identity.kind == "CustomResourceDefinition")
+            .map(|identity| identity.name),
     );
-    let mut definitions = Vec::new();
+    let mut usages = Vec::new();
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
     for name in names {
         let resources = match api.get(&name).await {
@@ -86,25 +97,25 @@ pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) ->
             Err(error) if Cluster::is_absent(&error) => continue,
             Err(_) => None,
         };
-        definitions.push(Definition { name, resources });
+        usages.push(CrdUsage { name, resources });
     }
-    Definitions {
-        known: definitions,
-        unread,
+    CrdUsages {
+        crds: usages,
+        inventory_error,
     }
 }
 
-/// How many objects the status has no room for.
-fn missing(instance: &BundleInstance) -> usize {
+/// Returns the number of objects that the status does not list.
+fn unlisted_count(instance: &BundleInstance) -> usize {
     let status = instance.status.as_ref();
-    let Some(listed) = status.and_then(|it| it.inventory.as_ref()) else {
+    let Some(listed) = status.and_then(|status| status.inventory.as_ref()) else {
         return 0;
     };
     let all = usize::try_from(listed.count).unwrap_or_default();
     all.saturating_sub(listing::entries(&listed.kinds).count())
 }
 
-/// How many custom resources there are, by a list of one.
+/// Returns the number of custom resources, from a list request with limit 1; `None` if the request fails.
 async fn resources(cluster: &Cluster, definition: &CustomResourceDefinition) -> Option<usize> {
     let spec = &definition.spec;
     let version = spec.versions.iter().find(|version| version.served)?;
@@ -119,79 +130,79 @@ async fn resources(cluster: &Cluster, definition: &CustomResourceDefinition) -> 
     Some(list.items.len() + usize::try_from(more).unwrap_or_default())
 }
 
-/// The Namespaces that were made for the instance.
+/// Returns the Namespaces that were created for the instance.
 pub(crate) fn namespaces(instance: &BundleInstance) -> Vec<String> {
-    of_kind(instance, "Namespace").into_iter().collect()
+    names_of_kind(instance, "Namespace").into_iter().collect()
 }
 
-fn of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
+fn names_of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
     let status = instance.status.as_ref();
-    let listed = status.and_then(|it| it.inventory.as_ref());
-    let kinds = listed.map_or(&[][..], |it| &it.kinds);
+    let listed = status.and_then(|status| status.inventory.as_ref());
+    let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
     let entries = listing::entries(kinds).map(|(identity, _): (Identity, _)| identity);
     entries
-        .filter(|it| it.kind == kind && it.namespace.is_empty())
-        .map(|it| it.name)
+        .filter(|identity| identity.kind == kind && identity.namespace.is_empty())
+        .map(|identity| identity.name)
         .collect()
 }
 
-/// What will stay, and what will be lost.
+/// Describes the objects that will be kept, and the custom resources that will be deleted.
 pub(crate) fn foretold(
     cascade: Cascade,
     policy: CrdDeletionPolicy,
-    definitions: &Definitions,
+    definitions: &CrdUsages,
     namespaces: &[String],
 ) -> Vec<String> {
     if cascade == Cascade::Orphan {
-        return vec!["all objects stay in the cluster".to_owned()];
+        return vec!["all objects will be kept".to_owned()];
     }
     let mut lines: Vec<String> = namespaces
         .iter()
-        .map(|name| format!("Namespace {name} stays, as others may use it"))
+        .map(|name| format!("Namespace {name} will be kept (may contain other objects)"))
         .collect();
-    for Definition { name, resources } in &definitions.known {
+    for CrdUsage { name, resources } in &definitions.crds {
         let some = match resources {
             Some(number) => count(*number, "custom resource"),
             None => "an unknown number of custom resources".to_owned(),
         };
         lines.push(match (policy, resources) {
             (CrdDeletionPolicy::Retain, _) => {
-                format!("CustomResourceDefinition {name} stays, with {some}")
+                format!("CustomResourceDefinition {name} will be kept ({some})")
             }
-            (_, Some(0)) => format!("CustomResourceDefinition {name} goes; nobody uses it"),
+            (_, Some(0)) => format!("CustomResourceDefinition {name} will be deleted (unused)"),
             (CrdDeletionPolicy::DeleteIfUnused, Some(_)) => {
-                format!("CustomResourceDefinition {name} stays, with {some}")
+                format!("CustomResourceDefinition {name} will be kept ({some})")
             }
             (CrdDeletionPolicy::DeleteIfUnused, None) => {
-                format!("CustomResourceDefinition {name} stays if there are custom resources")
+                format!("CustomResourceDefinition {name} will be kept if it has custom resources")
             }
             (CrdDeletionPolicy::Delete, _) => {
-                format!("CustomResourceDefinition {name} goes, and {some} with it")
+                format!("CustomResourceDefinition {name} and {some} will be deleted")
             }
         });
     }
-    if let Some(why) = &definitions.unread {
+    if let Some(reason) = &definitions.inventory_error {
         lines.push(format!(
-            "there may be more definitions: the rest of the inventory cannot be read: {why}"
+            "there may be more CRDs: failed to read the rest of the inventory: {reason}"
         ));
     }
     lines
 }
 
-/// What has stayed, as far as that can be looked at.
+/// Describes the objects that were kept, as far as they can be read.
 pub(crate) async fn left(
     cluster: &Cluster,
-    definitions: &Definitions,
+    definitions: &CrdUsages,
     namespaces: &[String],
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-    for Definition { name, .. } in &definitions.known {
+    for CrdUsage { name, .. } in &definitions.crds {
         if let Ok(Some(found)) = api.get_metadata_opt(name).await
             && found.metadata.deletion_timestamp.is_none()
         {
             lines.push(format!(
-                "CustomResourceDefinition {} has stayed",
+                "CustomResourceDefinition {} kept",
                 found.name_any()
             ));
         }
@@ -199,7 +210,7 @@ pub(crate) async fn left(
     let api = Api::<Namespace>::all(cluster.client.clone());
     for name in namespaces {
         if let Ok(Some(_)) = api.get_metadata_opt(name).await {
-            lines.push(format!("Namespace {name} has stayed"));
+            lines.push(format!("Namespace {name} kept"));
         }
     }
     lines
@@ -212,33 +223,33 @@ mod tests {
     use super::*;
 
     /// One definition, with so many custom resources.
-    fn definition(resources: Option<usize>) -> Definitions {
-        Definitions {
-            known: vec![Definition {
+    fn definition(resources: Option<usize>) -> CrdUsages {
+        CrdUsages {
+            crds: vec![CrdUsage {
                 name: "stations.example.com".to_owned(),
                 resources,
             }],
-            unread: None,
+            inventory_error: None,
         }
     }
 
     #[test]
     fn custom_resources_that_may_be_lost_are_asked_for() {
-        let unread = |definitions| Definitions {
-            unread: Some("forbidden".to_owned()),
+        let inventory_error = |definitions| CrdUsages {
+            inventory_error: Some("forbidden".to_owned()),
             ..definitions
         };
-        let others = "1 definition and of others that are not known here";
-        let unknown = "definitions that are not known here";
+        let others = "1 CRD and of other CRDs that cannot be listed";
+        let unknown = "CRDs that cannot be listed";
         for (definitions, expected) in ::tests::rows![
-            Definitions::default() => None;
+            CrdUsages::default() => None;
             definition(Some(0)) => None;
-            definition(Some(2)) => Some("1 definition");
-            definition(None) => Some("1 definition");
-            unread(definition(Some(2))) => Some(others);
-            unread(definition(None)) => Some(others);
-            unread(definition(Some(0))) => Some(unknown);
-            unread(Definitions::default()) => Some(unknown);
+            definition(Some(2)) => Some("1 CRD");
+            definition(None) => Some("1 CRD");
+            inventory_error(definition(Some(2))) => Some(others);
+            inventory_error(definition(None)) => Some(others);
+            inventory_error(definition(Some(0))) => Some(unknown);
+            inventory_error(CrdUsages::default()) => Some(unknown);
         ] {
             for (cascade, policy, expected) in [
                 (Cascade::Background, Delete, expected),
@@ -247,9 +258,9 @@ mod tests {
                 (Cascade::Background, Retain, None),
                 (Cascade::Foreground, DeleteIfUnused, None),
             ] {
-                let lost = definitions.lost(cascade, policy);
+                let deleted_resources = definitions.deleted_resources(cascade, policy);
                 let row = format!("{definitions:?} {cascade:?} {policy:?}");
-                assert_eq!(lost.as_deref(), expected, "{row}");
+                assert_eq!(deleted_resources.as_deref(), expected, "{row}");
             }
         }
     }
@@ -258,29 +269,29 @@ mod tests {
     #[test]
     fn what_stays_is_told_by_policy() {
         for (policy, resources, expected) in ::tests::rows![
-            Retain, Some(2) => "stays, with 2 custom resources";
-            Retain, None => "stays, with an unknown number of custom resources";
-            DeleteIfUnused, Some(0) => "goes; nobody uses it";
-            DeleteIfUnused, Some(1) => "stays, with 1 custom resource";
-            DeleteIfUnused, None => "stays if there are custom resources";
-            Delete, Some(0) => "goes; nobody uses it";
-            Delete, Some(3) => "goes, and 3 custom resources with it";
+            Retain, Some(2) => "will be kept (2 custom resources)";
+            Retain, None => "will be kept (an unknown number of custom resources)";
+            DeleteIfUnused, Some(0) => "will be deleted (unused)";
+            DeleteIfUnused, Some(1) => "will be kept (1 custom resource)";
+            DeleteIfUnused, None => "will be kept if it has custom resources";
+            Delete, Some(0) => "will be deleted (unused)";
+            Delete, Some(3) => "and 3 custom resources will be deleted";
         ] {
             let lines = foretold(Cascade::Background, policy, &definition(resources), &[]);
             let expected = format!("CustomResourceDefinition stations.example.com {expected}");
             assert_eq!(lines, [expected]);
         }
         let names = ["tides".to_owned()];
-        let none = Definitions::default();
-        let unread = Definitions {
-            unread: Some("forbidden".to_owned()),
-            ..Definitions::default()
+        let none = CrdUsages::default();
+        let inventory_error = CrdUsages {
+            inventory_error: Some("forbidden".to_owned()),
+            ..CrdUsages::default()
         };
         for (cascade, policy, definitions, namespaces, expected) in ::tests::rows![
-            Cascade::Foreground, Retain, none, &names[..] => "Namespace tides stays, as others may use it";
-            Cascade::Orphan, Delete, definition(Some(3)), &names => "all objects stay in the cluster";
-            Cascade::Background, Delete, unread, &[]
-                => "there may be more definitions: the rest of the inventory cannot be read: forbidden";
+            Cascade::Foreground, Retain, none, &names[..] => "Namespace tides will be kept (may contain other objects)";
+            Cascade::Orphan, Delete, definition(Some(3)), &names => "all objects will be kept";
+            Cascade::Background, Delete, inventory_error, &[]
+                => "there may be more CRDs: failed to read the rest of the inventory: forbidden";
         ] {
             let lines = foretold(cascade, policy, &definitions, namespaces);
             assert_eq!(lines, [expected]);

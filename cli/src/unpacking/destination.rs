@@ -1,4 +1,4 @@
-//! Where unpacked content goes.
+//! Destination of unpacked content.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
@@ -10,12 +10,12 @@ use unpacker::{Format, Tree};
 
 use crate::{
     folder::{Before, FILE, Staged},
-    output::{self, Draft},
+    output::{self, AtomicFile},
 };
 
-const PROGRAM: u32 = 0o755;
+const EXECUTABLE: u32 = 0o755;
 
-/// Told by its name alone, so that the same command does the same tomorrow.
+/// Destination of content, determined by its name alone, so that repeated commands have the same effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     Stdout,
@@ -23,27 +23,27 @@ pub(crate) enum Destination {
     Folder(PathBuf),
 }
 
-/// What ends a file's name says.
+/// Archive format of a file extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Archive {
     Tar,
     TarGz,
 }
 
-/// Somewhere that can be written to, where nothing is to be seen yet.
-pub(crate) enum Prepared {
+/// A writable destination without visible output.
+pub(crate) enum PreparedDestination {
     Stdout,
-    File(Draft, Archive),
+    File(AtomicFile, Archive),
     Folder(Staged),
 }
 
-/// Whether an archive would end up before somebody's eyes.
+/// Reports whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 impl Destination {
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn from_path(path: &Path) -> Self {
         let name = path.as_os_str().as_encoded_bytes();
         let is = |ending: &str| name.ends_with(ending.as_bytes());
         if name == b"-" {
@@ -57,16 +57,18 @@ impl Destination {
         }
     }
 
-    pub(crate) fn prepare(self, force: bool) -> anyhow::Result<Prepared> {
+    pub(crate) fn prepare(self, force: bool) -> anyhow::Result<PreparedDestination> {
         Ok(match self {
-            Self::Stdout => Prepared::Stdout,
+            Self::Stdout => PreparedDestination::Stdout,
             Self::File(path, _) if path.is_dir() => anyhow::bail!(
-                "{} is a folder with the name of an archive; write it with a slash behind it, or choose another name",
+                "{} is a directory with the name of an archive; add a slash at the end, or choose another name",
                 path.display()
             ),
-            Self::File(path, archive) => Prepared::File(Draft::new(&path)?, archive),
+            Self::File(path, archive) => {
+                PreparedDestination::File(AtomicFile::new(&path)?, archive)
+            }
             Self::Folder(path) if path.is_file() => anyhow::bail!(
-                "{} is a file; name a folder, or a file that ends in .tgz, .tar.gz or .tar",
+                "{} is a file; use a directory, or a file that ends in .tgz, .tar.gz or .tar",
                 path.display()
             ),
             Self::Folder(path) => {
@@ -75,14 +77,16 @@ impl Destination {
                 } else {
                     Before::Nothing
                 };
-                Prepared::Folder(Staged::new(&path, before).context("failed to prepare --output")?)
+                PreparedDestination::Folder(
+                    Staged::new(&path, before).context("failed to prepare --output")?,
+                )
             }
         })
     }
 }
 
-impl Prepared {
-    /// Writes all files, and lets them appear.
+impl PreparedDestination {
+    /// Writes all files and publishes them.
     pub(crate) fn write(self, tree: &Tree) -> anyhow::Result<()> {
         match self {
             Self::Stdout => output::stream(|out| Ok(tree.pack(Format::TarGz, out).map(drop)?)),
@@ -102,11 +106,11 @@ impl Prepared {
                     let mode = if info.mode & 0o111 == 0 {
                         FILE
                     } else {
-                        PROGRAM
+                        EXECUTABLE
                     };
                     let mut reader = tree
                         .read(path)
-                        .with_context(|| format!("{path:?} is gone"))?;
+                        .with_context(|| format!("{path:?} no longer exists"))?;
                     staged.add(path, mode, &mut reader)?;
                 }
                 staged.publish(|_| false)?;
@@ -123,13 +127,13 @@ mod tests {
     #[test]
     fn the_name_says_what_is_written() {
         ::tests::assert_rows! {
-            Destination::of(Path::new("-")) => Destination::Stdout;
-            Destination::of(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);
-            Destination::of(Path::new("a.tar.gz")) => Destination::File("a.tar.gz".into(), Archive::TarGz);
-            Destination::of(Path::new("x/a.tar")) => Destination::File("x/a.tar".into(), Archive::Tar);
-            Destination::of(Path::new("a.tar/")) => Destination::Folder("a.tar/".into());
-            Destination::of(Path::new("a")) => Destination::Folder("a".into());
-            Destination::of(Path::new("v1.0")) => Destination::Folder("v1.0".into());
+            Destination::from_path(Path::new("-")) => Destination::Stdout;
+            Destination::from_path(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);
+            Destination::from_path(Path::new("a.tar.gz")) => Destination::File("a.tar.gz".into(), Archive::TarGz);
+            Destination::from_path(Path::new("x/a.tar")) => Destination::File("x/a.tar".into(), Archive::Tar);
+            Destination::from_path(Path::new("a.tar/")) => Destination::Folder("a.tar/".into());
+            Destination::from_path(Path::new("a")) => Destination::Folder("a".into());
+            Destination::from_path(Path::new("v1.0")) => Destination::Folder("v1.0".into());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What people follow in catalogs: the channels and versions of PlatformOperators, and the channels of an OLM's
-//! Subscriptions. It says which version can come next, and nothing else depends on it.
+//! Update channels of operators: the channels and versions of PlatformOperators, and the channels of OLM's Subscriptions.
+//! They only decide which version can come next.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use manifests::{
 use super::read::{each, unless_forbidden};
 use crate::{cluster::Cluster, live::Live};
 
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
-/// All that is followed.
+/// Channels and versions that PlatformOperators and Subscriptions request.
 #[derive(Default)]
-pub(super) struct Followed {
-    /// By the names of PlatformOperators.
+pub(super) struct ChannelMap {
+    /// Specs by the names of PlatformOperators.
     platform: BTreeMap<String, PlatformOperatorSpec>,
     subscriptions: Vec<Subscription>,
 }
@@ -34,8 +34,8 @@ struct Subscription {
     channel: Option<String>,
 }
 
-impl Followed {
-    /// Reads what the cluster has of it.
+impl ChannelMap {
+    /// Reads the channels from the cluster.
     pub(super) async fn all(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Self> {
         Ok(Self {
             platform: platform_operators(cluster, live).await?,
@@ -43,18 +43,18 @@ impl Followed {
         })
     }
 
-    /// The channel and the versions that the PlatformOperator of an instance asks for.
+    /// Returns the channel and the version range that the PlatformOperator of an instance requests.
     pub(super) fn of_instance(&self, instance: &BundleInstance) -> (Option<String>, Option<Range>) {
         let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
         let Some(spec) = owner.and_then(|owner| self.platform.get(owner)) else {
             return (None, None);
         };
         let range = spec.version.as_deref().map(Range::parse);
-        // The provisioner tells what is wrong with a range.
+        // The provisioner reports an invalid range.
         (spec.channel.clone(), range.and_then(Result::ok))
     }
 
-    /// The channel that a ClusterServiceVersion came from.
+    /// Returns the channel from which a ClusterServiceVersion was installed.
     pub(super) fn of_csv(
         &self,
         namespace: &str,
@@ -62,9 +62,13 @@ impl Followed {
         package: Option<&str>,
     ) -> Option<String> {
         let all = self.subscriptions.iter();
-        let mut here = all.filter(|it| it.namespace == namespace);
-        let by_name = here.clone().find(|it| it.installed == name);
-        let found = by_name.or_else(|| here.find(|it| Some(it.package.as_str()) == package))?;
+        let mut subscriptions = all.filter(|subscription| subscription.namespace == namespace);
+        let by_name = subscriptions
+            .clone()
+            .find(|subscription| subscription.installed == name);
+        let found = by_name.or_else(|| {
+            subscriptions.find(|subscription| Some(subscription.package.as_str()) == package)
+        })?;
         found.channel.clone()
     }
 }
@@ -81,11 +85,11 @@ async fn platform_operators(
         return Ok(all);
     }
     let api: Api<PlatformOperator> = Api::all(cluster.client.clone());
-    let listed = each(&api, ListParams::default().limit(PAGE), |it| {
-        all.insert(it.name_any(), it.spec);
+    let listed = each(&api, ListParams::default().limit(PAGE_SIZE), |operator| {
+        all.insert(operator.name_any(), operator.spec);
     })
     .await;
-    let missing = "which channels and versions PlatformOperators ask for";
+    let missing = "the channels and versions of PlatformOperators";
     unless_forbidden(cluster, listed, missing, "failed to list PlatformOperators")?;
     Ok(all)
 }
@@ -102,17 +106,25 @@ async fn subscriptions(
         return Ok(all);
     };
     let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &kind.resource);
-    let listed = each(&api, ListParams::default().limit(PAGE), |it| {
-        let of = |path: &[&str]| text(&it.data, path).unwrap_or_default().to_owned();
-        all.push(Subscription {
-            namespace: it.namespace().unwrap_or_default(),
-            package: of(&["spec", "name"]),
-            installed: of(&["status", "installedCSV"]),
-            channel: Some(of(&["spec", "channel"])).filter(|it| !it.is_empty()),
-        });
-    })
+    let listed = each(
+        &api,
+        ListParams::default().limit(PAGE_SIZE),
+        |subscription| {
+            let field = |path: &[&str]| {
+                text(&subscription.data, path)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            all.push(Subscription {
+                namespace: subscription.namespace().unwrap_or_default(),
+                package: field(&["spec", "name"]),
+                installed: field(&["status", "installedCSV"]),
+                channel: Some(field(&["spec", "channel"])).filter(|channel| !channel.is_empty()),
+            });
+        },
+    )
     .await;
-    let missing = "which channels Subscriptions follow";
+    let missing = "the channels of Subscriptions";
     unless_forbidden(cluster, listed, missing, "failed to list Subscriptions")?;
     Ok(all)
 }

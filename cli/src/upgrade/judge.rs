@@ -1,4 +1,4 @@
-//! What there is to say of operators before an upgrade of their cluster. No I/O.
+//! Findings about operators before an upgrade of their cluster. Pure; no I/O.
 
 use std::collections::BTreeSet;
 
@@ -10,84 +10,84 @@ use serde::Serialize;
 
 use super::target::Releases;
 
-/// How much of what others have written is repeated, in characters.
-const REPEATED: usize = 200;
+/// Maximum length of a text of another author, in characters.
+const MAX_TEXT_LEN: usize = 200;
 
-/// An operator that is installed, and what is known of its demands.
+/// Installed operator, and its constraints on an upgrade.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Operator {
-    /// Where it is installed.
+pub(crate) struct InstalledOperator {
+    /// Install namespace of the operator.
     pub(crate) namespace: String,
-    /// The BundleInstance, or the ClusterServiceVersion.
+    /// Name of the BundleInstance or the ClusterServiceVersion.
     pub(crate) name: String,
-    /// Which of both.
+    /// Kind of the object with this name.
     pub(crate) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) package: Option<String>,
-    /// Its name in catalogs.
+    /// Name of the bundle in catalogs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bundle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// The digest of the image it came in.
+    /// Digest of the bundle image.
     #[serde(skip)]
     pub(crate) image: Option<String>,
-    /// The channel that is followed, where somebody has named one.
+    /// Requested channel, if any.
     #[serde(skip)]
     pub(crate) channel: Option<String>,
-    /// The versions that may be installed, where somebody has named some.
+    /// Requested version range, if any.
     #[serde(skip)]
     pub(crate) range: Option<Range>,
-    /// The newest OpenShift that it runs on, as it is written.
+    /// Newest OpenShift release that the operator supports, as declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) maximum: Option<String>,
-    /// Why that does not count.
+    /// Reason why `maximum` is overridden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) overridden: Option<String>,
-    /// Why the operator asks not to be upgraded.
+    /// Reason why the operator is not upgradeable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<String>,
-    /// What the provisioner says of it that keeps the cluster from its next release, if that is the one in question.
+    /// Message of the provisioner that the operator blocks the upgrade to the next release, if that is the target.
     #[serde(skip)]
     pub(crate) said: Option<String>,
-    /// Whether a catalog has the package, and it could not be read there.
+    /// Whether a catalog has the package but could not be read.
     #[serde(skip)]
     pub(crate) is_unread: bool,
-    /// What it uses of APIs that go.
+    /// Use of removed APIs.
     pub(crate) removals: Removals,
-    /// What its accounts were seen to call that goes.
+    /// Recorded calls of the operator's accounts to removed APIs.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) calls: BTreeSet<Call>,
-    /// The version that comes before the upgrade of the cluster.
+    /// Version to which the operator must be upgraded before the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unblocked_by: Option<Later>,
-    /// What follows from all that, the worst first.
+    pub(crate) unblocked_by: Option<CandidateVersion>,
+    /// Resulting findings, most severe first.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// A version in a catalog.
+/// Version in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Later {
+pub(crate) struct CandidateVersion {
     pub(crate) version: String,
     pub(crate) bundle: String,
     pub(crate) catalog: String,
     pub(crate) channel: String,
 }
 
-/// One thing about an operator.
+/// Result of the check of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Finding {
     pub(crate) effect: Effect,
     pub(crate) message: String,
 }
 
-impl Operator {
+impl InstalledOperator {
     pub(crate) fn label(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether its maximum is too low, and nobody says that this does not count; or whether the provisioner says so.
+    /// Reports whether its max OpenShift version is too low and not overridden, or whether the provisioner reports that.
     pub(crate) fn is_too_old(&self, to: &Releases) -> bool {
         if self.said.is_some() {
             return true;
@@ -99,45 +99,45 @@ impl Operator {
         }
     }
 
-    /// Whether it keeps the cluster as it is.
+    /// Reports whether the operator blocks the upgrade of the cluster.
     pub(crate) fn blocks(&self) -> bool {
         self.findings
             .iter()
-            .any(|it| matches!(it.effect, Effect::Blocks | Effect::Refuses))
+            .any(|finding| matches!(finding.effect, Effect::Blocks | Effect::Refuses))
     }
 
-    /// Draws the conclusions.
-    pub(crate) fn judge(&mut self, to: &Releases, has_catalogs: bool) {
+    /// Derives the findings.
+    pub(crate) fn assess(&mut self, to: &Releases, has_catalogs: bool) {
         let mut of_maximum = self.of_maximum(to, has_catalogs);
-        // What the provisioner says closes the cluster's gate, whatever is known here.
-        if let Some(said) = &self.said
-            && of_maximum.as_ref().map(|it| it.effect) != Some(Effect::Blocks)
+        // A message of the provisioner blocks the cluster upgrade, regardless of what is known here.
+        if let Some(concern) = &self.said
+            && of_maximum.as_ref().map(|finding| finding.effect) != Some(Effect::Blocks)
         {
             of_maximum = Some(Finding {
                 effect: Effect::Blocks,
-                message: repeated(said),
+                message: repeated(concern),
             });
         }
-        // Properties are JSON, annotations are none, and both mean the same.
+        // Properties are JSON and annotations are not, but both mean the same.
         if let Some(Ok(release)) = self.maximum.as_deref().map(maximum) {
             self.maximum = Some(release.to_string());
         }
         let mut findings: Vec<Finding> = of_maximum.into_iter().collect();
-        let mut say = |effect, message: String| findings.push(Finding { effect, message });
+        let mut add = |effect, message: String| findings.push(Finding { effect, message });
         if let Some(refusal) = &self.refusal {
-            say(Effect::Refuses, repeated(refusal));
+            add(Effect::Refuses, repeated(refusal));
         }
         for call in &self.calls {
-            say(Effect::Warns, call.to_string());
+            add(Effect::Warns, call.to_string());
         }
         for removal in &self.removals.found {
-            say(Effect::Warns, removal.to_string());
+            add(Effect::Warns, removal.to_string());
         }
         if self.removals.is_incomplete {
-            let message = "not everything of it could be looked at for APIs that go".to_owned();
-            say(Effect::Warns, message);
+            let message = "could not check all objects for removed APIs".to_owned();
+            add(Effect::Warns, message);
         }
-        findings.sort_by_key(|it| it.effect); // stable
+        findings.sort_by_key(|finding| finding.effect); // stable
         self.findings = findings;
     }
 
@@ -146,7 +146,7 @@ impl Operator {
         let finding = |effect, message| Some(Finding { effect, message });
         let max = match self.maximum.as_deref().map(maximum) {
             None => {
-                let message = format!("it does not say whether it runs on OpenShift {release}");
+                let message = format!("does not declare whether it supports OpenShift {release}");
                 return finding(Effect::Unknown, message);
             }
             Some(Err(error)) => {
@@ -155,31 +155,30 @@ impl Operator {
             Some(Ok(max)) if max.admits(release) => return None,
             Some(Ok(max)) => max,
         };
-        if let Some(why) = &self.overridden {
-            let why = repeated(why);
-            let message = format!(
-                "it runs on OpenShift {max} at most, which spec.overrides says does not count: {why}"
-            );
+        if let Some(reason) = &self.overridden {
+            let reason = repeated(reason);
+            let message =
+                format!("supports OpenShift up to {max} (overridden in spec.overrides: {reason})");
             return finding(Effect::Overridden, message);
         }
         let message = match (&self.unblocked_by, &self.said) {
-            (None, Some(said)) if !has_catalogs => repeated(said),
+            (None, Some(concern)) if !has_catalogs => repeated(concern),
             (None, _) if self.is_unread => format!(
-                "it runs on OpenShift {max} at most, and what the catalogs have of its package cannot be read"
+                "supports OpenShift up to {max}; failed to read its package from the catalogs"
             ),
             (None, _) if has_catalogs => format!(
-                "it runs on OpenShift {max} at most, and no version that can be reached and runs on {release} is in the catalogs"
+                "supports OpenShift up to {max}; the catalogs have no reachable version that supports {release}"
             ),
-            _ => format!("it runs on OpenShift {max} at most"),
+            _ => format!("supports OpenShift up to {max}"),
         };
         finding(Effect::Blocks, message)
     }
 }
 
-/// What somebody else has written, as a part of a line.
+/// Returns a text of another author as one line of limited length.
 fn repeated(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    shortened(&words.join(" "), REPEATED)
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    shortened(&parts.join(" "), MAX_TEXT_LEN)
 }
 
 #[cfg(test)]
@@ -196,9 +195,9 @@ mod tests {
         }
     }
 
-    fn operator(maximum: Option<&str>) -> Operator {
+    fn operator(maximum: Option<&str>) -> InstalledOperator {
         let maximum = maximum.map(str::to_owned);
-        ::tests::with!(Operator, namespace: "ns".into(), name: "a".into(), maximum)
+        ::tests::with!(InstalledOperator, namespace: "ns".into(), name: "a".into(), maximum)
     }
 
     #[test]
@@ -221,7 +220,7 @@ mod tests {
         ] {
             let mut operator = operator(maximum);
             let to = to(release);
-            operator.judge(&to, false);
+            operator.assess(&to, false);
             let found = operator.findings.first().map(|it| it.effect);
             assert_eq!(found, effect, "{maximum:?} {release:?}");
             assert_eq!(operator.blocks(), effect == blocks);
@@ -237,14 +236,14 @@ mod tests {
             (Some("latest"), None),
             (Some("4.20"), Some("tested")),
         ] {
-            let said = "it runs on OpenShift 4.20 at most:\nuninstall it".to_owned();
+            let said = "supports OpenShift up to 4.20:\nuninstall it".to_owned();
             let mut operator = ::tests::with!(operator(maximum) => said: Some(said), overridden: overridden.map(str::to_owned));
             let to = to(Some("4.21"));
             assert!(operator.is_too_old(&to));
-            operator.judge(&to, true);
+            operator.assess(&to, true);
             let expected = Finding {
                 effect: Effect::Blocks,
-                message: "it runs on OpenShift 4.20 at most: uninstall it".into(),
+                message: "supports OpenShift up to 4.20: uninstall it".into(),
             };
             assert_eq!(operator.findings, [expected], "{maximum:?}");
         }
@@ -254,7 +253,7 @@ mod tests {
     fn a_maximum_is_told_in_one_form() {
         for (maximum, told) in [("\"4.20\"", "4.20"), (" 4.20", "4.20"), ("x", "x")] {
             let mut operator = operator(Some(maximum));
-            operator.judge(&to(Some("4.21")), false);
+            operator.assess(&to(Some("4.21")), false);
             assert_eq!(operator.maximum.as_deref(), Some(told));
         }
     }
@@ -263,20 +262,20 @@ mod tests {
     #[test]
     fn what_is_said_names_the_way_out() {
         let old = operator(Some("4.20"));
-        let told = "it runs on OpenShift 4.20 at most:\n upgrade it".to_owned();
+        let told = "supports OpenShift up to 4.20:\n upgrade it".to_owned();
         let told = ::tests::with!(old.clone() => said: Some(told));
         let unread = ::tests::with!(told.clone() => is_unread: true);
         let overridden = ::tests::with!(old.clone() => overridden: Some("tested".to_owned()));
         for (operator, has_catalogs, expected) in ::tests::rows![
-            &old, false => "it runs on OpenShift 4.20 at most";
-            &old, true => "*is in the catalogs";
-            &told, false => "it runs on OpenShift 4.20 at most: upgrade it";
-            &told, true => "*is in the catalogs";
-            &unread, true => "*cannot be read";
-            &overridden, true => "*does not count: tested";
+            &old, false => "supports OpenShift up to 4.20";
+            &old, true => "*no reachable version that supports 4.21";
+            &told, false => "supports OpenShift up to 4.20: upgrade it";
+            &told, true => "*no reachable version that supports 4.21";
+            &unread, true => "*failed to read its package from the catalogs";
+            &overridden, true => "*(overridden in spec.overrides: tested)";
         ] {
             let mut operator = operator.clone();
-            operator.judge(&to(Some("4.21")), has_catalogs);
+            operator.assess(&to(Some("4.21")), has_catalogs);
             let said = operator.findings.remove(0).message;
             assert!(
                 ::tests::table::matches(expected, &said),
@@ -299,11 +298,15 @@ mod tests {
         let (busy, removals) = ("busy ".repeat(1000), search.end());
         let mut operator =
             ::tests::with!(operator(Some("4.20")) => refusal: Some(busy), removals: removals);
-        operator.judge(&to(Some("4.21")), false);
+        operator.assess(&to(Some("4.21")), false);
         let effects: Vec<Effect> = operator.findings.iter().map(|it| it.effect).collect();
         let [blocks, refuses, warns] = [Effect::Blocks, Effect::Refuses, Effect::Warns];
         assert_eq!(effects, [blocks, refuses, warns, warns]);
-        assert!(operator.findings[1].message.chars().count() <= REPEATED + 1);
-        assert!(operator.findings[3].message.starts_with("not everything"));
+        assert!(operator.findings[1].message.chars().count() <= MAX_TEXT_LEN + 1);
+        assert!(
+            operator.findings[3]
+                .message
+                .starts_with("could not check all objects")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What an OLM has installed, and where its catalogs are.
+//! Operators that OLM has installed, and the locations of its catalogs.
 
 use std::collections::BTreeSet;
 
@@ -19,77 +19,78 @@ use manifests::{
 use serde_json::Value;
 
 use super::{
-    follow::Followed,
-    judge::Operator,
+    follow::ChannelMap,
+    judge::InstalledOperator,
     read::{Accounts, each},
     target::Releases,
 };
 use crate::{cluster::Cluster, live::Live};
 
 pub(super) const KIND: &str = "ClusterServiceVersion";
-/// Where OpenShift has its catalogs.
+/// Namespace of OpenShift's catalogs.
 const MARKETPLACE: &str = "openshift-marketplace";
 const GROUP: &str = "operators.coreos.com";
-/// How many are in a page: each may have pictures and descriptions of a megabyte.
-const PAGE: u32 = 20;
-/// How many ServiceAccounts of one operator are looked for.
-const MOST_ACCOUNTS: usize = 256;
+/// Number of ClusterServiceVersions per list page: each may have images and descriptions of a megabyte.
+const PAGE_SIZE: u32 = 20;
+/// Maximum number of ServiceAccounts of one operator that are considered.
+const MAX_ACCOUNTS: usize = 256;
 
-/// The ClusterServiceVersions of a cluster; nothing where there is no OLM.
+/// Returns the ClusterServiceVersions of a cluster; `None` if the cluster has no OLM.
 pub(super) async fn operators(
     cluster: &Cluster,
     live: &mut Live<'_>,
     span: (&Releases, &Releases),
-    known: &Known<'_>,
-) -> anyhow::Result<Option<Vec<Operator>>> {
+    context: &ClusterContext<'_>,
+) -> anyhow::Result<Option<Vec<InstalledOperator>>> {
     let kind = live.kind(&format!("{GROUP}/v1alpha1"), KIND).await?;
     let Some(kind) = kind else {
         return Ok(None);
     };
     let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &kind.resource);
-    // Copies may be thousands.
+    // There may be thousands of copies.
     let params = ListParams::default()
-        .limit(PAGE)
+        .limit(PAGE_SIZE)
         .labels(&format!("!{}", olm::COPIED));
     let mut found = Vec::new();
     each(&api, params, |csv| {
-        found.extend(operator(&csv, span, known));
+        found.extend(operator(&csv, span, context));
     })
     .await
     .map_err(|error| cluster.trouble("failed to list ClusterServiceVersions", error))?;
     Ok(Some(found))
 }
 
-/// What is known besides.
-pub(super) struct Known<'a> {
+/// Information about the cluster that is needed for each operator.
+pub(super) struct ClusterContext<'a> {
     pub(super) conditions: &'a [OperatorCondition],
     pub(super) calls: &'a Calls,
-    /// What the provisioner says.
+    /// Concerns that the provisioner reports.
     pub(super) concerns: &'a [Concern],
-    /// What is followed, if catalogs are asked.
-    pub(super) followed: &'a Followed,
+    /// Requested channels; empty without catalogs.
+    pub(super) channels: &'a ChannelMap,
 }
 
-impl Known<'_> {
-    /// What the provisioner says of what keeps the cluster as it is.
-    pub(super) fn said(&self, label: &str) -> Option<String> {
-        let label = shortened(label, bounds::WORD as usize / 4); // as it is written there
+impl ClusterContext<'_> {
+    /// Returns the message of the provisioner about an operator that blocks the cluster upgrade.
+    pub(super) fn provisioner_concern(&self, label: &str) -> Option<String> {
+        let label = shortened(label, bounds::WORD as usize / 4); // truncated as in the status
         let mut concerns = self.concerns.iter();
-        let concern = concerns.find(|it| it.effect == Effect::Blocks && it.operator == label)?;
+        let concern = concerns
+            .find(|concern| concern.effect == Effect::Blocks && concern.operator == label)?;
         Some(concern.message.clone())
     }
 }
 
-/// One of them; nothing for a copy of one in another namespace.
+/// Returns the operator of a ClusterServiceVersion; `None` for a copy of one in another namespace.
 fn operator(
     csv: &DynamicObject,
     (from, to): (&Releases, &Releases),
-    known: &Known<'_>,
-) -> Option<Operator> {
+    context: &ClusterContext<'_>,
+) -> Option<InstalledOperator> {
     let (namespace, name) = (csv.namespace().unwrap_or_default(), csv.name_any());
     let annotation = |key: &str| csv.annotations().get(key).map(String::as_str);
     let is_copy = text(&csv.data, &["status", "reason"]) == Some("Copied")
-        || annotation(olm::NAMESPACE).is_some_and(|of| of != namespace);
+        || annotation(olm::NAMESPACE).is_some_and(|original| original != namespace);
     if is_copy {
         return None;
     }
@@ -106,35 +107,38 @@ fn operator(
         for permission in list.into_iter().flatten() {
             search.rules(permission.get("rules").unwrap_or(&Value::Null), identity);
             if let Some(account) = text(permission, &["serviceAccountName"])
-                && accounts.len() < MOST_ACCOUNTS
+                && accounts.len() < MAX_ACCOUNTS
             {
                 accounts.insert(format!("{namespace}:{account}"));
             }
         }
     }
     let accounts = accounts.iter().map(String::as_str);
-    let mut conditions = known.conditions.iter();
-    let condition = conditions
-        .find(|it| it.name_any() == name && it.namespace().as_deref() == Some(namespace.as_str()));
+    let mut conditions = context.conditions.iter();
+    let condition = conditions.find(|condition| {
+        condition.name_any() == name && condition.namespace().as_deref() == Some(namespace.as_str())
+    });
     let package = olm::package(annotation);
-    Some(Operator {
+    Some(InstalledOperator {
         kind: KIND,
-        channel: known.followed.of_csv(&namespace, &name, package.as_deref()),
+        channel: context
+            .channels
+            .of_csv(&namespace, &name, package.as_deref()),
         package,
         bundle: Some(name.clone()),
         version: text(&csv.data, &["spec", "version"]).map(str::to_owned),
         maximum: olm::maximum(annotation),
         refusal: condition.and_then(refusal),
-        said: known.said(&format!("{namespace}/{name}")),
+        said: context.provisioner_concern(&format!("{namespace}/{name}")),
         removals: search.end(),
-        calls: known.calls.of(accounts, from.kubernetes, to.kubernetes),
+        calls: context.calls.of(accounts, from.kubernetes, to.kubernetes),
         namespace,
         name,
-        ..Operator::default()
+        ..InstalledOperator::default()
     })
 }
 
-/// Why an operator asks not to be upgraded, in one text.
+/// Returns why an operator is not upgradeable, as one text.
 pub(super) fn refusal(condition: &OperatorCondition) -> Option<String> {
     let refusal = condition.refusal()?;
     Some(match (refusal.reason.trim(), refusal.message.trim()) {
@@ -144,9 +148,10 @@ pub(super) fn refusal(condition: &OperatorCondition) -> Option<String> {
     })
 }
 
-/// Where some catalogs are that this cluster has, as --catalog takes them. Nobody depends on it. Those of tenants are
-/// nobody's to trust: only the namespaces count that the provisioner takes catalogs from by itself.
-pub(super) async fn catalogs(cluster: &Cluster, most: usize) -> Vec<String> {
+/// Returns the locations of some catalogs of this cluster, in the syntax of --catalog, as suggestions for a message.
+/// CatalogSources of tenants are not trusted. Thus only those in namespaces from which the provisioner itself takes
+/// catalogs are returned.
+pub(super) async fn catalogs(cluster: &Cluster, max: usize) -> Vec<String> {
     let mut sources = Vec::new();
     for namespace in BTreeSet::from([cluster.system_namespace.as_str(), MARKETPLACE]) {
         let api: Api<CatalogSource> = Api::namespaced(cluster.client.clone(), namespace);
@@ -167,5 +172,5 @@ pub(super) async fn catalogs(cluster: &Cluster, most: usize) -> Vec<String> {
             source.name_any()
         ))
     });
-    named.take(most).collect()
+    named.take(max).collect()
 }

@@ -1,4 +1,4 @@
-//! What a cluster tells of its releases and operators.
+//! Releases and operators of a cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,16 +26,16 @@ use manifests::{
         platform_status::{self, Details, PlatformStatus},
     },
     object::Identity,
-    openshift::{Cluster as Told, Release, maximum},
+    openshift::{Cluster as OpenShiftCluster, Release, maximum},
     version::{KubeVersion, Version, tolerant},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    follow::Followed,
-    judge::Operator,
-    olm::{self, Known},
+    follow::ChannelMap,
+    judge::InstalledOperator,
+    olm::{self, ClusterContext},
     target::Releases,
 };
 use crate::{
@@ -44,33 +44,33 @@ use crate::{
     message,
 };
 
-/// The ClusterOperator in which the provisioner tells of all operators.
+/// ClusterOperator in which the provisioner reports on all operators.
 const AGGREGATED: &str = "platform-operators-aggregated";
-/// How many objects are in a page.
-const PAGE: u32 = 500;
-/// How many of those that count requests: each may have a day's users of every node.
-const PAGE_OF_COUNTS: u32 = 20;
-/// How many roles: a hostile one has a megabyte.
-const PAGE_OF_ROLES: u32 = 50;
+/// Number of objects per list page.
+const PAGE_SIZE: u32 = 500;
+/// Number of APIRequestCounts per list page: each may have the users of every node for a day.
+const REQUEST_COUNT_PAGE_SIZE: u32 = 20;
+/// Number of roles per list page: a malicious one may have a megabyte.
+const ROLE_PAGE_SIZE: u32 = 50;
 
 /// Names of ServiceAccounts, as `namespace:name`.
 pub(super) type Accounts = BTreeSet<String>;
 
-/// What the cluster is.
-pub(crate) struct Here {
+/// Releases of a cluster.
+pub(crate) struct ClusterState {
     pub(crate) releases: Releases,
-    /// Of Kubernetes, with its patch.
+    /// Kubernetes version, including the patch.
     pub(crate) version: Option<Version>,
-    /// The OpenShift that what is installed now has to run on: during an update the newer of both.
+    /// OpenShift release that the installed operators must support: during an update, the newer one of both.
     pub(crate) newest: Option<Release>,
-    /// From where and to where it is on its way.
+    /// Releases of the update that is in progress, as text.
     pub(crate) is_updating: Option<String>,
 }
 
-// === impl Here ===
+// === impl ClusterState ===
 
-impl Here {
-    /// No OpenShift, as far as is known.
+impl ClusterState {
+    /// Returns the state of a cluster that is not known to be OpenShift.
     pub(crate) fn new(kubernetes: KubeVersion, version: Option<Version>) -> Self {
         Self {
             releases: Releases {
@@ -83,37 +83,37 @@ impl Here {
         }
     }
 
-    /// Takes down what a ClusterVersion tells.
-    pub(crate) fn learn(&mut self, told: &Told) -> anyhow::Result<()> {
-        let running = told.completed().map_err(|problem| {
-            anyhow!("it is not known which OpenShift the cluster runs: {problem}")
+    /// Records the OpenShift releases that a ClusterVersion reports.
+    pub(crate) fn detect(&mut self, cluster: &OpenShiftCluster) -> anyhow::Result<()> {
+        let running = cluster.completed().map_err(|problem| {
+            anyhow!("failed to determine the OpenShift version of the cluster: {problem}")
         })?;
         self.releases.openshift = Some(running);
-        self.newest = told.highest();
-        self.is_updating = told
+        self.newest = cluster.highest();
+        self.is_updating = cluster
             .desired
-            .filter(|desired| told.is_updating && *desired != running)
+            .filter(|desired| cluster.is_updating && *desired != running)
             .map(|desired| format!("{running} to {desired}"));
         Ok(())
     }
 }
 
-/// What is not read.
+/// Spec that is not read.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
-struct Nothing {}
+struct IgnoredValue {}
 
-/// Looks at every object of a kind, page by page.
+/// Calls `visit` for every object of a kind, page by page.
 pub(crate) async fn each<K>(
     api: &Api<K>,
     mut params: ListParams,
-    mut see: impl FnMut(K),
+    mut visit: impl FnMut(K),
 ) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {
     loop {
         let page = api.list(&params).await?;
-        page.items.into_iter().for_each(&mut see);
+        page.items.into_iter().for_each(&mut visit);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(()),
@@ -121,49 +121,49 @@ where
     }
 }
 
-/// Which releases the cluster has.
-pub(crate) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
-    let (here, hidden) = releases_seen(cluster).await?;
-    hidden.map_or(Ok(here), Err)
+/// Returns the releases of the cluster.
+pub(crate) async fn releases(cluster: &Cluster) -> anyhow::Result<ClusterState> {
+    let (state, hidden) = observed_releases(cluster).await?;
+    hidden.map_or(Ok(state), Err)
 }
 
-/// The same as far as they can be told: not everybody may read the ClusterVersion, and not every one names a version. Then it
-/// says why it is not known which OpenShift it is, which most have no need to know.
-pub(crate) async fn releases_seen(
+/// Returns the releases as far as they are known. Not every user may read the ClusterVersion, and it may name no version.
+/// Then the second value is the reason why the OpenShift release is unknown, which most callers do not need.
+pub(crate) async fn observed_releases(
     cluster: &Cluster,
-) -> anyhow::Result<(Here, Option<anyhow::Error>)> {
+) -> anyhow::Result<(ClusterState, Option<anyhow::Error>)> {
     let info = cluster.client.apiserver_version().await;
-    let info = info.map_err(|error| cluster.trouble("failed to ask for the version", error))?;
+    let info = info.map_err(|error| cluster.trouble("failed to read the server version", error))?;
     let kubernetes: KubeVersion = info
         .git_version
         .parse()
         .or_else(|_| format!("{}.{}", info.major, info.minor).parse())
-        .context("the apiserver does not tell its version")?;
+        .context("the API server does not report its version")?;
     let bare = info.git_version.split(['-', '+']).next();
     let version = bare.and_then(|bare| tolerant(bare).ok());
     let mut live = Live::new(cluster, &[]);
     let served = live
         .kind("config.openshift.io/v1", "ClusterVersion")
         .await?;
-    let mut here = Here::new(kubernetes, version);
+    let mut state = ClusterState::new(kubernetes, version);
     if served.is_none() {
-        return Ok((here, None));
+        return Ok((state, None));
     }
     let api: Api<ClusterVersion> = Api::all(cluster.client.clone());
-    let told = match api.get(CLUSTER_VERSION).await {
-        Ok(found) => here.learn(&found.status.unwrap_or_default().cluster()),
+    let result = match api.get(CLUSTER_VERSION).await {
+        Ok(found) => state.detect(&found.status.unwrap_or_default().cluster()),
         Err(error) => Err(cluster.trouble("failed to read the ClusterVersion", error)),
     };
-    Ok((here, told.err()))
+    Ok((state, result.err()))
 }
 
-/// All operators that are installed. What people follow in catalogs is read only if some are asked.
+/// Returns all installed operators. Update channels are read only if catalogs are searched.
 pub(super) async fn operators(
     cluster: &Cluster,
     from: &Releases,
     to: &Releases,
     has_catalogs: bool,
-) -> anyhow::Result<Vec<Operator>> {
+) -> anyhow::Result<Vec<InstalledOperator>> {
     let mut live = Live::new(cluster, &[]);
     let kind = live
         .kind("core.rukpak.io/v1alpha1", "BundleInstance")
@@ -171,12 +171,12 @@ pub(super) async fn operators(
     let details = details(cluster, &mut live, from).await?;
     let conditions = conditions(cluster, &mut live).await?;
     let calls = calls(cluster, &mut live).await?;
-    let followed = if has_catalogs {
-        Followed::all(cluster, &mut live).await?
+    let channels = if has_catalogs {
+        ChannelMap::all(cluster, &mut live).await?
     } else {
-        Followed::default()
+        ChannelMap::default()
     };
-    let known = Known {
+    let context = ClusterContext {
         conditions: &conditions,
         calls: &calls,
         concerns: if from.is_next(*to) {
@@ -184,13 +184,13 @@ pub(super) async fn operators(
         } else {
             &[]
         },
-        followed: &followed,
+        channels: &channels,
     };
-    let of_olm = olm::operators(cluster, &mut live, (from, to), &known).await?;
+    let of_olm = olm::operators(cluster, &mut live, (from, to), &context).await?;
     if kind.is_none() && of_olm.is_none() {
         return Err(anyhow!(
-            "the cluster knows neither BundleInstances nor ClusterServiceVersions: there is nothing here whose operators could \
-             be looked at; see kubectl apply --server-side -f manifests/install/rukpak.yaml"
+            "the cluster serves neither BundleInstances nor ClusterServiceVersions, so there are no operators to check; \
+             install rukpak with \"kubectl apply --server-side -f manifests/install/rukpak.yaml\""
         ));
     }
     let mut operators = of_olm.unwrap_or_default();
@@ -200,7 +200,7 @@ pub(super) async fn operators(
     let mut instances: Vec<BundleInstance> = Vec::new();
     each(
         &cluster.instances(),
-        ListParams::default().limit(PAGE),
+        ListParams::default().limit(PAGE_SIZE),
         |instance| {
             let status = instance.status.as_ref();
             if status.is_some_and(|status| status.installed_bundle_name.is_some()) {
@@ -213,9 +213,9 @@ pub(super) async fn operators(
     let mut of_instances = Vec::new();
     let mut searches = BTreeMap::new();
     for instance in &instances {
-        let mut operator = of_instance(instance, &details, &known);
+        let mut operator = of_instance(instance, &details, &context);
         let mut search = Search::new(from.kubernetes, to.kubernetes);
-        let accounts = look_at(cluster, instance, &mut search).await?;
+        let accounts = scan_instance(cluster, instance, &mut search).await?;
         let accounts = accounts.iter().map(String::as_str);
         operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
         searches.insert(operator.name.clone(), search);
@@ -233,43 +233,51 @@ pub(super) async fn operators(
     Ok(operators)
 }
 
-/// An instance, as its status tells of it.
-fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) -> Operator {
+/// Returns the operator of an instance, according to its status.
+fn of_instance(
+    instance: &BundleInstance,
+    details: &Details,
+    context: &ClusterContext<'_>,
+) -> InstalledOperator {
     let status = instance.status.clone().unwrap_or_default();
     let facts = status.facts;
     let identity = identity(instance);
     let of_catalog = identity
         .as_ref()
-        .and_then(|it| details.catalog_maxima.get(&it.key()));
+        .and_then(|identity| details.catalog_maxima.get(&identity.key()));
     let mut overrides = status.overrides.into_iter();
-    let overridden = overrides.find(|it| it.constraint == Constraint::MaxOpenShiftVersion);
+    let overridden = overrides.find(|entry| entry.constraint == Constraint::MaxOpenShiftVersion);
     let namespace = status.install_namespace.unwrap_or_default();
     let name = instance.name_any();
     let is_its = |condition: &&OperatorCondition| {
         let labels = condition.labels();
         let label = |key| labels.get(key).map(String::as_str);
-        let is_labelled = label(labels::OWNER_KIND) == Some("BundleInstance")
+        let is_labeled = label(labels::OWNER_KIND) == Some("BundleInstance")
             && label(labels::OWNER_NAME) == Some(name.as_str());
         let is_named = condition.namespace().as_deref() == Some(namespace.as_str())
             && Some(condition.name_any()) == facts.cluster_service_version;
-        is_labelled || is_named
+        is_labeled || is_named
     };
-    let condition = known.conditions.iter().find(is_its);
-    let (channel, range) = known.followed.of_instance(instance);
+    let condition = context.conditions.iter().find(is_its);
+    let (channel, range) = context.channels.of_instance(instance);
     let (package, bundle, image) = match identity {
-        Some(it) => (Some(it.package), Some(it.bundle), Some(it.digest)),
+        Some(identity) => (
+            Some(identity.package),
+            Some(identity.bundle),
+            Some(identity.digest),
+        ),
         None => (facts.package, facts.cluster_service_version, None),
     };
-    Operator {
+    InstalledOperator {
         kind: "BundleInstance",
         maximum: of_catalog
             .filter(|text| maximum(text).is_ok())
             .cloned()
             .or(facts.max_open_shift_version)
             .or_else(|| of_catalog.cloned()),
-        overridden: overridden.map(|it| it.reason),
+        overridden: overridden.map(|entry| entry.reason),
         refusal: condition.and_then(olm::refusal),
-        said: known.said(&format!("{namespace}/{name}")),
+        said: context.provisioner_concern(&format!("{namespace}/{name}")),
         package,
         bundle,
         version: facts.version,
@@ -278,12 +286,12 @@ fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) 
         range,
         namespace,
         name,
-        ..Operator::default()
+        ..InstalledOperator::default()
     }
 }
 
-/// Looks at the objects of an instance, as they are listed; gives its ServiceAccounts.
-async fn look_at(
+/// Scans the inventory of an instance for removed APIs, and returns its ServiceAccounts.
+async fn scan_instance(
     cluster: &Cluster,
     instance: &BundleInstance,
     search: &mut Search,
@@ -291,9 +299,9 @@ async fn look_at(
     let status = instance.status.as_ref();
     let listed = status.and_then(|status| status.inventory.as_ref());
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let rest = inventory::rest(cluster, instance).await?;
+    let remaining = inventory::rest(cluster, instance).await?;
     let mut accounts = Accounts::new();
-    let mut look = |api_version: &str, identity: &Identity| {
+    let mut inspect = |api_version: &str, identity: &Identity| {
         search.listed(api_version, || identity.clone(), &identity.kind);
         if identity.group.is_empty() && identity.kind == "ServiceAccount" {
             accounts.insert(format!("{}:{}", identity.namespace, identity.name));
@@ -301,16 +309,16 @@ async fn look_at(
     };
     for kind in kinds {
         for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
-            look(&kind.api_version, &identity);
+            inspect(&kind.api_version, &identity);
         }
     }
-    for listed in &rest {
-        look(&listed.api_version, &listed.identity);
+    for listed in &remaining {
+        inspect(&listed.api_version, &listed.identity);
     }
     Ok(accounts)
 }
 
-/// Looks at the roles of all instances, in as few requests as there can be.
+/// Scans the roles of all instances, with as few requests as possible.
 async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> anyhow::Result<()> {
     for resource in [
         ApiResource::erase::<ClusterRole>(&()),
@@ -318,7 +326,7 @@ async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> an
     ] {
         let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
         let owned = format!("{}=BundleInstance", labels::OWNER_KIND);
-        let params = ListParams::default().limit(PAGE_OF_ROLES).labels(&owned);
+        let params = ListParams::default().limit(ROLE_PAGE_SIZE).labels(&owned);
         let listed = each(&api, params, |role| {
             let owner = role.labels().get(labels::OWNER_NAME);
             let Some(search) = owner.and_then(|owner| searches.get_mut(owner)) else {
@@ -341,7 +349,7 @@ async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> an
     Ok(())
 }
 
-/// What the provisioner has written down about all of them.
+/// Returns the details that the provisioner has recorded about all operators.
 async fn details(
     cluster: &Cluster,
     live: &mut Live<'_>,
@@ -362,13 +370,13 @@ async fn details(
                 error,
             )
         })?;
-        let Some(extension) = found.and_then(|it| it.status?.extension) else {
+        let Some(extension) = found.and_then(|operator| operator.status?.extension) else {
             return Ok(Details::default());
         };
         return Ok(serde_json::from_value(extension).unwrap_or_else(|error| {
             message::warning(&format!(
-                "what the provisioner has written down in the status.extension of ClusterOperator {AGGREGATED} cannot be \
-                 read, and does not count here: {error}; is this command as new as the provisioner?"
+                "invalid status.extension of ClusterOperator {AGGREGATED} is ignored: {error}; check that this command is \
+                 as new as the provisioner"
             ));
             Details::default()
         }));
@@ -383,10 +391,13 @@ async fn details(
     let found = api.get_opt(platform_status::NAME).await;
     let found =
         found.map_err(|error| cluster.trouble("failed to read the PlatformStatus", error))?;
-    Ok(found.and_then(|it| it.status).unwrap_or_default().details)
+    Ok(found
+        .and_then(|object| object.status)
+        .unwrap_or_default()
+        .details)
 }
 
-/// What operators say of themselves, where there is something to say it with.
+/// Returns the OperatorConditions, if the cluster serves them.
 async fn conditions(
     cluster: &Cluster,
     live: &mut Live<'_>,
@@ -397,15 +408,16 @@ async fn conditions(
     let mut all = Vec::new();
     if served.is_some() {
         let api: Api<OperatorCondition> = Api::all(cluster.client.clone());
-        let params = ListParams::default().limit(PAGE);
-        each(&api, params, |it| all.push(it))
+        let params = ListParams::default().limit(PAGE_SIZE);
+        each(&api, params, |condition| all.push(condition))
             .await
             .map_err(|error| cluster.trouble("failed to list OperatorConditions", error))?;
     }
     Ok(all)
 }
 
-/// Who was seen to call what goes, where that is counted. Whoever may not see it is told so, and everything else.
+/// Returns the callers of removed APIs, if the cluster counts requests. Missing permissions are reported, and the check
+/// continues.
 async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Calls> {
     let mut calls = Calls::default();
     let kind = live
@@ -414,24 +426,24 @@ async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Calls> 
     let Some(kind) = kind else {
         return Ok(calls);
     };
-    let api: Api<Typed<Nothing, RequestCount>> =
+    let api: Api<Typed<IgnoredValue, RequestCount>> =
         Api::all_with(cluster.client.clone(), &kind.resource);
-    let params = ListParams::default().limit(PAGE_OF_COUNTS);
+    let params = ListParams::default().limit(REQUEST_COUNT_PAGE_SIZE);
     let listed = each(&api, params, |count| {
         if let Some(status) = &count.status {
             calls.add(&count.name_any(), status);
         }
     })
     .await;
-    let missing = "who calls APIs that go";
+    let missing = "the callers of removed APIs";
     unless_forbidden(cluster, listed, missing, "failed to list APIRequestCounts")?;
     if calls.is_incomplete() {
-        message::warning("not all calls to APIs that go are told: there are too many");
+        message::warning("too many calls to removed APIs; not all are reported");
     }
     Ok(calls)
 }
 
-/// Whoever may not see what only adds to the rest is told so, and told everything else.
+/// Handles the result of a list that only adds information: missing permissions are reported as a warning.
 pub(super) fn unless_forbidden(
     cluster: &Cluster,
     listed: Result<(), kube::Error>,
@@ -440,7 +452,7 @@ pub(super) fn unless_forbidden(
 ) -> anyhow::Result<()> {
     match listed {
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            message::warning(&format!("{missing} cannot be seen: {}", status.message));
+            message::warning(&format!("failed to read {missing}: {}", status.message));
             Ok(())
         }
         listed => listed.map_err(|error| cluster.trouble(doing, error)),

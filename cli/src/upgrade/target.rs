@@ -1,13 +1,13 @@
-//! From which release to which. No I/O.
+//! Current and target release of an upgrade. Pure; no I/O.
 
 use convert::removal::kubernetes_of;
 use manifests::{openshift::Release, version::KubeVersion};
 use serde::{Serialize, Serializer};
 
-/// The release of OpenShift 4 that is OpenShift 5.0.
-const FIVE: Release = Release::new(4, 23);
+/// The release of OpenShift 4 that is identical to OpenShift 5.0.
+const OPENSHIFT_5: Release = Release::new(4, 23);
 
-/// The releases that a cluster has, or would have.
+/// Releases of a cluster, before or after the upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Releases {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
@@ -16,29 +16,29 @@ pub(crate) struct Releases {
     pub(crate) kubernetes: KubeVersion,
 }
 
-/// Why a cluster cannot be upgraded to a release.
+/// Reason why a cluster cannot be upgraded to a release.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoTarget {
-    #[error("the cluster runs OpenShift {here}: --to takes a release of OpenShift, such as {}", here.next())]
+pub(crate) enum InvalidTarget {
+    #[error("the cluster runs OpenShift {here}; set --to to a release of OpenShift, such as {}", here.next())]
     NotOpenShift { here: Release },
-    #[error("the cluster runs Kubernetes {here} and no OpenShift: --to takes 1.{}, or a later one", here.minor.saturating_add(1))]
+    #[error("the cluster runs Kubernetes {here}, not OpenShift; set --to to 1.{} or later", here.minor.saturating_add(1))]
     NotKubernetes { here: KubeVersion },
-    #[error("the cluster runs {here} already; --to takes what comes after it, such as {next}")]
-    Same { here: String, next: String },
+    #[error("the cluster already runs {here}; set --to to a later release, such as {next}")]
+    AlreadyRunning { here: String, next: String },
     #[error(
-        "the cluster runs {here}, which is newer than {to}; no cluster goes back: --to takes {next}, or a later one"
+        "the cluster runs {here}, which is newer than {to}; clusters cannot be downgraded; set --to to {next} or later"
     )]
-    Below {
+    Older {
         here: String,
         to: Release,
         next: String,
     },
-    #[error("there is no OpenShift {to}: after 4.23, which is 5.0, comes 5.1")]
+    #[error("OpenShift {to} does not exist: 4.23 (same as 5.0) is followed by 5.1")]
     Unknown { to: Release },
 }
 
 impl Releases {
-    /// What comes next.
+    /// Returns the next releases.
     pub(crate) fn next(self) -> Self {
         let Self {
             openshift,
@@ -52,23 +52,28 @@ impl Releases {
         }
     }
 
-    /// Whether that is what comes next, whatever it is called.
+    /// Reports whether `to` is the next release, regardless of its name.
     pub(crate) fn is_next(self, to: Self) -> bool {
-        let number = |it: Self| (it.openshift.map(Release::normalized), it.kubernetes);
+        let number = |releases: Self| {
+            (
+                releases.openshift.map(Release::normalized),
+                releases.kubernetes,
+            )
+        };
         number(self.next()) == number(to)
     }
 
-    /// What is asked for, or what comes next.
-    pub(crate) fn to(self, asked: Option<Release>) -> Result<Self, NoTarget> {
+    /// Returns the requested release, or else the next one.
+    pub(crate) fn to(self, requested: Option<Release>) -> Result<Self, InvalidTarget> {
         let next = self.next();
-        let Some(to) = asked else {
+        let Some(to) = requested else {
             return Ok(next);
         };
-        let same = || NoTarget::Same {
+        let same = || InvalidTarget::AlreadyRunning {
             here: self.to_string(),
             next: next.name(),
         };
-        let below = || NoTarget::Below {
+        let below = || InvalidTarget::Older {
             here: self.to_string(),
             to,
             next: next.name(),
@@ -82,22 +87,22 @@ impl Releases {
                 }),
                 1 if to.minor == here.minor => Err(same()),
                 1 => Err(below()),
-                _ => Err(NoTarget::NotKubernetes { here }),
+                _ => Err(InvalidTarget::NotKubernetes { here }),
             };
         };
         match to.major {
-            0..4 => Err(NoTarget::NotOpenShift { here }),
-            4 if to > FIVE => Err(NoTarget::Unknown { to }),
+            0..4 => Err(InvalidTarget::NotOpenShift { here }),
+            4 if to > OPENSHIFT_5 => Err(InvalidTarget::Unknown { to }),
             _ if to.normalized() == here.normalized() => Err(same()),
             _ if to.is_after(here) => Ok(Self {
                 openshift: Some(to),
-                kubernetes: kubernetes_of(to).ok_or(NoTarget::Unknown { to })?,
+                kubernetes: kubernetes_of(to).ok_or(InvalidTarget::Unknown { to })?,
             }),
             _ => Err(below()),
         }
     }
 
-    /// `4.21`, `1.36`: as --to takes it.
+    /// Returns the name of the release in the syntax of --to, such as `4.21` or `1.36`.
     fn name(self) -> String {
         match self.openshift {
             Some(release) => release.to_string(),
@@ -163,18 +168,18 @@ mod tests {
             Some("5.0"), 36, None => Ok("5.1 1.37");
             None, 35, None => Ok("1.36");
             None, 24, Some("1.36") => Ok("1.36");
-            Some("4.20"), 33, Some("4.20") => Err("*runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21*");
-            Some("4.23"), 36, Some("5.0") => Err("*runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1*");
+            Some("4.20"), 33, Some("4.20") => Err("*already runs OpenShift 4.20; set --to to a later release, such as 4.21*");
+            Some("4.23"), 36, Some("5.0") => Err("*already runs OpenShift 4.23; set --to to a later release, such as 5.1*");
             Some("5.0"), 36, Some("4.23") => Err("*already*");
             Some("4.20"), 33, Some("4.9") => Err("*which is newer than 4.9*");
             Some("5.1"), 37, Some("4.23") => Err("*which is newer than 4.23*");
-            Some("4.20"), 33, Some("1.34") => Err("*--to takes a release of OpenShift, such as 4.21*");
-            Some("4.20"), 33, Some("4.24") => Err("*there is no OpenShift 4.24*");
-            Some("4.20"), 33, Some("7.1") => Err("*there is no OpenShift 7.1*");
-            None, 35, Some("1.35") => Err("*runs Kubernetes 1.35 already*");
+            Some("4.20"), 33, Some("1.34") => Err("*set --to to a release of OpenShift, such as 4.21*");
+            Some("4.20"), 33, Some("4.24") => Err("*OpenShift 4.24 does not exist*");
+            Some("4.20"), 33, Some("7.1") => Err("*OpenShift 7.1 does not exist*");
+            None, 35, Some("1.35") => Err("*already runs Kubernetes 1.35*");
             None, 35, Some("1.0") => Err("*which is newer than 1.0*");
-            None, 35, Some("4.21") => Err("*no OpenShift: --to takes 1.36*");
-            None, 35, Some("2.0") => Err("*--to takes 1.36*");
+            None, 35, Some("4.21") => Err("*not OpenShift; set --to to 1.36*");
+            None, 35, Some("2.0") => Err("*set --to to 1.36*");
         ] {
             let to = to.map(|text| Release::read(text).unwrap());
             let found = here(openshift, kube).to(to).map(|it| {

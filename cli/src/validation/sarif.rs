@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, which code hosts show beside the lines.
+//! Findings in the format SARIF 2.1.0, which code hosts show next to the lines.
 
 use std::{
     fmt::Write,
@@ -11,25 +11,25 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use unpacker::Content;
 
-use super::{Failure, Verdict};
+use super::{BundleReport, Failure};
 use crate::{
     output::{self, Elements},
     source::Source,
     version::VERSION,
 };
 
-/// How the paths of a bundle's files begin for whoever looks at the repository.
+/// Base of the paths of a bundle's files, relative to the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Base {
-    /// Empty, or a URI with a slash behind it.
+pub(super) struct PathBase {
+    /// Prefix of all paths: empty, or a URI with a trailing slash.
     prefix: String,
-    /// The URI of the archive, whose files are in no repository.
+    /// URI of the archive, whose files are not in a repository; `None` for a directory.
     archive: Option<String>,
-    /// The file that stands for the bundle as a whole: a result without a file is not shown.
+    /// File for findings about the whole bundle: a result without a file is not shown.
     whole: Option<String>,
 }
 
-impl Base {
+impl PathBase {
     pub(super) fn new(source: &Source, content: &Content) -> Self {
         let uri = match source.path() {
             Some(path) => Some(uri(path, std::env::current_dir().ok().as_deref())),
@@ -91,7 +91,7 @@ impl Base {
     }
 }
 
-/// A path as it stands in a repository: relative if it can be, else a whole `file:` URI.
+/// Returns the URI of a path: relative to the current directory if possible, or else a `file:` URI.
 fn uri(path: &Path, current: Option<&Path>) -> String {
     let path = match current.and_then(|current| path.strip_prefix(current).ok()) {
         Some(below) => below,
@@ -116,7 +116,7 @@ fn encode(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            let _ = write!(text, "%{byte:02X}"); // into a text: cannot fail
+            let _ = write!(text, "%{byte:02X}"); // writing to a String cannot fail
         }
     }
     text
@@ -132,10 +132,10 @@ impl Log {
         Ok(Self(Elements::begin(INDENT)?))
     }
 
-    pub(super) fn print(&mut self, verdict: &Verdict) -> anyhow::Result<()> {
-        let findings = verdict.findings.iter();
+    pub(super) fn print(&mut self, bundle_report: &BundleReport) -> anyhow::Result<()> {
+        let findings = bundle_report.findings.iter();
         self.0
-            .print(findings.map(|finding| result(finding, &verdict.place)))
+            .print(findings.map(|finding| result(finding, &bundle_report.place)))
     }
 
     pub(super) fn end(self, failures: &[Failure]) -> anyhow::Result<()> {
@@ -148,7 +148,7 @@ impl Log {
 /// The indentation of the results.
 const INDENT: &str = "      ";
 
-/// The log before and behind its results.
+/// Returns the parts of the log before and after the results.
 fn frame(failures: &[Failure]) -> anyhow::Result<(String, String)> {
     const RESULTS: &str = "\"results\": []";
     #[derive(Serialize)]
@@ -194,7 +194,7 @@ fn frame(failures: &[Failure]) -> anyhow::Result<(String, String)> {
     Ok((format!("{head}{name}"), tail.to_owned()))
 }
 
-fn result(finding: &Finding, base: &Base) -> Value {
+fn result(finding: &Finding, base: &PathBase) -> Value {
     let text = match &finding.remedy {
         Some(remedy) => format!("{}; {remedy}", finding.message),
         None => finding.message.clone(),

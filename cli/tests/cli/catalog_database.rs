@@ -7,7 +7,7 @@ use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
 use crate::bundle::Place;
 
-const OLD: &str = "the catalog is an SQLite database, a form that is not made any more";
+const OLD: &str = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\"";
 
 /// A package with two bundles, and a channel of a package that there is not.
 const ROWS: &str = r#"
@@ -90,9 +90,9 @@ fn what_is_wrong_with_a_database_is_told() {
         UPDATE operatorbundle SET version = 'one' WHERE name = 'tide.v1.0.0';";
     execute(&place, "index.db", more);
     tests::assert_runs! { place;
-        "catalog list packages cut.db" => 1, "", "failed to read the database cut.db";
-        "catalog list packages other.db" => 1, "", "other.db is no catalog: it has no table operatorbundle";
+        "catalog list packages cut.db" => 1, "", "failed to read database cut.db";
+        "catalog list packages other.db" => 1, "", "other.db is not a catalog: missing table operatorbundle";
         "catalog validate index.db"
-            => 1, ["tide.json:", "tide", "\"one\""], "channel \"beta\" is of package \"lost\"";
+            => 1, ["tide.json:", "tide", "\"one\""], "channel \"beta\" belongs to package \"lost\"";
     }
 }

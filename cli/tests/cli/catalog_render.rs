@@ -65,9 +65,9 @@ fn images_are_rendered_as_by_opm() {
         "catalog render --tls-verify=false {other}"
             => 1, "", "render reference", "image type could not be determined, found labels";
         "catalog render --tls-verify=false {lost}"
-            => 1, "", "render reference", "names the folder \"lost\", which is not there";
+            => 1, "", "render reference", "directory \"lost\" of image label";
         "catalog render --tls-verify=false {old}"
-            => 1, "", "render reference", "names the file \"index.db\", which is not there";
+            => 1, "", "render reference", "file \"index.db\" of image label";
         "catalog render --tls-verify=false {absent}" => 1, "", "render reference", "absent";
     }
     let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");

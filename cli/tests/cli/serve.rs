@@ -188,7 +188,7 @@ fn the_cache_is_built_then_enforced() {
     write_catalog(&place, "tide");
     let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
     tests::assert_runs! { place;
-        "catalog serve catalog --port 0 --cache-dir cache" => 1, _, "integrity check failed: there is no cache in cache";
+        "catalog serve catalog --port 0 --cache-dir cache" => 1, _, "integrity check failed: no cache in cache";
         "catalog serve catalog --port 0 --cache-dir cache --cache-only" => 0, _;
     }
     let serving = Serving::start(&place, "--cache-dir cache");

@@ -25,7 +25,7 @@ fn ssh_keys_and_known_hosts_are_those_of_the_user() {
     assert_eq!(digest(&source), digest("tide"));
     place.write("home/.ssh/id_ed25519", server.strange_key());
     tests::assert_runs! { place;
-        "unpack {source}" => 1, "", "refuses this key";
+        "unpack {source}" => 1, "", "rejected the key";
     }
     // The first key that the server takes is used.
     place.write("home/.ssh/id_rsa", server.key());

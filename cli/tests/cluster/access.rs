@@ -15,13 +15,13 @@ async fn missing_rights_and_untrusted_servers_are_reported() {
     let author = author.path().display();
     tests::assert_runs! { world;
         "status --as somebody --as-group nobody" => 1, "", "User \"somebody\"";
-        "status --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "status {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "install {name} {bundle} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "pause {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "uninstall {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "content {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
-        "upgrade-check --kubeconfig {nobody}" => 1, "", "is forbidden", "ask an administrator";
+        "status --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "status {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "install {name} {bundle} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "pause {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "uninstall {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "content {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "upgrade-check --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
         "install {name} {bundle} --kubeconfig {author}" => 1, "", "rukpak-ca";
     }
     viewers_only_read(world, &name).await;
@@ -33,7 +33,7 @@ async fn missing_rights_and_untrusted_servers_are_reported() {
     tests::assert_runs! { world;
         "install {name} {bundle} --kubeconfig {author}"
             => 1, "", "bundle-uploader", "is not allowed to update bundles.core.rukpak.io/content of Bundle";
-        "install {name} {bundle} --content-address {server}" => 1, "", "the content service cannot be believed";
+        "install {name} {bundle} --content-address {server}" => 1, "", "failed to verify the content service";
     }
     let uploader = world.somebody(&name, &["bundle-uploader"]).await;
     let uploader = uploader.path().display();

@@ -33,11 +33,12 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     tests::assert_runs! { world;
         "install {name} {bundle}" => 1, "", "the Helm release sea/tides";
         "adopt {name} --dry-run=server" => 0, [
-            "ConfigMap default/{name} belongs to the Helm release sea/tides\n", "fields of helm become the bundle's\n",
-            ".data.left", "-  text: old\n+  text: new\n", "1 object: handed over (server dry run)\n"
+            "ConfigMap default/{name} belongs to the Helm release sea/tides\n", "fields of helm are transferred to the \
+                                                                                 bundle\n",
+            ".data.left", "-  text: old\n+  text: new\n", "1 object: annotated for adoption (server dry run)\n"
         ];
         "adopt {name} --dry-run=server --field-manager injector" => 0, [".data.injected"];
-        "adopt {name}" => 1, _, "agree with --yes";
+        "adopt {name}" => 1, _, "use --yes to confirm";
     }
     let dry = world.ok(&format!("adopt {name} --dry-run=server"));
     dry.out_lacks(".data.injected");
@@ -45,7 +46,10 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     assert_eq!(before.data.unwrap()["text"], "old");
 
     let run = world.ok(&format!("adopt {name} --yes"));
-    assert!(run.out.ends_with("1 object: handed over\n"), "{run:?}");
+    assert!(
+        run.out.ends_with("1 object: annotated for adoption\n"),
+        "{run:?}"
+    );
     eventually("taken over", async || {
         let data = json!(maps.get(&name).await.unwrap().data);
         let is_taken = data == json!({"text": "new", "injected": "yes"});
@@ -54,7 +58,7 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     .await;
     tests::assert_runs! { world;
         "install {name} {bundle}" => 0, _;
-        "adopt {name}" => 0, _, "there is nothing for BundleInstance";
+        "adopt {name}" => 0, _, "no objects to adopt for BundleInstance";
     }
     let instance = world.instances().get(&name).await.unwrap();
     let annotations = instance.metadata.annotations.unwrap();

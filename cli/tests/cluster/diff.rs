@@ -15,7 +15,7 @@ async fn objects_and_fields_are_compared() {
 
     // Nothing is there: everything is new, and nothing is made.
     tests::assert_runs! { world;
-        "diff {name} {bundle}" => 1, ["2 objects new, 0 changed, 0 leave the bundle:"];
+        "diff {name} {bundle}" => 1, ["2 objects to create, 0 to change, 0 to prune:"];
     }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
     let new = format!("{name}-new");
@@ -25,7 +25,7 @@ async fn objects_and_fields_are_compared() {
         "install {name} {bundle}" => 0, _;
         "diff {name} {bundle}" => 0, "";
         "diff {name} {next}" => 1, [
-            "1 object new, 1 changed, 1 leave the bundle:\n", "  ~ ConfigMap default/{name}\n",
+            "1 object to create, 1 to change, 1 to prune:\n", "  ~ ConfigMap default/{name}\n",
             "  - ConfigMap default/{gone}\n", "  + ConfigMap default/{new}\n", "-  text: one\n+  text: two\n"
         ];
     }
@@ -45,7 +45,7 @@ async fn objects_and_fields_are_compared() {
     let spec = json!({"ports": [{"port": 123_456}]});
     write(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}));
     tests::assert_runs! { world;
-        "diff {name} {bundle}" => 2, _, "would be refused", "123456";
+        "diff {name} {bundle}" => 2, _, "would be rejected", "123456";
     }
     let secret = |word: &str| {
         write(
@@ -56,7 +56,7 @@ async fn objects_and_fields_are_compared() {
     world.ok(&format!("install {name} {bundle}"));
     secret("other-one");
     let run = world.run(&format!("diff {name} {bundle}"));
-    run.out_has("another one");
+    run.out_has("*** (changed)");
     for word in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
         run.out_lacks(word);
     }

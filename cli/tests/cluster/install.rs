@@ -139,7 +139,7 @@ fn removed_apis_are_reported(world: &World, name: &str) {
     assert_eq!(removed, "networking.k8s.io/v1beta1");
     // The removals of all releases up to the target count; a note names the limit of what the command knows.
     tests::assert_runs! { world;
-        "upgrade-check --to 1.41 -o json" => 0, _, "only that is known which Kubernetes 1.36 has announced";
+        "upgrade-check --to 1.41 -o json" => 0, _, "only the API removals that Kubernetes 1.36 announced are known";
     }
 }
 
@@ -151,7 +151,7 @@ async fn is_paused_and_resumed(world: &World, name: &str) {
     }
     assert!(!is_paused().await);
     tests::assert_runs! { world;
-        "resume {name}" => 0, "{instance} was not paused\n";
+        "resume {name}" => 0, "{instance} not paused\n";
         "pause {name}" => 0, "{instance} paused\n";
     }
     assert!(is_paused().await);
@@ -213,7 +213,7 @@ async fn images_are_installed_without_the_fields_of_others() {
     patched.unwrap();
     tests::assert_runs! { world;
         "{with_json}" => 1, "", "conflict with \"pipeline\"", ".spec.template.spec.provisionerClassName",
-            "take them over with --force-conflicts";
+            "use --force-conflicts to take ownership";
     }
     assert_eq!(class().await.as_deref(), Some(theirs));
     world.ok(&format!("{with_json} --force-conflicts"));
@@ -239,14 +239,14 @@ async fn problems_are_printed_by_every_command() {
     fs::write(&bad, "kind: [").unwrap();
     tests::assert_runs! { world;
         "install {name} /no/such/folder" => 1, "", "No such file or directory";
-        "install {name} {bundle}" => 1, "", "nothing was changed";
+        "install {name} {bundle}" => 1, "", "no changes were made";
     }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 
     let image = world.registry.image("no/such/image:v1");
     tests::assert_runs! { world;
-        "install {name} {image} --tls-verify=false" => 1, "", "is not as it should be", "no/such/image";
-        "status {name}" => 0, ["no good bundle, nothing is in the cluster", "─ UnpackFailed: "];
+        "install {name} {image} --tls-verify=false" => 1, "", "is not ready:", "no/such/image";
+        "status {name}" => 0, ["invalid bundle, no objects in the cluster", "─ UnpackFailed: "];
         "status {name} -o yaml" => 0, ["reason: UnpackFailed"];
         "content badname" => 1, "", "content command failed: bundles.core.rukpak.io \"badname\" not found";
     }
@@ -284,7 +284,7 @@ async fn waiting_ends_in_time_and_with_a_signal() {
     let address = standby.content();
     tests::assert_runs! { world;
         "install {name} {bundle} --content-address {address} --timeout 5s"
-            => 1, "", "failed to upload the content of Bundle", "it was tried for 5s";
+            => 1, "", "failed to upload the content of Bundle", "retried for 5s";
         "install {name} {bundle}" => 0, _;
     }
 
@@ -300,11 +300,11 @@ async fn waiting_ends_in_time_and_with_a_signal() {
     tests::assert_runs! { world;
         "{install} --wait=false" => 0, _;
         "{install} --timeout 3s"
-            => 1, "", "is not ready after 3s; its installation goes on", "Kind=Pod)(default/{operator})";
+            => 1, "", "is not ready; the installation continues", "Kind=Pod)(default/{operator})";
     }
     let run = until_it_listens(world.spawn(&install)).await;
     assert!(
-        run.err.contains("stays") || run.err.contains("nothing was changed"),
+        run.err.contains("is kept") || run.err.contains("no changes were made"),
         "{run:?}"
     );
     world.instances().get(&operator).await.unwrap();

@@ -58,7 +58,7 @@ fn source(name: &str, spec: &Value) -> Value {
 async fn stored_sources_are_corrected_even_by_runs_that_are_killed() {
     let cluster = bare().await;
     tests::assert_runs! { cluster;
-        "catalogsource migrate" => 1, "", "the cluster has no CatalogSources";
+        "catalogsource migrate" => 1, "", "the cluster does not serve CatalogSources";
     }
     killed::every_run_is_ended_by_the_next_one(&cluster).await;
     unused_fields_are_deleted_from_our_definition_alone(&cluster).await;
@@ -84,15 +84,16 @@ async fn unused_fields_are_deleted_from_our_definition_alone(cluster: &Cluster) 
     let spec =
         async |name: &str| serde_json::to_value(sources.get(name).await.unwrap().spec).unwrap();
     tests::assert_runs! { cluster;
-        "catalogsource migrate" => 1, "", "is not rukpak's, for it knows no catalogImageSource: it is OLM's, most likely, and \
-            nothing is changed";
+        "catalogsource migrate" => 1, "", "is not rukpak's because it has no field catalogImageSource; it is probably \
+                                           OLM's; no changes were made";
     }
     assert_eq!(spec("both").await, both);
     assert_eq!(stored_versions(cluster).await, both_stored);
 
     apply(cluster, [definition(|_| {})]).await;
     store_versions(cluster, &both_stored).await;
-    let line = "catalogsource/default/both: spec.address \"b:2\" dropped: not read beside image";
+    let line =
+        "catalogsource/default/both: spec.address \"b:2\" dropped: ignored when image is set";
     tests::assert_runs! { cluster;
         "catalogsource migrate --dry-run=server" => 1, ["{line} (server dry run)\n"];
     }
@@ -100,7 +101,7 @@ async fn unused_fields_are_deleted_from_our_definition_alone(cluster: &Cluster) 
     assert_eq!(stored_versions(cluster).await, both_stored);
     tests::assert_runs! { cluster;
         "catalogsource migrate" => 1, "{line}\ncustomresourcedefinition/{NAME}: stored versions v1alpha0 forgotten\n",
-            "CatalogSource default/odd: unknown sourcetype: foo: must be grpc or configmap; correct its spec";
+            "CatalogSource default/odd: unknown sourcetype: foo: must be grpc or configmap; fix its spec";
     }
     let corrected = json!({"sourceType": "grpc", "image": "a:1", "displayName": "x"});
     assert_eq!(spec("both").await, corrected);

@@ -31,7 +31,7 @@ const DIGEST: &str = "sha256:0123456789abcdef";
 async fn control_plane() -> Lease {
     let cluster = bare().await;
     tests::assert_runs! { cluster;
-        "status" => 1, "", "rukpak is not installed there";
+        "status" => 1, "", "install rukpak with";
     }
     let mut objects = objects(definitions::all());
     objects.push(namespace(SYSTEM_NAMESPACE));
@@ -218,7 +218,7 @@ fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     tests::assert_runs! { cluster;
         "diff tide --revision 2" => 0, "";
         "diff tide --revision 1" => 1, [
-            "1 object new, 2 changed, 1 not in revision 1:\n", "  ~ ConfigMap default/tide\n",
+            "1 object to create, 2 to change, 1 not in revision 1:\n", "  ~ ConfigMap default/tide\n",
             "  + ConfigMap default/low\n", "  ~ Secret default/tide\n", "  - ConfigMap default/high\n",
             "+++ revision 1 ConfigMap default/tide\n", "-  text: two\n+  text: one\n"
         ];
@@ -278,9 +278,9 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     // Nothing of a record that cannot be used is printed, and nothing is changed.
     for (number, problem) in tests::rows![
         1 => "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace";
-        2 => "and sha256:";
-        3 => "it records revision 3 of the owner with uid another-uid; choose another revision";
-        4 => "it records revision 9 of the owner with uid";
+        2 => "got sha256:";
+        3 => "it contains revision 3 of the owner with uid another-uid; choose another revision";
+        4 => "it contains revision 9 of the owner with uid";
         5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
         let told = format!("failed to read revision {number} of BundleInstance spring: ");
@@ -324,12 +324,12 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
     let dry = cluster.ok("rollback ebb --dry-run=client -o json");
     assert_eq!(dry.json()["spec"]["rollbackTo"], 2);
     let dry = cluster.ok("rollback ebb --to 1 --dry-run=server");
-    dry.out_starts_with("0 objects new, 1 changed, 0 not in revision 1:\n");
+    dry.out_starts_with("0 objects to create, 1 to change, 0 not in revision 1:\n");
     dry.out_has("-  text: three\n+  text: one\n");
     dry.out_has(format!("{told} pinned to revision 1 (server dry run)\n"));
     let dry = cluster.ok("rollback ebb --dry-run=server -o yaml");
     dry.out_has("  rollbackTo: 2\n");
-    dry.out_lacks("new, ");
+    dry.out_lacks("to create, ");
     assert_eq!(pin().await, None);
 
     tests::assert_runs! { cluster;

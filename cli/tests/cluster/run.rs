@@ -78,7 +78,7 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
     // A script whose connection was lost repeats the command.
     tests::assert_runs! { world;
-        "run bundle {first} --use-http" => 0, "{done}", "is there already, of this bundle";
+        "run bundle {first} --use-http" => 0, "{done}", "already exists with this bundle";
     }
     let instance = get(name).await;
     for (key, expected) in [
@@ -112,7 +112,7 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     }
     tests::assert_runs! { world;
         "run bundle-upgrade {third} --use-http"
-            => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "has this bundle already";
+            => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "already has this bundle";
     }
     definitions_are_kept_on_request(world, &operator, &third).await;
 }
@@ -126,7 +126,7 @@ async fn definitions_are_kept_on_request(world: &World, operator: &Operator, ima
     world.apply(tide).await;
     tests::assert_runs! { world;
         "cleanup {name} --delete-all=false"
-            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {definition} stays, with 1 custom resource";
+            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {definition} will be kept (1 custom resource)";
     }
     let definitions = Api::<CustomResourceDefinition>::all(world.cluster.client().unwrap());
     let found = definitions.get(&definition).await.unwrap();
@@ -136,7 +136,7 @@ async fn definitions_are_kept_on_request(world: &World, operator: &Operator, ima
     tests::assert_runs! { world;
         "run bundle {image} --use-http" => 0, _;
         "cleanup {name}" => 0, "Operator \"{name}\" uninstalled\n",
-            "CustomResourceDefinition {definition} goes, and 1 custom resource with it";
+            "CustomResourceDefinition {definition} and 1 custom resource will be deleted";
     }
     assert_eq!(text(operator).await, None);
     eventually("gone", async || {
@@ -180,13 +180,13 @@ async fn story_1_indexes_are_checked_and_remembered() {
             => 1, _, "bundle \"{name}.v0.0.1\" already exists in the index image: {own}";
         "run bundle {second} --use-http --index-image {own} --mode=semver"
             => 1, _, "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images";
-        "run bundle {first} --use-http --index-image {other} --mode=" => 1, _, "the image is no catalog: it has no label";
+        "run bundle {first} --use-http --index-image {other} --mode=" => 1, _, "the image is not a catalog: label";
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
     let label = format!("LABEL {DATABASE_LABEL}=/database/labeled.db\n");
     let database = operator.publish_file("labeled.db", &label);
-    let old = "the catalog is an SQLite database, a form that is not made any more";
+    let old = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\"";
     let remembers = async |index: &str, mode: &str| {
         let instance = get(name).await;
         let end = format!("\"mode\":\"{mode}\"}}]");
@@ -195,7 +195,7 @@ async fn story_1_indexes_are_checked_and_remembered() {
     };
     tests::assert_runs! { world;
         "run bundle {first} --use-http --mode=semver --index-image {database}"
-            => 0, _, "{old}", "warning: --mode means nothing without OLM";
+            => 0, _, "{old}", "warning: --mode ignored without OLM";
     }
     remembers(&database, "semver").await;
     tests::assert_runs! { world;

@@ -27,20 +27,20 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
     let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
     world.patch(&name, policy("Delete")).await;
     tests::assert_runs! { world;
-        "uninstall {name} --cascade foreground" => 1, "", "agree with --yes";
-        "uninstall {name} --dry-run=server" => 0, _, "{stays} goes, and 1 custom resource with it";
+        "uninstall {name} --cascade foreground" => 1, "", "use --yes to confirm";
+        "uninstall {name} --dry-run=server" => 0, _, "{stays} and 1 custom resource will be deleted";
     }
     let instance = world.instances().get(&name).await.unwrap();
     assert_eq!(instance.metadata.deletion_timestamp, None);
     world.patch(&name, policy("Retain")).await;
     let uninstall = format!("uninstall {name} --crd-deletion-policy delete");
     tests::assert_runs! { world;
-        "{uninstall}" => 1, "", "{stays} goes, and 1 custom resource with it", "agree with --yes";
+        "{uninstall}" => 1, "", "{stays} and 1 custom resource will be deleted", "use --yes to confirm";
     }
     let run = world.ok(&format!("{uninstall} --yes"));
     let done = format!("bundleinstance.core.rukpak.io/{name} deleted\n");
     assert_eq!(run.out, done);
-    run.err_lacks("has stayed");
+    run.err_lacks(" kept\n");
     tests::assert_runs! { world;
         "uninstall {name}" => 1, "", "not found";
         "uninstall {name} --ignore-not-found" => 0, _;
@@ -50,7 +50,7 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
 
     tests::assert_runs! { world;
         "install {name} {bundle}" => 0, _;
-        "uninstall {name} --cascade orphan" => 0, _, "all objects stay in the cluster";
+        "uninstall {name} --cascade orphan" => 0, _, "all objects will be kept";
     }
     // What the garbage collector makes of it is tried in the provisioner's tests.
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
@@ -65,7 +65,7 @@ async fn removal_that_is_held_up_is_reported(world: &World, name: &str, bundle: 
     };
     hold(json!(["example.com/hold"])).await;
     tests::assert_runs! { world;
-        "uninstall {name} --timeout 3s" => 1, "", "is still there after 3s", "example.com/hold";
+        "uninstall {name} --timeout 3s" => 1, "", "timed out after 3s", "example.com/hold";
     }
     hold(Value::Null).await;
     world.ok(&format!("uninstall {name} --ignore-not-found"));

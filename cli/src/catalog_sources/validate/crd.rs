@@ -1,4 +1,4 @@
-//! The CRD of CatalogSources, in its versions. Pure; no I/O.
+//! CRD of CatalogSources in its versions. Pure; no I/O.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::super::objects::text;
 
-/// The maximum length of an `apiVersion` in a message.
+/// Maximum length of an `apiVersion` in a message.
 const MAX_VERSION_LEN: usize = 253;
 
-/// The versions of the CRD whose rules were compiled, by `apiVersion`.
+/// Validators for the versions of the CRD whose rules are compiled, by `apiVersion`.
 #[derive(Default)]
 pub(super) struct Crd(BTreeMap<String, Validator>);
 
@@ -32,11 +32,11 @@ impl Crd {
             )]);
         };
         let crd = match self.0.entry(version.api_version()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let schema = definitions::catalog_source_schema(version);
                 let schema = schema.context("the CRD of CatalogSources has no schema")?;
-                unknown.insert(Validator::new(schema)?)
+                entry.insert(Validator::new(schema)?)
             }
         };
         Ok(crd.errors(object, None)?)

@@ -1,4 +1,4 @@
-//! The CatalogSources of one file, and the problems of the file itself. Pure; no I/O.
+//! CatalogSources of one file, and the problems of the file itself. Only `report` does I/O: it prints to standard error.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::message;
 
-/// The maximum number of reported problems of a file, besides those of its CatalogSources.
+/// Maximum number of reported problems of a file, besides those of its CatalogSources.
 const MAX_PROBLEMS: usize = 100;
-/// The maximum number of kinds that a note about skipped objects names.
+/// Maximum number of kinds that a note about skipped objects names.
 const MAX_KINDS: usize = 10;
-/// The maximum length of a kind or a version in such a note.
+/// Maximum length of a kind or a version in such a note.
 const MAX_WORD_LEN: usize = 80;
 
-/// A CatalogSource of a file, and what the API server would report.
+/// CatalogSource of a file, and the errors that the API server would report.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Validated {
@@ -34,20 +34,20 @@ pub(super) struct Validated {
     pub(super) errors: Vec<String>,
 }
 
-/// What was found in a file.
+/// Result of the validation of a file.
 #[derive(Debug)]
 pub(super) struct File {
     name: String,
     pub(super) sources: Vec<Validated>,
-    /// At most [`MAX_PROBLEMS`].
+    /// Problems of the file; at most [`MAX_PROBLEMS`].
     problems: Vec<String>,
-    /// The number of problems that are not reported.
+    /// Number of problems that are not reported.
     hidden: usize,
-    /// The number of objects of other kinds, by kind and version.
+    /// Number of objects of other kinds, by kind and version.
     skipped: BTreeMap<String, usize>,
 }
 
-/// The CatalogSources of a document: the path of each, and its position in the file.
+/// CatalogSources of a document: the path of each, and its index in `sources` of the file.
 type Places = Vec<(Path, usize)>;
 
 // === impl File ===
@@ -63,7 +63,7 @@ impl File {
         }
     }
 
-    /// Adds the reason for which the file, or a document of it, cannot be read.
+    /// Adds the reason why the file, or a document of it, cannot be read.
     pub(super) fn add_unreadable(&mut self, error: &anyhow::Error) {
         self.add_problem(format!("failed to read {}: {error:#}", self.name));
     }
@@ -81,7 +81,7 @@ impl File {
         let mut documents = BTreeMap::new();
         for (number, document) in yaml::documents(input).enumerate() {
             match document {
-                // Of comments alone.
+                // The document has only comments.
                 Ok(Value::Null) => {}
                 Ok(document) => {
                     let places = self.validate_document(document, input, number, crd)?;
@@ -152,7 +152,7 @@ impl File {
         Ok(places)
     }
 
-    /// Reports the duplicate fields of CatalogSources, and of other objects those that tell what an object is.
+    /// Reports the duplicate fields of CatalogSources, and of other objects the duplicate fields that identify the object.
     fn check_duplicates(&mut self, input: &[u8], documents: &BTreeMap<usize, Places>) {
         let numbers = documents.keys().copied().collect();
         for (number, repeated) in yaml::repeated_all(input, &numbers) {
@@ -194,12 +194,12 @@ impl File {
         }
     }
 
-    /// Reports whether the file has CatalogSources, all of them are valid, and nothing else is wrong.
+    /// Reports whether the file has CatalogSources, all of them are valid, and no other problem was found.
     pub(super) fn is_valid(&self) -> bool {
         self.problems.is_empty() && self.sources.iter().all(|source| source.errors.is_empty())
     }
 
-    /// Prints what is wrong, and what was skipped.
+    /// Prints the problems, and a note about skipped objects.
     pub(super) fn report(&self) {
         if let Some(skipped) = self.describe_skipped() {
             message::note(&format!("{}: skipped {skipped}", self.name));
@@ -242,7 +242,7 @@ impl File {
     }
 }
 
-/// Returns why an object cannot be identified: the texts of Kubernetes, with a remedy.
+/// Returns why an object cannot be identified: the messages of Kubernetes, with a remedy.
 fn malformation(object: &Value) -> Option<&'static str> {
     let is_empty = |field| text(object, field).is_empty();
     let has_items = || object.get("items").is_some_and(|items| !items.is_null());
@@ -259,7 +259,7 @@ fn malformation(object: &Value) -> Option<&'static str> {
     }
 }
 
-/// Reports whether a field of a List, of one of its items, or of a document tells what the object is.
+/// Reports whether a field of a List, of one of its items, or of a document identifies the object.
 fn is_identity(mut path: &[Step]) -> bool {
     while let [Step::Key(items), Step::Index(_), rest @ ..] = path
         && items == "items"
@@ -282,7 +282,7 @@ fn dotted(path: &[Step]) -> String {
 // === impl Validated ===
 
 impl Validated {
-    /// Returns the name, with the namespace if there is one.
+    /// Returns the name, with the namespace, if any.
     pub(super) fn title(&self) -> String {
         match (self.namespace.as_str(), self.name.as_str()) {
             ("", "") => "without a name".to_owned(),

@@ -1,4 +1,4 @@
-//! What a reference on the command line stands for: a catalog or a bundle.
+//! References on the command line: each is a catalog or a bundle.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -8,64 +8,66 @@ use unpacker::{Content, Fetched, Limits, Tree};
 
 use crate::{
     args::CatalogLimitArgs,
-    catalogs::image::{CONFIGS, Found, Labeled, PACKAGE, has_folder, is_database, is_image},
+    catalogs::image::{
+        CONFIGS, CatalogFiles, ImageKind, PACKAGE, contains_directory, is_database, is_image,
+    },
     message,
     reach::Reach,
     source::Source,
 };
 
-/// What may be rendered.
+/// Kinds of references that may be rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kinds {
+pub(crate) enum AllowedKinds {
     All,
     Catalogs,
 }
 
-/// Reads references.
-pub(crate) struct Reader<'a> {
-    pub(crate) reach: &'a Reach,
+/// Reader of references.
+pub(crate) struct ReferenceReader<'a> {
+    pub(crate) fetcher: &'a Reach,
     pub(crate) limits: CatalogLimitArgs,
-    /// The image of bundles that have none.
+    /// Template for the image of bundles that have none.
     pub(crate) template: Option<&'a Template>,
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: AllowedKinds,
     pub(crate) is_quiet: bool,
 }
 
-impl Reader<'_> {
-    /// Adds what a reference stands for; `text` is how it was written.
+impl ReferenceReader<'_> {
+    /// Adds the content of a reference to `render`; `text` is the reference as given.
     pub(crate) fn add(
         &self,
         source: &Source,
         text: &str,
         render: &mut Render,
     ) -> anyhow::Result<()> {
-        match self.look(source, text)? {
-            Referred::Folder(path) => {
+        match self.classify(source, text)? {
+            ReferenceKind::Folder(path) => {
                 render.catalog(catalog::Source::Folder(path), &self.limits.into())?;
             }
-            Referred::Catalog(found) => return self.catalog(&found, text, render),
-            Referred::Bundle { tree, is_image } => {
+            ReferenceKind::Catalog(found) => return self.catalog(&found, text, render),
+            ReferenceKind::Bundle { tree, is_image } => {
                 let kind = if is_image { "image" } else { "directory" };
                 ensure!(
-                    self.kinds == Kinds::All,
-                    "cannot render bundle {kind} {text:?}: not allowed; name a catalog"
+                    self.kinds == AllowedKinds::All,
+                    "cannot render bundle {kind} {text:?}: not allowed; use a catalog"
                 );
                 render.bundle(&content(tree)?, self.image(source, text))?;
             }
         }
-        self.tell(text, render);
+        self.report_skipped(text, render);
         Ok(())
     }
 
-    /// The bundle that a reference stands for, migrated up to this level.
+    /// Returns the bundle of a reference, migrated up to this level.
     pub(in crate::catalogs) fn bundle(
         &self,
         source: &Source,
         text: &str,
         level: Level,
     ) -> anyhow::Result<Bundle> {
-        let Referred::Bundle { tree, .. } = self.look(source, text)? else {
-            bail!("it is a catalog, and only bundles have a place in templates; name a bundle");
+        let ReferenceKind::Bundle { tree, .. } = self.classify(source, text)? else {
+            bail!("it is a catalog, but templates can contain only bundles; use a bundle");
         };
         let mut warnings = Vec::new();
         let image = self.image(source, text);
@@ -74,46 +76,48 @@ impl Reader<'_> {
         Ok(bundle)
     }
 
-    /// Fetches what is not in the file system, and says what it is.
-    fn look<'a>(&self, source: &'a Source, text: &str) -> anyhow::Result<Referred<'a>> {
+    /// Fetches a reference that is not in the file system, and returns its kind.
+    fn classify<'a>(&self, source: &'a Source, text: &str) -> anyhow::Result<ReferenceKind<'a>> {
         let limits = self.limits.into();
         match source.path() {
-            Some(path) if path.is_dir() && !is_bundle(path) => return Ok(Referred::Folder(path)),
+            Some(path) if path.is_dir() && !is_bundle(path) => {
+                return Ok(ReferenceKind::Folder(path));
+            }
             Some(path) if is_database(path) => {
-                let found = Found::open(path, &limits);
+                let found = CatalogFiles::open(path, &limits);
                 let found = found.with_context(|| format!("render {text:?}"))?;
-                return Ok(Referred::Catalog(found));
+                return Ok(ReferenceKind::Catalog(found));
             }
             _ => {}
         }
-        let Fetched { tree, labels, .. } = self.reach.fetch(source, &self.limits.into())?;
+        let Fetched { tree, labels, .. } = self.fetcher.fetch(source, &self.limits.into())?;
         let is_image = is_image(source);
         let labeled = if is_image {
-            Labeled::of(&labels).with_context(|| format!("render {text:?}"))?
+            ImageKind::from_labels(&labels).with_context(|| format!("render {text:?}"))?
         } else if ["manifests", "metadata"].map(|name| has_directory(&tree, name)) == [true, true] {
-            Labeled::Bundle
+            ImageKind::Bundle
         } else {
-            Labeled::Catalog(String::new())
+            ImageKind::Catalog(String::new())
         };
         match labeled {
-            Labeled::Catalog(_) | Labeled::Database(_) => {
+            ImageKind::Catalog(_) | ImageKind::Database(_) => {
                 let found = labeled.catalog(tree, &limits);
                 let found = found.with_context(|| format!("render {text:?}"))?;
-                Ok(Referred::Catalog(found))
+                Ok(ReferenceKind::Catalog(found))
             }
-            Labeled::Neither => bail!("render {text:?}: {}", undetermined(&labels)),
-            Labeled::Bundle => {
+            ImageKind::Unknown => bail!("render {text:?}: {}", unknown_image_type(&labels)),
+            ImageKind::Bundle => {
                 let ensured = tree.ensure_regular();
                 ensured.with_context(|| format!("render {text:?}"))?;
-                Ok(Referred::Bundle { tree, is_image })
+                Ok(ReferenceKind::Bundle { tree, is_image })
             }
         }
     }
 
-    /// What a bundle is known by.
+    /// Returns the image of a bundle for the catalog.
     fn image<'a>(&'a self, source: &Source, text: &'a str) -> Image<'a> {
         match &source.place {
-            // As it was written, for so it stands in the catalog.
+            // The catalog contains the reference as given.
             Ok(unpacker::Source::Image(_)) => {
                 Image::Reference(text.strip_prefix("docker://").unwrap_or(text))
             }
@@ -121,16 +125,16 @@ impl Reader<'_> {
         }
     }
 
-    fn catalog(&self, found: &Found, text: &str, render: &mut Render) -> anyhow::Result<()> {
+    fn catalog(&self, found: &CatalogFiles, text: &str, render: &mut Render) -> anyhow::Result<()> {
         let limits = self.limits.into();
         render.catalog(found.source(), &limits)?;
         self.warn(text, found.warnings());
         self.warn(text, found.skipped(&limits)?.into_iter().collect());
-        self.tell(text, render);
+        self.report_skipped(text, render);
         Ok(())
     }
 
-    fn tell(&self, text: &str, render: &mut Render) {
+    fn report_skipped(&self, text: &str, render: &mut Render) {
         self.warn(text, render.take_warnings());
     }
 
@@ -143,51 +147,52 @@ impl Reader<'_> {
     }
 }
 
-/// What a reference stands for.
-enum Referred<'a> {
-    /// A folder with a catalog, which is read where it is.
+/// Content of a reference.
+enum ReferenceKind<'a> {
+    /// Directory with a catalog, which is read in place.
     Folder(&'a Path),
-    Catalog(Found),
+    Catalog(CatalogFiles),
     Bundle {
         tree: Tree,
         is_image: bool,
     },
 }
 
-/// All files of a bundle.
+/// Returns all files of a bundle.
 fn content(tree: Tree) -> anyhow::Result<Content> {
-    let usual = Limits::default();
+    let default = Limits::default();
     ensure!(
-        tree.size() <= usual.total,
-        "the bundle is larger than the limit of {} bytes; is it one?",
-        usual.total
+        tree.size() <= default.total,
+        "the bundle exceeds the limit of {} bytes; check that it is a bundle",
+        default.total
     );
     Ok(tree.into_content()?)
 }
 
 /// Reports whether a local directory looks like a bundle. Unlike in opm, a link in the place of a directory counts, so that
 /// the bundle is rejected instead of being read as a catalog.
-fn is_bundle(folder: &Path) -> bool {
+fn is_bundle(directory: &Path) -> bool {
     let is_directory = |name| {
-        fs::symlink_metadata(folder.join(name)).is_ok_and(|it| it.is_dir() || it.is_symlink())
+        fs::symlink_metadata(directory.join(name))
+            .is_ok_and(|metadata| metadata.is_dir() || metadata.is_symlink())
     };
     is_directory("manifests") && is_directory("metadata")
 }
 
-/// Reports whether there is a file below a directory, or an entry in its place that is not a regular file.
+/// Reports whether a file exists below a directory, or an entry in its place that is not a regular file.
 fn has_directory(tree: &Tree, name: &str) -> bool {
-    has_folder(tree, name) || tree.irregular().any(|(path, _)| path == name)
+    contains_directory(tree, name) || tree.irregular().any(|(path, _)| path == name)
 }
 
-/// What is said of an image that is neither, in opm's words.
-fn undetermined(labels: &BTreeMap<String, String>) -> String {
+/// Returns opm's message about an image that is neither.
+fn unknown_image_type(labels: &BTreeMap<String, String>) -> String {
     if labels.is_empty() {
         return format!(
-            "image type could not be determined: image has no labels; give a catalog's image the label {CONFIGS}, a \
-             bundle's {PACKAGE}"
+            "image type could not be determined: image has no labels; set label {CONFIGS} on a catalog, or {PACKAGE} on a \
+             bundle"
         );
     }
-    // One line each, as many as anybody reads.
+    // One line each, up to the number that a person would read.
     let found: Vec<String> = labels
         .iter()
         .take(50)

@@ -1,4 +1,4 @@
-//! How the provisioner is to pull a bundle, as the flags say.
+//! Pull settings of a bundle image for the provisioner, from the command line.
 
 use anyhow::{Context, anyhow};
 use k8s_openapi::api::core::v1::Secret;
@@ -6,22 +6,22 @@ use kube::Api;
 
 use crate::{args::RegistryArgs, cluster::Cluster};
 
-/// Where operator-sdk looks for a certificate.
+/// Key of the Secret in which operator-sdk expects the certificate.
 const KEY: &str = "cert.pem";
 
-/// How an image is pulled; what the flags do not say is not there.
+/// Pull settings of an image. Settings that no flag sets are `None` or false.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Access {
+pub(super) struct PullAccess {
     pub(super) pull_secret: Option<String>,
-    /// Of authorities to believe, in PEM.
+    /// Trusted CA certificates in PEM.
     pub(super) certificates: Option<String>,
     pub(super) is_insecure: bool,
 }
 
-// === impl Access ===
+// === impl PullAccess ===
 
-impl Access {
-    /// What the flags say, with the certificate that is in the Secret by now.
+impl PullAccess {
+    /// Reads the settings from the flags, and the certificate from its Secret.
     pub(super) async fn read(cluster: &Cluster, args: &RegistryArgs) -> anyhow::Result<Self> {
         let certificates = match &args.ca_secret_name {
             Some(name) => Some(certificates(cluster, name).await?),
@@ -30,7 +30,7 @@ impl Access {
         Ok(Self {
             pull_secret: args.pull_secret_name.clone(),
             certificates,
-            is_insecure: !args.verifies(),
+            is_insecure: !args.verify_tls(),
         })
     }
 }
@@ -38,34 +38,34 @@ impl Access {
 async fn certificates(cluster: &Cluster, name: &str) -> anyhow::Result<String> {
     let namespace = cluster.system_namespace.as_str();
     let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|error| {
+    let secret = api.get_opt(name).await.map_err(|error| {
         cluster.trouble(format!("failed to read Secret {namespace}/{name}"), error)
     })?;
     let remedy = || {
         format!(
-            "make it with \"kubectl create secret generic {name} --namespace {namespace} --from-file={KEY}=FILE\", FILE being \
-             the certificate"
+            "create it with \"kubectl create secret generic {name} --namespace {namespace} --from-file={KEY}=FILE\", where \
+             FILE is the certificate"
         )
     };
-    let found = found.with_context(|| {
+    let secret = secret.with_context(|| {
         format!(
-            "there is no Secret {namespace}/{name}, which --ca-secret-name names: {}",
+            "Secret {namespace}/{name} of --ca-secret-name not found; {}",
             remedy()
         )
     })?;
-    of(&found).ok_or_else(|| {
+    certificate(&secret).ok_or_else(|| {
         anyhow!(
-            "Secret {namespace}/{name} has no certificate in PEM under the key {KEY}: {}",
+            "Secret {namespace}/{name} has no PEM certificate under key {KEY}; {}",
             remedy()
         )
     })
 }
 
-/// The certificate in a Secret.
-fn of(secret: &Secret) -> Option<String> {
+/// Returns the certificate in a Secret.
+fn certificate(secret: &Secret) -> Option<String> {
     let bytes = secret.data.as_ref()?.get(KEY)?;
     let text = String::from_utf8(bytes.0.clone()).ok()?;
-    Some(text).filter(|it| it.contains("-----BEGIN CERTIFICATE-----"))
+    Some(text).filter(|text| text.contains("-----BEGIN CERTIFICATE-----"))
 }
 
 #[cfg(test)]
@@ -92,8 +92,8 @@ mod tests {
                 )])),
                 ..Secret::default()
             };
-            assert_eq!(of(&secret).as_deref(), expected, "{key} {value:?}");
+            assert_eq!(certificate(&secret).as_deref(), expected, "{key} {value:?}");
         }
-        assert_eq!(of(&Secret::default()), None);
+        assert_eq!(certificate(&Secret::default()), None);
     }
 }

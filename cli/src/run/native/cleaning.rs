@@ -1,4 +1,4 @@
-//! `rukpak cleanup`: the BundleInstance of a package goes, with all that it has installed.
+//! `rukpak cleanup`: deletes the BundleInstance of a package with all objects that it has installed.
 
 use anyhow::{anyhow, bail};
 use kube::ResourceExt as _;
@@ -6,34 +6,39 @@ use manifests::api::instance::CrdDeletionPolicy;
 
 use super::{
     object::is_in,
-    place::{Located, locate, tells},
+    place::{LocatedInstance, describe_namespace, locate},
     warn,
 };
 use crate::{
     Exit,
     args::{Cascade, CleanupArgs, DryRun},
     message, output,
-    run::{Task, command},
+    run::{RunContext, command},
     uninstalling::{self, maker, stays},
 };
 
-pub(in crate::run) async fn cleanup(task: &Task<'_>, args: &CleanupArgs) -> anyhow::Result<Exit> {
+pub(in crate::run) async fn cleanup(
+    task: &RunContext<'_>,
+    args: &CleanupArgs,
+) -> anyhow::Result<Exit> {
     let (cluster, deadline, package) = (task.cluster, task.deadline, &args.package);
-    tell_meaningless(args);
+    warn_ignored_flags(args);
     let namespace = args.namespace.as_deref();
     let located = locate(cluster, package, namespace);
-    let located = deadline.keep("looking at the cluster", located).await?;
+    let located = deadline
+        .run_to_end("reading the cluster state", located)
+        .await?;
     let instance = match located {
-        Located::Here(found) => *found,
-        Located::Elsewhere(found) => {
+        LocatedInstance::InNamespace(found) => *found,
+        LocatedInstance::OtherNamespace(found) => {
             let namespace = namespace.unwrap_or_default();
             message::warning(&format!(
                 "package {package:?} not found in namespace {namespace}; {}",
-                tells(&found)
+                describe_namespace(&found)
             ));
             return Ok(Exit::Done);
         }
-        Located::Nothing => {
+        LocatedInstance::None => {
             message::warning(&format!("package {package:?} not found"));
             return Ok(Exit::Done);
         }
@@ -41,62 +46,62 @@ pub(in crate::run) async fn cleanup(task: &Task<'_>, args: &CleanupArgs) -> anyh
     let name = instance.name_any();
     if let (Some(namespace), None) = (namespace, is_in(&instance)) {
         bail!(
-            "{}, which may not be {namespace}; nothing was deleted: {} tells why, and without --namespace it is removed wherever \
-             it goes",
-            tells(&instance),
+            "{}, so it may not be in {namespace}; nothing was deleted; run {} for the reason, or remove --namespace to \
+             delete it in any namespace",
+            describe_namespace(&instance),
             command(&format!("status {name}"))
         );
     }
     if let Some(operator) = maker(&instance) {
         bail!(
-            "BundleInstance {name} belongs to PlatformOperator {operator}, which would make it anew; nothing was deleted: \
-             remove it with \"kubectl delete platformoperator {operator}\""
+            "BundleInstance {name} belongs to PlatformOperator {operator}, which would recreate it; nothing was deleted; \
+             run \"kubectl delete platformoperator {operator}\" instead"
         );
     }
-    let policy = if args.deletes_definitions() {
+    let policy = if args.deletes_crds() {
         CrdDeletionPolicy::Delete
     } else {
         message::note("Skipping CRD deletion");
         CrdDeletionPolicy::Retain
     };
-    let definitions = stays::definitions(cluster, &instance).await;
+    let crds = stays::definitions(cluster, &instance).await;
     let namespaces = stays::namespaces(&instance);
-    let foretold = stays::foretold(Cascade::Background, policy, &definitions, &namespaces);
-    for line in &foretold {
+    let preview = stays::foretold(Cascade::Background, policy, &crds, &namespaces);
+    for line in &preview {
         message::note(line);
     }
     let set = uninstalling::set_policy(cluster, Some(policy), DryRun::None, instance);
-    let set = deadline.keep("setting spec.crdDeletionPolicy", Box::pin(set));
+    let set = deadline.run_to_end("setting spec.crdDeletionPolicy", Box::pin(set));
     let instance = set.await?;
-    task.leaves(format!(
-        "what was begun goes on without this command; {} tells how far it is",
+    task.set_interrupt_message(format!(
+        "deletion continues in the cluster; run {} to follow it",
         command(&format!("status {name}"))
     ));
     let deleted = uninstalling::delete(cluster, Cascade::Background, DryRun::None, &instance);
     deadline
-        .keep("deleting the BundleInstance", deleted)
+        .run_to_end("deleting the BundleInstance", deleted)
         .await?;
     let mut last = String::new();
-    let gone = uninstalling::gone(cluster, &instance, &mut last);
-    let Some(gone) = deadline.within(gone).await else {
-        let told = if last.is_empty() {
-            "the provisioner has not said why; is it running?"
+    let deleted = uninstalling::gone(cluster, &instance, &mut last);
+    let Some(deleted) = deadline.within(deleted).await else {
+        let progress = if last.is_empty() {
+            "the provisioner reports no progress; check that it is running"
         } else {
             &last
         };
         return Err(anyhow!(
-            "BundleInstance {name} is still there after {:?}, and what was begun goes on: {told}",
+            "timed out after {:?}: BundleInstance {name} still exists; deletion continues: {progress}",
             deadline.timeout
         ));
     };
-    gone?;
+    deleted?;
     message::note(&format!("bundleinstance {name:?} deleted"));
     output::print(&format!("Operator {package:?} uninstalled\n"))?;
     Ok(Exit::Done)
 }
 
-/// Says which flags mean nothing here.
-fn tell_meaningless(args: &CleanupArgs) {
+/// Warns about flags that have no effect here.
+fn warn_ignored_flags(args: &CleanupArgs) {
     let groups = args.delete_operator_groups;
     let account = args.service_account.is_some();
     let flags = [

@@ -1,67 +1,70 @@
-//! The line of versions that a new one comes after: a plain function of what was run and what is installed.
+//! Selection of the earlier versions that a new version follows. Pure; no I/O.
 
 use manifests::version::Version;
 
-/// A version of the package.
+/// Version of the package in its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member<T> {
-    /// The name of its ClusterServiceVersion.
+pub(super) struct HistoryEntry<T> {
+    /// Name of its ClusterServiceVersion.
     pub(super) name: String,
     pub(super) version: Version,
-    /// What else there is of it.
+    /// Data of the caller for this version.
     pub(super) bundle: T,
 }
 
-/// Why a new version does not come after those before.
+/// Reason why a new version cannot follow the earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum OrderError {
     #[error(
-        "the history of BundleInstance {instance} does not have {installed:?}, which is installed; its annotation \
-         operators.operatorframework.io/injected-bundles names {known}: correct the annotation, or remove it, so that the \
-         history is told from what is installed"
+        "the history of BundleInstance {instance} does not contain the installed {installed:?}: annotation \
+         operators.operatorframework.io/injected-bundles names {known}; correct the annotation, or remove it to use the \
+         installed bundle"
     )]
-    Lying {
+    HistoryMismatch {
         instance: String,
         installed: String,
         known: String,
     },
     #[error(
-        "version {new} is not newer than {installed}, which is installed; give the bundle a higher version, or take it \
-         nevertheless with --force"
+        "version {new} is not newer than the installed version {installed}; set a higher version in the bundle, or use \
+         --force to install it anyway"
     )]
     NotNewer { new: Version, installed: Version },
 }
 
-/// The part of the history that the new version follows. What was tried after the installed version and never ran does not
-/// count; with force, neither does what is not older than the new version.
-pub(super) fn before<T>(
-    mut history: Vec<Member<T>>,
+/// Returns the part of the history that the new version follows. Versions after the installed one never ran and are
+/// dropped. With `force`, versions that are not older than the new one are dropped, too.
+pub(super) fn predecessors<T>(
+    mut history: Vec<HistoryEntry<T>>,
     instance: &str,
     installed: &str,
     new: &Version,
     force: bool,
-) -> Result<Vec<Member<T>>, Refusal> {
-    let Some(at) = history.iter().rposition(|it| it.name == installed) else {
-        let known: Vec<String> = history.iter().map(|it| format!("{:?}", it.name)).collect();
-        return Err(Refusal::Lying {
+) -> Result<Vec<HistoryEntry<T>>, OrderError> {
+    let Some(at) = history.iter().rposition(|entry| entry.name == installed) else {
+        let names: Vec<String> = history
+            .iter()
+            .map(|entry| format!("{:?}", entry.name))
+            .collect();
+        return Err(OrderError::HistoryMismatch {
             instance: instance.to_owned(),
             installed: installed.to_owned(),
-            known: known.join(", "),
+            known: names.join(", "),
         });
     };
     history.truncate(at + 1);
-    let last = history.last().map(|it| &it.version);
+    let last = history.last().map(|entry| &entry.version);
     if let Some(last) = last
         && new.cmp_precedence(last).is_le()
         && !force
     {
-        return Err(Refusal::NotNewer {
+        return Err(OrderError::NotNewer {
             new: new.clone(),
             installed: last.clone(),
         });
     }
     if force {
-        history.retain(|it| it.version.cmp_precedence(new).is_lt());
+        history.retain(|entry| entry.version.cmp_precedence(new).is_lt());
     }
     Ok(history)
 }
@@ -70,8 +73,8 @@ pub(super) fn before<T>(
 mod tests {
     use super::*;
 
-    fn line(versions: &[&str]) -> Vec<Member<()>> {
-        let member = |version: &&str| Member {
+    fn line(versions: &[&str]) -> Vec<HistoryEntry<()>> {
+        let member = |version: &&str| HistoryEntry {
             name: format!("tide.v{version}"),
             version: version.parse().unwrap(),
             bundle: (),
@@ -88,7 +91,7 @@ mod tests {
             // What has failed was never installed.
             &["0.0.1", "0.0.2"], "0.0.1", "0.0.2", false => Ok(&["0.0.1"]);
             &["0.0.1", "0.0.2"], "0.0.1", "0.0.3", false => Ok(&["0.0.1"]);
-            &["0.0.1"], "0.0.1", "0.0.1", false => Err("version 0.0.1 is not newer than 0.0.1, which is installed*");
+            &["0.0.1"], "0.0.1", "0.0.1", false => Err("version 0.0.1 is not newer than the installed version 0.0.1*");
             &["0.0.2"], "0.0.2", "0.0.2-rc.1", false => Err("version 0.0.2-rc.1 is not newer*");
             &["0.0.2"], "0.0.2", "0.0.2+build", false => Err("version 0.0.2+build is not newer*");
             // A rebuild takes the place of what it was built from, and so does an older version.
@@ -96,12 +99,12 @@ mod tests {
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.1", true => Ok(&[]);
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.3", true => Ok(&["0.0.1", "0.0.2"]);
             &["0.0.1", "0.0.2"], "0.0.9", "0.0.10", true
-                => Err("the history of BundleInstance tide does not have \"tide.v0.0.9\", which is installed*");
+                => Err("the history of BundleInstance tide does not contain the installed \"tide.v0.0.9\"*");
             &[], "0.0.9", "0.0.10", false => Err("the history of BundleInstance tide*");
         ] {
             let installed = format!("tide.v{installed}");
             let new = new.parse().unwrap();
-            let found = before(line(history), "tide", &installed, &new, force);
+            let found = predecessors(line(history), "tide", &installed, &new, force);
             let expected = expected.map(line);
             ::tests::table::assert_outcome(found, expected, (history, new));
         }

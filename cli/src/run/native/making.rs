@@ -1,4 +1,4 @@
-//! `rukpak run bundle`: a BundleInstance that is new, or one that an interrupted run has made.
+//! `rukpak run bundle`: creates a BundleInstance, or continues with one that an interrupted run created.
 
 use anyhow::{anyhow, bail};
 use catalog::inject::{Form, Index, history::History};
@@ -6,12 +6,11 @@ use kube::{ResourceExt as _, api::PostParams};
 use manifests::api::{GROUP, instance::BundleInstance};
 
 use super::{
-    access::Access,
+    access::PullAccess,
     check, compose, object,
-    place::{Located, locate, tells},
-    tell_meaningless,
-    upgrading::correct,
-    wait,
+    place::{LocatedInstance, describe_namespace, locate},
+    upgrading::update_pull_access,
+    wait, warn_ignored_flags,
 };
 use crate::{
     Exit,
@@ -19,21 +18,21 @@ use crate::{
     cluster::MANAGER,
     message, output,
     run::{
-        Task, command,
+        RunContext, command,
         install_mode::{InstallMode, Kind},
-        pulling::Pulled,
+        pulling::PulledBundle,
     },
     uninstalling::maker,
 };
 
 pub(in crate::run) async fn bundle(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     args: &RunBundleArgs,
-    pulled: Pulled,
+    pulled: PulledBundle,
     index: Option<Index<'_>>,
 ) -> anyhow::Result<Exit> {
     let registry = &args.registry;
-    tell_meaningless(registry);
+    warn_ignored_flags(registry);
     watches_all(args.install_mode.as_ref())?;
     let package = pulled.bundle.package.clone();
     let name = pulled.bundle.name.clone();
@@ -42,20 +41,23 @@ pub(in crate::run) async fn bundle(
         args.image
     ));
     let mut history = History {
-        index: index.as_ref().map(|it| it.name.to_owned()),
+        index: index.as_ref().map(|index| index.name.to_owned()),
         ..History::default()
     };
     history.push(&pulled.pinned, registry.mode)?;
     compose(index, &package, Form::Run, vec![pulled.bundle.clone()])?;
     let checked = check(task.cluster, &pulled, registry.namespace.as_deref());
     let deadline = task.deadline;
-    deadline.keep("looking at the cluster", checked).await?;
+    deadline
+        .run_to_end("reading the cluster state", checked)
+        .await?;
     let created = Box::pin(create(task, args, &pulled, &history));
     let instance = deadline
-        .keep("creating the BundleInstance", created)
+        .run_to_end("creating the BundleInstance", created)
         .await?;
-    task.leaves(format!(
-        "BundleInstance {package} stays, and its installation goes on: run the same command again to wait for it, or {}",
+    task.set_interrupt_message(format!(
+        "BundleInstance {package} is kept, and the installation continues; run the same command again to wait for it, or \
+         remove it with {}",
         command(&format!("cleanup {package}"))
     ));
     if !wait(task, &instance, "Failed to run bundle", deadline).await? {
@@ -65,41 +67,43 @@ pub(in crate::run) async fn bundle(
     Ok(Exit::Done)
 }
 
-/// What is installed without OLM watches everything.
+/// Rejects install modes other than `AllNamespaces`: an operator that is installed without OLM watches all namespaces.
 fn watches_all(mode: Option<&InstallMode>) -> anyhow::Result<()> {
     match mode {
         Some(mode) if mode.kind != Kind::All => bail!(
-            "install mode {:?} needs OLM; without it operators watch all namespaces: leave out --install-mode",
+            "install mode {:?} requires OLM; without OLM, operators watch all namespaces; remove --install-mode",
             mode.kind.name()
         ),
         _ => Ok(()),
     }
 }
 
-/// Makes the BundleInstance, unless it is there just so.
+/// Creates the BundleInstance, unless an identical one exists.
 async fn create(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     args: &RunBundleArgs,
-    pulled: &Pulled,
+    pulled: &PulledBundle,
     history: &History,
 ) -> anyhow::Result<BundleInstance> {
     let cluster = task.cluster;
     let package = &pulled.bundle.package;
     let namespace = args.registry.namespace.as_deref();
     let found = match locate(cluster, package, namespace).await? {
-        Located::Here(found) | Located::Elsewhere(found) => Some(*found),
-        Located::Nothing => cluster.find_instance(package).await?,
+        LocatedInstance::InNamespace(found) | LocatedInstance::OtherNamespace(found) => {
+            Some(*found)
+        }
+        LocatedInstance::None => cluster.find_instance(package).await?,
     };
-    let access = Access::read(cluster, &args.registry).await?;
+    let access = PullAccess::read(cluster, &args.registry).await?;
     if let Some(found) = found {
-        if is_same(&found, pulled, history, namespace) {
+        if is_same_bundle(&found, pulled, history, namespace) {
             let name = found.name_any();
             message::note(&format!(
-                "bundleinstance.{GROUP}/{name} is there already, of this bundle"
+                "bundleinstance.{GROUP}/{name} already exists with this bundle"
             ));
-            return correct(cluster, &access, found).await;
+            return update_pull_access(cluster, &access, found).await;
         }
-        return Err(in_the_way(&found, package, namespace, &args.image));
+        return Err(already_exists(&found, package, namespace, &args.image));
     }
     let object = object::new(&access, namespace, pulled, history);
     let params = PostParams {
@@ -107,8 +111,8 @@ async fn create(
         ..PostParams::default()
     };
     let object: BundleInstance = serde_json::from_value(object)?;
-    task.leaves(format!(
-        "BundleInstance {package} may have been made: run the same command again"
+    task.set_interrupt_message(format!(
+        "BundleInstance {package} may have been created; run the same command again"
     ));
     let created = cluster.instances().create(&params, &object).await;
     let created = created.map_err(|error| {
@@ -118,23 +122,25 @@ async fn create(
     Ok(created)
 }
 
-/// Whether this is what an earlier run has made of the same bundle and index, for the same namespace if one was asked for.
-fn is_same(
+/// Reports whether an earlier run created this instance from the same bundle and index, and for the requested namespace, if
+/// any.
+fn is_same_bundle(
     found: &BundleInstance,
-    pulled: &Pulled,
+    pulled: &PulledBundle,
     history: &History,
     namespace: Option<&str>,
 ) -> bool {
-    let is_wanted = object::wanted(found).is_ok_and(|it| it.reference == pulled.pinned);
+    let is_requested =
+        object::requested_image(found).is_ok_and(|image| image.reference == pulled.pinned);
     let annotations = History::read(found.annotations());
-    let is_in = object::is_in(found).unwrap_or(&pulled.facts.install_namespace);
-    is_wanted
-        && annotations.is_ok_and(|it| it == *history)
-        && namespace.is_none_or(|it| it == is_in)
+    let install_namespace = object::is_in(found).unwrap_or(&pulled.facts.install_namespace);
+    is_requested
+        && annotations.is_ok_and(|recorded| recorded == *history)
+        && namespace.is_none_or(|requested| requested == install_namespace)
         && found.metadata.deletion_timestamp.is_none()
 }
 
-fn in_the_way(
+fn already_exists(
     found: &BundleInstance,
     package: &str,
     namespace: Option<&str>,
@@ -142,32 +148,35 @@ fn in_the_way(
 ) -> anyhow::Error {
     let name = found.name_any();
     if found.metadata.deletion_timestamp.is_some() {
-        return anyhow!("BundleInstance {name} is being deleted; try again when it is gone");
+        return anyhow!("BundleInstance {name} is terminating; retry after it is deleted");
     }
     if let Some(operator) = maker(found) {
         return anyhow!(
-            "BundleInstance {name} of package {package:?} belongs to PlatformOperator {operator}, which decides about its \
-             version; change that, or remove it with \"kubectl delete platformoperator {operator}\""
+            "BundleInstance {name} of package {package:?} belongs to PlatformOperator {operator}, which controls its \
+             version; change the PlatformOperator, or delete it with \"kubectl delete platformoperator {operator}\""
         );
     }
     if !object::is_of(found, package) {
         return anyhow!(
-            "BundleInstance {name} exists already, and is not of package {package:?}; remove it with {} if nobody needs it",
+            "BundleInstance {name} already exists and does not belong to package {package:?}; if it is unused, remove it \
+             with {}",
             command(&format!("uninstall {name}"))
         );
     }
-    if let Some((namespace, is_in)) = namespace.zip(object::is_in(found))
-        && namespace != is_in
+    if let Some((namespace, install_namespace)) = namespace.zip(object::is_in(found))
+        && namespace != install_namespace
     {
         return anyhow!(
-            "{}, and watches all namespaces, so that it cannot be in {namespace} as well; leave out --namespace, or remove it with \
-             {} first",
-            tells(found),
-            command(&format!("cleanup {package} --namespace {is_in}"))
+            "{} and watches all namespaces, so it cannot be installed in {namespace} as well; remove --namespace, or first \
+             remove it with {}",
+            describe_namespace(found),
+            command(&format!(
+                "cleanup {package} --namespace {install_namespace}"
+            ))
         );
     }
     anyhow!(
-        "BundleInstance {name} of package {package:?} exists already; upgrade it with {}, or remove it with {}",
+        "BundleInstance {name} of package {package:?} already exists; upgrade it with {}, or remove it with {}",
         command(&format!("run bundle-upgrade {image}")),
         command(&format!("cleanup {package}"))
     )
@@ -185,7 +194,7 @@ mod tests {
         assert!(check("AllNamespaces").is_ok());
         for mode in ["OwnNamespace", "SingleNamespace=a", "MultiNamespace=a,b"] {
             let told = check(mode).unwrap_err().to_string();
-            assert!(told.contains("needs OLM"), "{told}");
+            assert!(told.contains("requires OLM"), "{told}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! BundleInstances as these commands make, find and change them. No I/O.
+//! Manifests, lookups and patches of the BundleInstances of these commands. Pure; no I/O.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use manifests::api::{
 };
 use serde_json::{Map, Value, json};
 
-use super::access::Access;
-use crate::run::pulling::Pulled;
+use super::access::PullAccess;
+use crate::run::pulling::PulledBundle;
 
-/// What is written on an instance.
+/// Annotations that these commands set on an instance.
 const ANNOTATIONS: [&str; 6] = [
     INDEX_IMAGE,
     INJECTED_BUNDLES,
@@ -28,60 +28,63 @@ const ANNOTATIONS: [&str; 6] = [
     labels::PREVIOUS_IMAGE,
 ];
 
-/// Whether an instance is of a package: as it says, else by what is installed.
+/// Reports whether an instance belongs to a package: by its annotation, else by the installed bundle.
 pub(super) fn is_of(instance: &BundleInstance, package: &str) -> bool {
-    let said = instance.annotations().get(labels::PACKAGE);
+    let annotation = instance.annotations().get(labels::PACKAGE);
     let installed = || instance.status.as_ref()?.facts.package.as_ref();
-    said.or_else(installed).is_some_and(|it| it == package)
+    annotation
+        .or_else(installed)
+        .is_some_and(|name| name == package)
 }
 
-/// The namespace that an operator is in, or goes to, as far as that is known: without a wish it is the bundle's choice.
+/// Returns the install namespace of an operator, if it is known: the observed namespace, else the requested one. Without a
+/// request the bundle decides.
 pub(super) fn is_in(instance: &BundleInstance) -> Option<&str> {
     let status = instance.status.as_ref();
-    let is_in = status.and_then(|it| it.install_namespace.as_deref());
-    let wish = instance.spec.install_namespace.as_deref();
-    [is_in, wish]
+    let observed = status.and_then(|status| status.install_namespace.as_deref());
+    let requested = instance.spec.install_namespace.as_deref();
+    [observed, requested]
         .into_iter()
         .flatten()
-        .find(|it| !it.is_empty())
+        .find(|namespace| !namespace.is_empty())
 }
 
-/// What is asked for.
-pub(super) fn wanted(instance: &BundleInstance) -> Result<&ImageSource, String> {
+/// Returns the image that the spec requests.
+pub(super) fn requested_image(instance: &BundleInstance) -> Result<&ImageSource, String> {
     let spec = &instance.spec;
     let name = instance.name_any();
     let class = spec.template.spec.provisioner_class_name.as_deref();
     let class = class.unwrap_or(&spec.provisioner_class_name);
     if Class::parse(class) != Some(Class::Registry) {
         return Err(format!(
-            "BundleInstance {name} has content of class {class}, which has no versions of a package; upgrade it with \
-             \"rukpak install\""
+            "BundleInstance {name} has content of class {class}, which has no package versions; upgrade it with \"rukpak \
+             install\""
         ));
     }
     let source = &spec.template.spec.source;
     source.image.as_ref().ok_or_else(|| {
         format!(
-            "BundleInstance {name} is installed from the source {} and not from an image; upgrade it with \"rukpak install\"",
+            "BundleInstance {name} is installed from source {}, not from an image; upgrade it with \"rukpak install\"",
             source.type_
         )
     })
 }
 
-/// The name and the image of what is installed, if anything is.
+/// Returns the name and the image of the installed bundle, if any.
 pub(super) fn installed(status: Option<&BundleInstanceStatus>) -> Option<(&str, Option<&str>)> {
     let status = status?;
     status.installed_bundle_name.as_ref()?;
     let image = status
         .resolved_source
         .as_ref()
-        .and_then(|it| it.image.as_ref());
+        .and_then(|source| source.image.as_ref());
     let name = status.facts.cluster_service_version.as_deref()?;
-    Some((name, image.map(|it| it.reference.as_str())))
+    Some((name, image.map(|image| image.reference.as_str())))
 }
 
-/// The annotations for a version, and what comes before it.
+/// Returns the annotations of a version: its history and the image that it replaces.
 pub(super) fn annotations(
-    pulled: &Pulled,
+    pulled: &PulledBundle,
     history: &History,
     previous: Option<&str>,
 ) -> BTreeMap<String, Option<String>> {
@@ -100,76 +103,81 @@ pub(super) fn annotations(
     all
 }
 
-/// These annotations as an instance has them, so that a change of them can be taken back.
-fn as_they_are(instance: &BundleInstance, keys: &[&str]) -> BTreeMap<String, Option<String>> {
-    let known = instance.annotations();
+/// Returns the current values of these annotations, so that a change can be reverted.
+fn unchanged(instance: &BundleInstance, keys: &[&str]) -> BTreeMap<String, Option<String>> {
+    let current = instance.annotations();
     keys.iter()
-        .map(|key| ((*key).to_owned(), known.get(*key).cloned()))
+        .map(|key| ((*key).to_owned(), current.get(*key).cloned()))
         .collect()
 }
 
 fn digest(reference: &str) -> Option<&str> {
-    reference.rsplit_once('@').map(|it| it.1)
+    reference.rsplit_once('@').map(|parts| parts.1)
 }
 
-/// The name and the image of what is installed, where something else is wanted.
-pub(super) fn still_runs<'i>(
+/// Returns the name and the image of the installed bundle if the spec requests another image.
+pub(super) fn running_instead<'i>(
     instance: &'i BundleInstance,
-    wanted: &ImageSource,
+    requested: &ImageSource,
 ) -> Option<(&'i str, &'i str)> {
     let (name, image) = installed(instance.status.as_ref())?;
     let image = image?;
-    let is_wanted = image == wanted.reference
-        || digest(image).is_some_and(|it| digest(&wanted.reference) == Some(it));
-    (!is_wanted).then_some((name, image))
+    let is_requested = image == requested.reference
+        || digest(image).is_some_and(|hash| digest(&requested.reference) == Some(hash));
+    (!is_requested).then_some((name, image))
 }
 
-/// The image to go back to when an upgrade fails, and what is said about it then: what is installed, also when something else was
-/// wanted that never ran.
-pub(super) fn back(
+/// Returns the image and the annotations for a rollback after a failed upgrade. This is the installed bundle, even if the
+/// spec requested another image that never ran.
+pub(super) fn previous_image(
     instance: &BundleInstance,
-    wanted: &ImageSource,
+    requested: &ImageSource,
 ) -> (ImageSource, BTreeMap<String, Option<String>>) {
-    let mut annotations = as_they_are(instance, &ANNOTATIONS);
-    let Some((csv, image)) = still_runs(instance, wanted) else {
-        return (wanted.clone(), annotations);
+    let mut annotations = unchanged(instance, &ANNOTATIONS);
+    let Some((csv, image)) = running_instead(instance, requested) else {
+        return (requested.clone(), annotations);
     };
-    let runs = ImageSource {
+    let running = ImageSource {
         reference: image.to_owned(),
-        ..wanted.clone()
+        ..requested.clone()
     };
     if annotations
         .get(INJECTED_BUNDLES)
         .is_some_and(Option::is_some)
     {
-        let known = History::read(instance.annotations()).unwrap_or_default();
-        let runs = digest(image);
-        let mut injected = known.injected.iter();
-        let at = injected.rposition(|it| runs.is_some() && digest(&it.image_tag) == runs);
+        let history = History::read(instance.annotations()).unwrap_or_default();
+        let running = digest(image);
+        let mut injected = history.injected.iter();
+        let at =
+            injected.rposition(|bundle| running.is_some() && digest(&bundle.image_tag) == running);
         let shorter = at.map(|at| History {
-            injected: known.injected.into_iter().take(at + 1).collect(),
-            ..known
+            injected: history.injected.into_iter().take(at + 1).collect(),
+            ..history
         });
-        // Without a history it is told from what is installed.
-        let shorter = shorter.and_then(|it| it.annotations().remove(INJECTED_BUNDLES));
+        // Without the annotation, the history is derived from the installed bundle.
+        let shorter = shorter.and_then(|history| history.annotations().remove(INJECTED_BUNDLES));
         annotations.insert(INJECTED_BUNDLES.to_owned(), shorter);
         let status = instance.status.as_ref();
         let own = [
             (labels::CSV_NAME, Some(csv)),
             (
                 labels::VERSION,
-                status.and_then(|it| it.facts.version.as_deref()),
+                status.and_then(|status| status.facts.version.as_deref()),
             ),
-            // What came before is not known any more.
+            // The image before the installed one is unknown.
             (labels::PREVIOUS_IMAGE, None),
         ];
         annotations.extend(own.map(|(key, value)| (key.to_owned(), value.map(str::to_owned))));
     }
-    (runs, annotations)
+    (running, annotations)
 }
 
-/// The image as it is to be pulled; what the flags do not say stays.
-pub(super) fn image(access: &Access, pinned: &str, before: Option<&ImageSource>) -> ImageSource {
+/// Returns the image with its pull settings. Settings without a flag keep their earlier values.
+pub(super) fn image(
+    access: &PullAccess,
+    pinned: &str,
+    before: Option<&ImageSource>,
+) -> ImageSource {
     let before = before.cloned().unwrap_or_default();
     let access = access.clone();
     ImageSource {
@@ -181,17 +189,17 @@ pub(super) fn image(access: &Access, pinned: &str, before: Option<&ImageSource>)
     }
 }
 
-/// The image as it is to be pulled from now on, where an earlier run has asked for it in another way.
-pub(super) fn corrected(access: &Access, wanted: &ImageSource) -> Option<ImageSource> {
-    let image = image(access, &wanted.reference, Some(wanted));
-    (image != *wanted).then_some(image)
+/// Returns the image with the pull settings of the flags if an earlier run requested other settings.
+pub(super) fn corrected(access: &PullAccess, requested: &ImageSource) -> Option<ImageSource> {
+    let image = image(access, &requested.reference, Some(requested));
+    (image != *requested).then_some(image)
 }
 
-/// A new BundleInstance.
+/// Returns the manifest of a new BundleInstance.
 pub(super) fn new(
-    access: &Access,
+    access: &PullAccess,
     namespace: Option<&str>,
-    pulled: &Pulled,
+    pulled: &PulledBundle,
     history: &History,
 ) -> Value {
     let mut spec = json!({
@@ -217,7 +225,7 @@ pub(super) fn new(
     })
 }
 
-/// Another image and other annotations, in one patch that only fits the instance as it was read.
+/// Returns a patch of the image and the annotations. It applies only to the observed version of the instance.
 pub(super) fn change(
     instance: &BundleInstance,
     image: &ImageSource,

@@ -1,4 +1,4 @@
-//! Which BundleInstance a command means: that of the package, and of the namespace if one was asked for.
+//! Lookup of the BundleInstance that a command refers to, by package and by namespace if the user gave one.
 
 use anyhow::bail;
 use kube::{ResourceExt as _, api::ListParams};
@@ -12,60 +12,65 @@ use crate::{
     upgrade::read::each,
 };
 
-/// What there is of a package.
+/// Result of the lookup of a package's BundleInstance.
 #[derive(Debug)]
-pub(super) enum Located {
-    Nothing,
-    /// In the namespace that was asked for, or on its way to one that it does not tell yet.
-    Here(Box<BundleInstance>),
-    /// In another namespace alone.
-    Elsewhere(Box<BundleInstance>),
+pub(super) enum LocatedInstance {
+    None,
+    /// In the requested namespace, or in one that the status does not report yet.
+    InNamespace(Box<BundleInstance>),
+    /// Only in another namespace.
+    OtherNamespace(Box<BundleInstance>),
 }
 
-/// Finds the only BundleInstance of a package, or of those the one of the namespace that was asked for.
+/// Returns the BundleInstance of a package, or the one in the requested namespace if the package has several.
 pub(super) async fn locate(
     cluster: &Cluster,
     package: &str,
-    asked: Option<&str>,
-) -> anyhow::Result<Located> {
-    choose(located(cluster, package).await?, package, asked)
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    choose(
+        list_for_package(cluster, package).await?,
+        package,
+        requested,
+    )
 }
 
-/// Whether there is a BundleInstance of a package, in the namespace that was asked for.
+/// Reports whether a BundleInstance of a package exists in the requested namespace.
 pub(in crate::run) async fn is_installed(
     cluster: &Cluster,
     package: &str,
-    asked: Option<&str>,
+    requested: Option<&str>,
 ) -> anyhow::Result<bool> {
-    let (here, elsewhere) = parted(located(cluster, package).await?, asked);
-    if here.is_empty()
-        && let Some((asked, found)) = asked.zip(elsewhere.first())
+    let (inside, elsewhere) =
+        split_by_namespace(list_for_package(cluster, package).await?, requested);
+    if inside.is_empty()
+        && let Some((requested, found)) = requested.zip(elsewhere.first())
     {
         message::note(&format!(
-            "{}, and not in {asked}; OLM is taken",
-            tells(found)
+            "{}, not in {requested}; using OLM",
+            describe_namespace(found)
         ));
     }
-    Ok(!here.is_empty())
+    Ok(!inside.is_empty())
 }
 
-/// Where something is, in words.
-pub(super) fn tells(found: &BundleInstance) -> String {
+/// Describes the namespace in which an instance is installed.
+pub(super) fn describe_namespace(found: &BundleInstance) -> String {
     let name = found.name_any();
     match is_in(found) {
         Some(namespace) => format!("BundleInstance {name} is installed in {namespace}"),
-        None => format!("BundleInstance {name} does not tell yet where it is installed"),
+        None => format!("BundleInstance {name} does not report its install namespace yet"),
     }
 }
 
-/// The BundleInstances of a package: those that say so, else those that have it installed.
-async fn located(cluster: &Cluster, package: &str) -> anyhow::Result<Vec<BundleInstance>> {
+/// Lists the BundleInstances of a package: by their annotation, else by the installed bundle.
+async fn list_for_package(cluster: &Cluster, package: &str) -> anyhow::Result<Vec<BundleInstance>> {
     let mut found = Vec::new();
     let params = ListParams::default().limit(500);
     let instances = cluster.instances();
-    let listed = each(&instances, params, |it| {
-        if object::is_of(&it, package) {
-            found.push(it);
+    let listed = each(&instances, params, |instance| {
+        if object::is_of(&instance, package) {
+            found.push(instance);
         }
     });
     listed
@@ -75,39 +80,43 @@ async fn located(cluster: &Cluster, package: &str) -> anyhow::Result<Vec<BundleI
     Ok(found)
 }
 
-/// Those that may be in the namespace that was asked for, and those that are in others.
-fn parted(
+/// Splits instances into those that may be in the requested namespace and those in other namespaces.
+fn split_by_namespace(
     found: Vec<BundleInstance>,
-    asked: Option<&str>,
+    requested: Option<&str>,
 ) -> (Vec<BundleInstance>, Vec<BundleInstance>) {
-    let is_here = |it: &BundleInstance| asked.zip(is_in(it)).is_none_or(|(asked, it)| asked == it);
-    found.into_iter().partition(is_here)
+    let is_inside = |instance: &BundleInstance| {
+        requested
+            .zip(is_in(instance))
+            .is_none_or(|(requested, namespace)| requested == namespace)
+    };
+    found.into_iter().partition(is_inside)
 }
 
 fn choose(
     found: Vec<BundleInstance>,
     package: &str,
-    asked: Option<&str>,
-) -> anyhow::Result<Located> {
-    let (mut here, elsewhere) = parted(found, asked);
-    if here.len() > 1 {
-        let names: Vec<String> = here
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    let (mut inside, elsewhere) = split_by_namespace(found, requested);
+    if inside.len() > 1 {
+        let names: Vec<String> = inside
             .iter()
             .take(10)
             .map(kube::ResourceExt::name_any)
             .collect();
         bail!(
             "package {package:?} has {}: {}; remove all but one with {}",
-            count(here.len(), "BundleInstance"),
+            count(inside.len(), "BundleInstance"),
             names.join(", "),
             command("uninstall NAME")
         );
     }
-    let here = here.pop().map(Box::new).map(Located::Here);
+    let inside = inside.pop().map(Box::new).map(LocatedInstance::InNamespace);
     let elsewhere = || elsewhere.into_iter().next().map(Box::new);
-    Ok(here
-        .or_else(|| elsewhere().map(Located::Elsewhere))
-        .unwrap_or(Located::Nothing))
+    Ok(inside
+        .or_else(|| elsewhere().map(LocatedInstance::OtherNamespace))
+        .unwrap_or(LocatedInstance::None))
 }
 
 #[cfg(test)]
@@ -142,9 +151,9 @@ mod tests {
             vec![wanted(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
         ] {
             let told = match choose(found, "tide", asked) {
-                Ok(Located::Nothing) => "nothing".to_owned(),
-                Ok(Located::Here(it)) => format!("here {}", it.name_any()),
-                Ok(Located::Elsewhere(it)) => format!("elsewhere {}", it.name_any()),
+                Ok(LocatedInstance::None) => "nothing".to_owned(),
+                Ok(LocatedInstance::InNamespace(it)) => format!("here {}", it.name_any()),
+                Ok(LocatedInstance::OtherNamespace(it)) => format!("elsewhere {}", it.name_any()),
                 Err(error) => error.to_string(),
             };
             assert!(
@@ -157,8 +166,9 @@ mod tests {
     #[test]
     fn where_something_is_can_be_told() {
         ::tests::assert_rows! {
-            tells(&instance("tide", Some("ci"), Some("prod"))) => "BundleInstance tide is installed in prod";
-            tells(&instance("tide", None, None)) => "BundleInstance tide does not tell yet where it is installed";
+            describe_namespace(&instance("tide", Some("ci"), Some("prod"))) => "BundleInstance tide is installed in prod";
+            describe_namespace(&instance("tide", None, None)) => "BundleInstance tide does not report its install namespace \
+                                                                  yet";
         }
     }
 }

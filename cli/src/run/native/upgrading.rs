@@ -1,4 +1,4 @@
-//! `rukpak run bundle-upgrade`: the image of a BundleInstance becomes another one, in one patch.
+//! `rukpak run bundle-upgrade`: changes the image of a BundleInstance in one patch.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use manifests::api::{GROUP, bundle::ImageSource, instance::BundleInstance};
 use unpacker::source::Image;
 
 use super::{
-    access::Access,
+    access::PullAccess,
     check, compose,
-    line::{self, Member},
+    line::{self, HistoryEntry},
     object,
-    place::{Located, locate, tells},
-    tell_meaningless, version_of, wait,
+    place::{LocatedInstance, describe_namespace, locate},
+    version_of, wait, warn_ignored_flags,
 };
 use crate::{
     Exit,
@@ -28,32 +28,32 @@ use crate::{
     cluster::{Cluster, MANAGER},
     message, output,
     run::{
-        Task, command,
+        RunContext, command,
         deadline::Deadline,
         index_of,
-        pulling::{Pulled, Puller},
+        pulling::{ImagePuller, PulledBundle},
     },
     uninstalling::maker,
 };
 
-/// How often a change is tried that somebody else has got ahead of.
-const TRIES: usize = 10;
+/// Maximum number of attempts of a patch that conflicts with changes by other clients.
+const MAX_ATTEMPTS: usize = 10;
 
 const FAILED: &str = "Failed to run bundle upgrade";
 
-/// From one image to another, with all that is said about it.
-struct Pivot {
+/// Change of an image, with the annotations that belong to it.
+struct ImageChange {
     from: String,
     to: ImageSource,
     annotations: BTreeMap<String, Option<String>>,
 }
 
-// === impl Pivot ===
+// === impl ImageChange ===
 
-impl Pivot {
-    /// From an image that turns out not to work to what ran before.
-    fn back(instance: &BundleInstance, wanted: &ImageSource, from: &str) -> Self {
-        let (to, annotations) = object::back(instance, wanted);
+impl ImageChange {
+    /// Returns the rollback from the image `from`, which turned out not to work, to the image that ran before.
+    fn rollback(instance: &BundleInstance, requested: &ImageSource, from: &str) -> Self {
+        let (to, annotations) = object::previous_image(instance, requested);
         Self {
             from: from.to_owned(),
             to,
@@ -63,140 +63,148 @@ impl Pivot {
 }
 
 pub(in crate::run) async fn upgrade(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     args: &RunUpgradeArgs,
-    puller: &Puller,
-    pulled: Pulled,
+    puller: &ImagePuller,
+    pulled: PulledBundle,
 ) -> anyhow::Result<Exit> {
     let (cluster, deadline) = (task.cluster, task.deadline);
     let package = pulled.bundle.package.clone();
     let name = pulled.bundle.name.clone();
-    tell_meaningless(&args.registry);
+    warn_ignored_flags(&args.registry);
     let namespace = args.registry.namespace.as_deref();
-    let looking = async {
+    let lookup = async {
         let located = locate(cluster, &package, namespace).await?;
-        Ok((located, Access::read(cluster, &args.registry).await?))
+        Ok((located, PullAccess::read(cluster, &args.registry).await?))
     };
-    let (located, access) = deadline.keep("looking at the cluster", looking).await?;
+    let (located, access) = deadline
+        .run_to_end("reading the cluster state", lookup)
+        .await?;
     let instance = match located {
-        Located::Here(found) => *found,
-        Located::Elsewhere(found) => bail!(
-            "{}, and cannot be moved to {}",
-            tells(&found),
+        LocatedInstance::InNamespace(found) => *found,
+        LocatedInstance::OtherNamespace(found) => bail!(
+            "{} and cannot be moved to {}",
+            describe_namespace(&found),
             namespace.unwrap_or_default()
         ),
-        Located::Nothing => bail!(
+        LocatedInstance::None => bail!(
             "no BundleInstance for package {package:?}; install it with {}",
             command(&format!("run bundle {}", args.image))
         ),
     };
     let own = instance.name_any();
     message::note(&format!("Found existing bundleinstance.{GROUP}/{own}"));
-    refuse(&instance)?;
-    let wanted = object::wanted(&instance).map_err(anyhow::Error::msg)?;
-    let (applied, back) = if wanted.reference == pulled.pinned {
-        // An earlier run has asked for it.
+    ensure_upgradable(&instance)?;
+    let requested = object::requested_image(&instance).map_err(anyhow::Error::msg)?;
+    let (applied, rollback) = if requested.reference == pulled.pinned {
+        // An earlier run has requested this image.
         message::note(&format!(
-            "bundleinstance.{GROUP}/{own} has this bundle already"
+            "bundleinstance.{GROUP}/{own} already has this bundle"
         ));
-        let corrected = Box::pin(correct(cluster, &access, instance));
+        let corrected = Box::pin(update_pull_access(cluster, &access, instance));
         let applied = deadline
-            .keep("changing the BundleInstance", corrected)
+            .run_to_end("changing the BundleInstance", corrected)
             .await?;
-        let back = still(&applied)?;
-        (applied, back)
+        let rollback = pending_rollback(&applied)?;
+        (applied, rollback)
     } else {
-        let history = follow(args, puller, &instance, &pulled).await?;
+        let history = extend_history(args, puller, &instance, &pulled).await?;
         let checked = check(cluster, &pulled, instance.spec.install_namespace.as_deref());
-        deadline.keep("looking at the cluster", checked).await?;
-        let pivot = Pivot {
-            from: wanted.reference.clone(),
-            to: object::image(&access, &pulled.pinned, Some(wanted)),
-            annotations: object::annotations(&pulled, &history, Some(&wanted.reference)),
+        deadline
+            .run_to_end("reading the cluster state", checked)
+            .await?;
+        let change = ImageChange {
+            from: requested.reference.clone(),
+            to: object::image(&access, &pulled.pinned, Some(requested)),
+            annotations: object::annotations(&pulled, &history, Some(&requested.reference)),
         };
-        let back = Pivot::back(&instance, wanted, &pulled.pinned);
-        task.leaves(format!(
-            "BundleInstance {own} may have been changed: run the same command again"
+        let rollback = ImageChange::rollback(&instance, requested, &pulled.pinned);
+        task.set_interrupt_message(format!(
+            "BundleInstance {own} may have been changed; run the same command again"
         ));
-        let changed = deadline.keep("changing the BundleInstance", turn(cluster, &own, &pivot));
+        let changed = deadline.run_to_end(
+            "changing the BundleInstance",
+            patch_image(cluster, &own, &change),
+        );
         let changed = changed.await?;
         message::note(&format!("bundleinstance.{GROUP}/{own} configured"));
-        (changed, Some(back))
+        (changed, Some(rollback))
     };
-    task.leaves(format!(
-        "BundleInstance {own} is on its way to {name:?}, and what ran before runs until that can take its place: run the same \
-         command again to wait for it"
+    task.set_interrupt_message(format!(
+        "the upgrade of BundleInstance {own} to {name:?} continues, and the previous version runs until it is replaced; run \
+         the same command again to wait for it"
     ));
     if wait(task, &applied, FAILED, deadline).await? {
         output::print(&format!("Successfully upgraded to {name:?}\n"))?;
         return Ok(Exit::Done);
     }
-    match back {
-        Some(back) if args.rollback_on_failure => return_to(task, &own, &back).await?,
+    match rollback {
+        Some(rollback) if args.rollback_on_failure => return_to(task, &own, &rollback).await?,
         None if args.rollback_on_failure => message::note(
-            "this version is what is installed, since an earlier run, so that nothing is rolled back; the annotation \
-             core.rukpak.io/previous-image has the image that ran before",
+            "no rollback because an earlier run already installed this version; annotation core.rukpak.io/previous-image \
+             has the image of the previous version",
         ),
         _ => {}
     }
     Ok(Exit::Failed)
 }
 
-/// The way back from an upgrade that an earlier run has begun, as long as what ran before is installed.
-fn still(instance: &BundleInstance) -> anyhow::Result<Option<Pivot>> {
-    let wanted = object::wanted(instance).map_err(anyhow::Error::msg)?;
-    let runs = object::still_runs(instance, wanted);
-    Ok(runs.map(|_| Pivot::back(instance, wanted, &wanted.reference)))
+/// Returns the rollback of an upgrade that an earlier run started, while the previous bundle is still installed.
+fn pending_rollback(instance: &BundleInstance) -> anyhow::Result<Option<ImageChange>> {
+    let requested = object::requested_image(instance).map_err(anyhow::Error::msg)?;
+    let running = object::running_instead(instance, requested);
+    Ok(running.map(|_| ImageChange::rollback(instance, requested, &requested.reference)))
 }
 
-/// Refuses what is decided elsewhere, or cannot be upgraded from.
-fn refuse(instance: &BundleInstance) -> anyhow::Result<()> {
+/// Rejects an instance that a PlatformOperator manages, or that is terminating.
+fn ensure_upgradable(instance: &BundleInstance) -> anyhow::Result<()> {
     let name = instance.name_any();
     if let Some(operator) = maker(instance) {
         bail!(
-            "BundleInstance {name} belongs to PlatformOperator {operator}, which would change it back; nothing was changed: \
-             change the PlatformOperator, as with \"kubectl edit platformoperator {operator}\""
+            "BundleInstance {name} belongs to PlatformOperator {operator}, which would revert the change; no changes were \
+             made; run \"kubectl edit platformoperator {operator}\" instead"
         );
     }
     if instance.metadata.deletion_timestamp.is_some() {
-        bail!("BundleInstance {name} is being deleted; run the bundle when it is gone");
+        bail!("BundleInstance {name} is terminating; run the bundle after it is deleted");
     }
     Ok(())
 }
 
-/// Checks that the new version comes after those before, and returns the history with it.
-async fn follow(
+/// Checks that the new version follows the earlier ones, and returns the history including the new version.
+async fn extend_history(
     args: &RunUpgradeArgs,
-    puller: &Puller,
+    puller: &ImagePuller,
     instance: &BundleInstance,
-    pulled: &Pulled,
+    pulled: &PulledBundle,
 ) -> anyhow::Result<History> {
     let own = instance.name_any();
     let Some((installed, image)) = object::installed(instance.status.as_ref()) else {
         bail!(
-            "BundleInstance {own} has nothing installed that could be upgraded; {} tells why, and {} makes room for a new run",
+            "BundleInstance {own} has no installed bundle to upgrade; run {} for the reason, or {} before a new run",
             command(&format!("status {own}")),
             command(&format!("cleanup {}", pulled.bundle.package))
         );
     };
-    let mut history = History::read(instance.annotations()).map_err(|it| damaged(&it))?;
+    let mut history =
+        History::read(instance.annotations()).map_err(|error| fix_annotation_hint(&error))?;
     if history.injected.is_empty() {
-        // It was made in another way: what is installed is all there is to know.
+        // Another tool created the instance, so that only the installed bundle is known.
         let Some(image) = image else {
             bail!(
-                "BundleInstance {own} does not tell which image is installed; is the provisioner running?"
+                "BundleInstance {own} does not report the installed image; check that the provisioner is running"
             );
         };
         message::note(&format!(
-            "{own} was not installed by \"run bundle\"; {installed:?} is upgraded from"
+            "{own} was not installed by \"run bundle\"; upgrading from {installed:?}"
         ));
         history.push(image, args.registry.mode)?;
     } else if let Some(version) = version_of(instance)
         && pulled.version.cmp_precedence(&version).is_le()
         && !args.force
     {
-        // Nothing has to be fetched to know that.
-        return Err(line::Refusal::NotNewer {
+        // This check needs no downloads.
+        return Err(line::OrderError::NotNewer {
             new: pulled.version.clone(),
             installed: version,
         }
@@ -208,20 +216,20 @@ async fn follow(
             .map_err(|error| anyhow!("the history of BundleInstance {own}: {error}"))?;
         let earlier = puller.bundle(image).await.with_context(|| {
             format!(
-                "{} of the history of BundleInstance {own} cannot be had; remove its annotation {} to go by what is installed",
+                "failed to fetch {} of the history of BundleInstance {own}; remove annotation {} to use the installed bundle",
                 injected.image_tag,
                 catalog::inject::history::INJECTED_BUNDLES
             )
         })?;
-        members.push(Member {
+        members.push(HistoryEntry {
             name: earlier.bundle.name.clone(),
             version: earlier.version,
             bundle: (injected, earlier.bundle),
         });
     }
-    let before = line::before(members, &own, installed, &pulled.version, args.force)?;
+    let predecessors = line::predecessors(members, &own, installed, &pulled.version, args.force)?;
     let mut bundles: Vec<Bundle> = Vec::new();
-    for member in before {
+    for member in predecessors {
         let (injected, bundle) = member.bundle;
         history.injected.push(injected);
         bundles.push(bundle);
@@ -238,82 +246,90 @@ async fn follow(
     Ok(history)
 }
 
-/// Changes the image and what is said about it at once, unless somebody has changed the image meanwhile.
-async fn turn(cluster: &Cluster, name: &str, pivot: &Pivot) -> anyhow::Result<BundleInstance> {
+/// Patches the image and the annotations together, unless another client has changed the image.
+async fn patch_image(
+    cluster: &Cluster,
+    name: &str,
+    change: &ImageChange,
+) -> anyhow::Result<BundleInstance> {
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    for _ in 0..TRIES {
-        let now = cluster.instance(name).await?;
-        let wanted = object::wanted(&now).map_err(anyhow::Error::msg)?;
-        if wanted.reference != pivot.from {
+    for _ in 0..MAX_ATTEMPTS {
+        let current = cluster.instance(name).await?;
+        let requested = object::requested_image(&current).map_err(anyhow::Error::msg)?;
+        if requested.reference != change.from {
             bail!(
-                "somebody has changed the image of BundleInstance {name} to {} meanwhile; look what is wanted, and try again",
-                wanted.reference
+                "the image of BundleInstance {name} was changed to {} by another client; check which one is intended, and \
+                 retry",
+                requested.reference
             );
         }
-        let change = object::change(&now, &pivot.to, &pivot.annotations);
+        let patch = object::change(&current, &change.to, &change.annotations);
         match cluster
             .instances()
-            .patch(name, &params, &Patch::Merge(change))
+            .patch(name, &params, &Patch::Merge(patch))
             .await
         {
             Ok(changed) => return Ok(changed),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => {
-                let what = format!("failed to change BundleInstance {name}");
-                return Err(cluster.trouble(what, error));
+                let action = format!("failed to change BundleInstance {name}");
+                return Err(cluster.trouble(action, error));
             }
         }
     }
-    bail!("BundleInstance {name} changes all the time; try again")
+    bail!("too many concurrent changes to BundleInstance {name}; retry")
 }
 
-/// Has an image pulled as the flags say from now on, where an earlier run has asked for it in another way.
-pub(super) async fn correct(
+/// Updates the pull settings of the image to those of the flags if an earlier run requested other settings.
+pub(super) async fn update_pull_access(
     cluster: &Cluster,
-    access: &Access,
+    access: &PullAccess,
     instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
-    let wanted = object::wanted(&instance).map_err(anyhow::Error::msg)?;
-    let Some(to) = object::corrected(access, wanted) else {
+    let requested = object::requested_image(&instance).map_err(anyhow::Error::msg)?;
+    let Some(to) = object::corrected(access, requested) else {
         return Ok(instance);
     };
     let name = instance.name_any();
-    let pivot = Pivot {
-        from: wanted.reference.clone(),
+    let change = ImageChange {
+        from: requested.reference.clone(),
         to,
         annotations: BTreeMap::new(),
     };
-    let changed = turn(cluster, &name, &pivot).await?;
+    let changed = patch_image(cluster, &name, &change).await?;
     message::note(&format!(
-        "bundleinstance.{GROUP}/{name} configured, for its image is to be pulled in another way"
+        "bundleinstance.{GROUP}/{name} configured with other pull settings"
     ));
     Ok(changed)
 }
 
-/// Without the injected bundles what is installed is gone on from, which nothing but the instance's status tells.
-fn damaged(what: &Damaged) -> anyhow::Error {
-    match what.key {
-        INJECTED_BUNDLES => anyhow!(
-            "{what}, or remove the annotation, so that the history is told from what is installed"
-        ),
-        _ => anyhow!("{what}"),
+/// Returns an error for an invalid annotation, with a remedy. Without the injected bundles the upgrade starts from the
+/// installed bundle, which only the status of the instance reports.
+fn fix_annotation_hint(error: &Damaged) -> anyhow::Error {
+    match error.key {
+        INJECTED_BUNDLES => {
+            anyhow!("{error}, or remove the annotation to use the installed bundle")
+        }
+        _ => anyhow!("{error}"),
     }
 }
 
-/// Goes back to what was installed, and waits for that as long as for the upgrade.
-async fn return_to(task: &Task<'_>, name: &str, back: &Pivot) -> anyhow::Result<()> {
-    let image = &back.to.reference;
+/// Rolls back to the bundle that was installed, with the timeout of the upgrade.
+async fn return_to(
+    task: &RunContext<'_>,
+    name: &str,
+    rollback: &ImageChange,
+) -> anyhow::Result<()> {
+    let image = &rollback.to.reference;
     message::note(&format!("rolling back to {image}"));
     let deadline = Deadline::after(task.deadline.timeout);
-    let turned = turn(task.cluster, name, back);
-    let turned = deadline.keep("rolling back", turned).await;
-    let instance = turned.with_context(|| format!("BundleInstance {name} is not rolled back"))?;
-    task.leaves(format!(
-        "BundleInstance {name} is on its way back to {image}"
-    ));
+    let patched = patch_image(task.cluster, name, rollback);
+    let patched = deadline.run_to_end("rolling back", patched).await;
+    let instance = patched.with_context(|| format!("failed to roll back BundleInstance {name}"))?;
+    task.set_interrupt_message(format!("rolling back BundleInstance {name} to {image}"));
     if wait(task, &instance, "rollback", deadline).await? {
         message::note(&format!("rolled back to {image}"));
     }
@@ -329,12 +345,12 @@ mod tests {
     #[test]
     fn without_olm_a_damaged_history_can_be_removed() {
         for (key, told) in ::tests::rows![
-            INJECTED_BUNDLES => ", or remove the annotation, so that the history is told from what is installed";
-            INDEX_IMAGE => ", or remove the annotation if none was";
+            INJECTED_BUNDLES => ", or remove the annotation to use the installed bundle";
+            INDEX_IMAGE => ", or remove the annotation if there was none";
         ] {
             let annotations = BTreeMap::from([(key.to_owned(), "[{".to_owned())]);
             let read = History::read(&annotations).unwrap_err();
-            let error = damaged(&read).to_string();
+            let error = fix_annotation_hint(&read).to_string();
             assert!(error.ends_with(told), "{error}");
         }
     }

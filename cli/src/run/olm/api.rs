@@ -1,4 +1,4 @@
-//! OLM's objects in the cluster, and waiting for what becomes of them.
+//! Client for OLM's objects, and waiting for their state.
 
 use std::time::Duration;
 
@@ -22,15 +22,16 @@ use crate::{
     upgrade::read::each,
 };
 
-/// How long the server is asked to go on with one watch.
-const TURN: u32 = 45;
-/// Between two looks: as long as nothing changes, and at least.
-const TICK: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_millis(100);
-/// After a watch that could not be had.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How many objects are in a page: a ClusterServiceVersion may have a megabyte.
-const PAGE: u32 = 50;
+/// Timeout of one watch request, in seconds.
+const WATCH_TIMEOUT: u32 = 45;
+/// Interval between two checks without a change.
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Minimum interval between two checks.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Delay after a failed watch request.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Number of objects per list page. A ClusterServiceVersion may have a megabyte.
+const PAGE_SIZE: u32 = 50;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -62,7 +63,8 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&kind, &plural)
     }
 
-    /// Which of them are listed and watched: ClusterServiceVersions that OLM has copied are no others.
+    /// Returns the label selector for lists and watches. It excludes ClusterServiceVersions that OLM copied from other
+    /// namespaces.
     fn originals(self) -> Option<&'static str> {
         (self == Self::ClusterServiceVersion).then_some("!olm.copiedFrom")
     }
@@ -75,22 +77,22 @@ impl Kind {
     }
 }
 
-/// OLM, as far as it is its objects.
+/// Client for the objects of OLM.
 #[derive(Clone, Copy)]
 pub(super) struct Olm<'a>(pub(super) &'a Cluster);
 
 impl Olm<'_> {
-    pub(super) fn of(self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    pub(super) fn api(self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.0.client.clone(), namespace, &kind.resource())
     }
 
-    /// Something for every change of those of a namespace; of ClusterServiceVersions those that are not copies.
+    /// Returns a stream with an item for every change of the objects in a namespace, without copied ClusterServiceVersions.
     pub(super) fn changes(self, kind: Kind, namespace: &str) -> BoxStream<'static, ()> {
         let params = WatchParams {
             label_selector: kind.originals().map(str::to_owned),
             ..WatchParams::default()
         };
-        watched(self.of(kind, namespace), params)
+        watch_changes(self.api(kind, namespace), params)
     }
 
     pub(super) async fn find(
@@ -99,7 +101,7 @@ impl Olm<'_> {
         namespace: &str,
         name: &str,
     ) -> anyhow::Result<Option<Value>> {
-        let found = self.of(kind, namespace).get_opt(name).await;
+        let found = self.api(kind, namespace).get_opt(name).await;
         let found = found.map_err(|error| {
             self.0
                 .trouble(format!("failed to read {} {name}", kind.name()), error)
@@ -107,22 +109,24 @@ impl Olm<'_> {
         Ok(found.map(serde_json::to_value).transpose()?)
     }
 
-    /// All of a namespace; of ClusterServiceVersions those that are not copies.
+    /// Lists the objects of a namespace, without copied ClusterServiceVersions.
     pub(super) async fn list(self, kind: Kind, namespace: &str) -> anyhow::Result<Vec<Value>> {
-        let found = listed(&self.of(kind, namespace), kind.params()).await;
+        let found = list_objects(&self.api(kind, namespace), kind.params()).await;
         values(found.map_err(|error| self.unlisted(kind, error))?)
     }
 
-    /// The same of the cluster, as much of each as is kept; where one may not look at all of it, what the server says to that.
-    pub(super) async fn everywhere<T>(
+    /// Lists the objects of all namespaces, each converted by `convert`. The inner error is the message of the server if
+    /// the user may not list them.
+    pub(super) async fn list_all_namespaces<T>(
         self,
         kind: Kind,
-        mut keep: impl FnMut(Value) -> T,
+        mut convert: impl FnMut(Value) -> T,
     ) -> anyhow::Result<Result<Vec<T>, String>> {
         let api = Api::all_with(self.0.client.clone(), &kind.resource());
         let mut found = Vec::new();
-        let see = |it: DynamicObject| found.push(serde_json::to_value(it).map(&mut keep));
-        match each(&api, kind.params().limit(PAGE), see).await {
+        let collect =
+            |object: DynamicObject| found.push(serde_json::to_value(object).map(&mut convert));
+        match each(&api, kind.params().limit(PAGE_SIZE), collect).await {
             Ok(()) => Ok(Ok(found.into_iter().collect::<Result<_, _>>()?)),
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message)),
             Err(error) => Err(self.unlisted(kind, error)),
@@ -134,7 +138,7 @@ impl Olm<'_> {
             .trouble(format!("failed to list {}s", kind.name()), error)
     }
 
-    /// Creates an object and returns what it is in the cluster; one that is there already is an error.
+    /// Creates an object and returns it as the server stored it. An existing object is an error.
     pub(super) async fn create(self, kind: Kind, object: Value) -> anyhow::Result<Value> {
         let object: DynamicObject = serde_json::from_value(object)?;
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
@@ -143,7 +147,7 @@ impl Olm<'_> {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let created = self.of(kind, &namespace).create(&params, &object).await;
+        let created = self.api(kind, &namespace).create(&params, &object).await;
         let created = created.map_err(|error| {
             let remedy = remedy(kind, &error);
             let doing = format!("failed to create {} {name}", kind.name());
@@ -156,7 +160,7 @@ impl Olm<'_> {
         Ok(serde_json::to_value(created)?)
     }
 
-    /// Changes some fields of an object, whatever the others are by now.
+    /// Changes some fields of an object, regardless of its other fields.
     pub(super) async fn change(
         self,
         kind: Kind,
@@ -172,7 +176,8 @@ impl Olm<'_> {
         Ok(serde_json::to_value(changed)?)
     }
 
-    /// The same for an object as it was read; nothing if somebody has changed it since. The patch has its resourceVersion.
+    /// Changes an object as it was read. Returns `None` if another client has changed it since. The patch has its
+    /// resourceVersion.
     pub(super) async fn change_unchanged(
         self,
         kind: Kind,
@@ -200,11 +205,11 @@ impl Olm<'_> {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let api = self.of(kind, namespace);
+        let api = self.api(kind, namespace);
         api.patch(name, &params, &Patch::Merge(patch)).await
     }
 
-    /// Deletes an object; whether there was one.
+    /// Deletes an object, and returns whether it existed.
     pub(super) async fn delete(
         self,
         kind: Kind,
@@ -212,7 +217,7 @@ impl Olm<'_> {
         name: &str,
     ) -> anyhow::Result<bool> {
         let deleted = self
-            .of(kind, namespace)
+            .api(kind, namespace)
             .delete(name, &DeleteParams::default())
             .await;
         match deleted {
@@ -226,21 +231,24 @@ impl Olm<'_> {
     }
 }
 
-/// What helps where the cluster does not take what OLM would: definitions of ours, which were there before OLM came, want a source
-/// in each CatalogSource.
+/// Returns the remedy if the cluster rejects an object that OLM would accept. rukpak's CRDs, if installed before OLM,
+/// require a source in each CatalogSource.
 fn remedy(kind: Kind, error: &kube::Error) -> Option<&'static str> {
     let kube::Error::Api(status) = error else {
         return None;
     };
     (kind == Kind::CatalogSource && status.code == 422).then_some(
-        "the definition of CatalogSources is not OLM's own, or of a release that wants something else; have OLM's, with kubectl apply \
-         --server-side --force-conflicts -f the file crds.yaml of OLM's release, and run the same command again",
+        "the CRD of CatalogSources is not OLM's, or of an incompatible release; apply the file crds.yaml of OLM's release \
+         with \"kubectl apply --server-side --force-conflicts -f crds.yaml\", and run the same command again",
     )
 }
 
-async fn listed(api: &Api<DynamicObject>, params: ListParams) -> kube::Result<Vec<DynamicObject>> {
+async fn list_objects(
+    api: &Api<DynamicObject>,
+    params: ListParams,
+) -> kube::Result<Vec<DynamicObject>> {
     let mut found = Vec::new();
-    each(api, params.limit(PAGE), |it| found.push(it)).await?;
+    each(api, params.limit(PAGE_SIZE), |object| found.push(object)).await?;
     Ok(found)
 }
 
@@ -249,7 +257,7 @@ fn values(objects: Vec<DynamicObject>) -> anyhow::Result<Vec<Value>> {
     Ok(values.collect::<Result<Vec<Value>, _>>()?)
 }
 
-/// Something for every change of the object of that name.
+/// Returns a stream with an item for every change of the object with this name.
 pub(super) fn changes<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
@@ -258,47 +266,48 @@ where
         field_selector: Some(format!("metadata.name={name}")),
         ..WatchParams::default()
     };
-    watched(api, params)
+    watch_changes(api, params)
 }
 
-fn watched<K>(api: Api<K>, params: WatchParams) -> BoxStream<'static, ()>
+fn watch_changes<K>(api: Api<K>, params: WatchParams) -> BoxStream<'static, ()>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let params = params.timeout(TURN);
-    let turns = stream::unfold((api, params), async |(api, params)| {
-        let turn: BoxStream<'static, ()> = if let Ok(events) = api.watch(&params, "0").await {
+    let params = params.timeout(WATCH_TIMEOUT);
+    let watches = stream::unfold((api, params), async |(api, params)| {
+        let watch: BoxStream<'static, ()> = if let Ok(events) = api.watch(&params, "0").await {
             events.map(drop).boxed()
         } else {
-            sleep(AGAIN).await;
+            sleep(RETRY_DELAY).await;
             stream::once(std::future::ready(())).boxed()
         };
-        Some((turn, (api, params)))
+        Some((watch, (api, params)))
     });
-    turns.flatten().boxed()
+    watches.flatten().boxed()
 }
 
-/// Looks, and again after every change, until there is an answer or no time left, also when the server does not answer.
-pub(super) async fn until<T>(
+/// Calls `check` at once, after every change, and at intervals, until it returns a value. Returns `None` at the deadline,
+/// even if the server does not respond.
+pub(super) async fn wait_for<T>(
     changes: impl IntoIterator<Item = BoxStream<'static, ()>>,
     deadline: Deadline,
-    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+    mut check: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<Option<T>> {
-    // However many there are at once, one look is enough.
+    // One check is enough for any number of changes.
     let mut changes = stream::select_all(changes).ready_chunks(1000);
     loop {
-        let Some(looked) = deadline.within(Box::pin(look())).await else {
+        let Some(result) = deadline.within(Box::pin(check())).await else {
             return Ok(None);
         };
-        if let Some(found) = looked? {
+        if let Some(found) = result? {
             return Ok(Some(found));
         }
-        let left = deadline.left();
-        if left.is_zero() {
+        let remaining = deadline.remaining();
+        if remaining.is_zero() {
             return Ok(None);
         }
-        let _ = timeout(left.min(TICK), changes.next()).await;
-        sleep(left.min(PAUSE)).await;
+        let _ = timeout(remaining.min(POLL_INTERVAL), changes.next()).await;
+        sleep(remaining.min(MIN_POLL_INTERVAL)).await;
     }
 }
 
@@ -324,7 +333,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_does_not_answer_is_not_waited_for_beyond_the_end() {
         let deadline = Deadline::after(Duration::from_millis(10));
-        let looked = until([], deadline, async || {
+        let looked = wait_for([], deadline, async || {
             pending::<anyhow::Result<Option<()>>>().await
         });
         assert!(looked.await.unwrap().is_none());

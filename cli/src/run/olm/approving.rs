@@ -1,56 +1,64 @@
-//! What an InstallPlan would install beside what was asked for. OLM makes one plan of all that is due in a namespace, and
-//! has it wait as soon as one Subscription there waits for approval: so a plan may have what somebody else has not allowed.
+//! Versions of other Subscriptions in an InstallPlan. OLM makes one plan of all pending upgrades in a namespace. The plan
+//! waits as soon as one Subscription there requires approval, so that it may contain versions that their owners have not
+//! approved.
 //!
-//! Dependencies have no Subscription before their plan makes it, and those that need no approval would have got it without
-//! us. What is left are the versions of Subscriptions that wait for their own owner.
+//! Dependencies have no Subscription before their plan creates it, and upgrades that need no approval do not wait for this
+//! command. The remaining ones are versions of Subscriptions that wait for their own owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::object::{at, text};
 use serde_json::Value;
 
-/// Where OLM writes the properties of a bundle.
+/// Annotation in which OLM writes the properties of a bundle.
 const PROPERTIES: &str = "operatorframework.io/properties";
 
-/// What somebody else has to approve.
+/// Version that the owner of another Subscription has to approve.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Other {
-    /// A ClusterServiceVersion.
+pub(super) struct PendingApproval {
+    /// Name of the ClusterServiceVersion.
     csv: String,
-    /// Whose it is.
+    /// Name of its Subscription.
     subscription: String,
 }
 
-/// What of a plan is not this Subscription's to approve, given all Subscriptions of the namespace.
-pub(super) fn others(plan: &Value, subscriptions: &[Value], own: &str) -> BTreeSet<Other> {
-    fn name(it: &Value) -> &str {
-        text(it, &["metadata", "name"]).unwrap_or_default()
+/// Returns the versions of a plan that this Subscription must not approve, given all Subscriptions of the namespace.
+pub(super) fn pending_approvals(
+    plan: &Value,
+    subscriptions: &[Value],
+    own: &str,
+) -> BTreeSet<PendingApproval> {
+    fn name(object: &Value) -> &str {
+        text(object, &["metadata", "name"]).unwrap_or_default()
     }
     let packages = packages(plan);
-    let is_own = |it: &&Value| name(it) == own;
+    let is_own = |subscription: &&Value| name(subscription) == own;
     let own_package = subscriptions
         .iter()
         .find(is_own)
-        .and_then(|it| text(it, &["spec", "name"]));
-    let waiting = subscriptions
-        .iter()
-        .filter(|it| !is_own(it) && text(it, &["spec", "installPlanApproval"]) == Some("Manual"));
+        .and_then(|subscription| text(subscription, &["spec", "name"]));
+    let waiting = subscriptions.iter().filter(|subscription| {
+        !is_own(subscription)
+            && text(subscription, &["spec", "installPlanApproval"]) == Some("Manual")
+    });
     let mut found = BTreeSet::new();
     for subscription in waiting {
-        let said = |path: &[&str]| text(subscription, path).filter(|it| !it.is_empty());
+        let field = |path: &[&str]| text(subscription, path).filter(|value| !value.is_empty());
         let (package, current, first) = (
-            said(&["spec", "name"]),
-            said(&["status", "currentCSV"]),
-            said(&["spec", "startingCSV"]),
+            field(&["spec", "name"]),
+            field(&["status", "currentCSV"]),
+            field(&["spec", "startingCSV"]),
         );
-        for (csv, of) in &packages {
-            let is_theirs = match of {
-                Some(of) => Some(of.as_str()) == package && package != own_package,
-                // The Subscription is written a moment after its plan, so the package counts where it is known.
+        for (csv, csv_package) in &packages {
+            let is_foreign = match csv_package {
+                Some(csv_package) => {
+                    Some(csv_package.as_str()) == package && package != own_package
+                }
+                // OLM updates the Subscription a moment after its plan, so the package is compared if it is known.
                 None => Some(csv.as_str()) == current || Some(csv.as_str()) == first,
             };
-            if is_theirs {
-                found.insert(Other {
+            if is_foreign {
+                found.insert(PendingApproval {
                     csv: csv.clone(),
                     subscription: name(subscription).to_owned(),
                 });
@@ -60,48 +68,48 @@ pub(super) fn others(plan: &Value, subscriptions: &[Value], own: &str) -> BTreeS
     found
 }
 
-/// Why a plan is not approved, and how its owners can do it.
-pub(super) fn refusal(others: &BTreeSet<Other>, plan: &str, namespace: &str) -> String {
-    let told: Vec<String> = others
+/// Explains why a plan is not approved, and how its owners can approve it.
+pub(super) fn refusal(others: &BTreeSet<PendingApproval>, plan: &str, namespace: &str) -> String {
+    let versions: Vec<String> = others
         .iter()
-        .map(|it| format!("{} (Subscription {})", it.csv, it.subscription))
+        .map(|other| format!("{} (Subscription {})", other.csv, other.subscription))
         .collect();
     format!(
-        "InstallPlan {plan} would install {} as well, which waits for approval by somebody else; whoever may decide that approves \
-         all of it with: kubectl patch installplan {plan} --namespace {namespace} --type merge --patch \
-         '{{\"spec\":{{\"approved\":true}}}}'; then run the same command again",
-        told.join(", ")
+        "InstallPlan {plan} also installs {}, which requires manual approval; to approve all of it, run: kubectl patch \
+         installplan {plan} --namespace {namespace} --type merge --patch '{{\"spec\":{{\"approved\":true}}}}'; then run the \
+         same command again",
+        versions.join(", ")
     )
 }
 
-/// The ClusterServiceVersions that a plan installs.
+/// Returns the ClusterServiceVersions that a plan installs.
 pub(super) fn csvs(plan: &Value) -> BTreeSet<&str> {
     let named = list(plan, &["spec", "clusterServiceVersionNames"]).filter_map(Value::as_str);
-    let steps = list(plan, &["status", "plan"]).filter_map(|it| text(it, &["resolving"]));
+    let steps = list(plan, &["status", "plan"]).filter_map(|step| text(step, &["resolving"]));
     let lookups = list(plan, &["status", "bundleLookups"]);
-    let lookups = lookups.filter_map(|it| text(it, &["identifier"]));
+    let lookups = lookups.filter_map(|lookup| text(lookup, &["identifier"]));
     let all = named.chain(steps).chain(lookups);
-    all.filter(|it| !it.is_empty()).collect()
+    all.filter(|name| !name.is_empty()).collect()
 }
 
-/// The packages of a plan's ClusterServiceVersions, as far as it tells them.
+/// Returns the packages of a plan's ClusterServiceVersions; `None` if the plan does not contain the package.
 fn packages(plan: &Value) -> BTreeMap<String, Option<String>> {
     let mut found: BTreeMap<String, Option<String>> = csvs(plan)
         .into_iter()
-        .map(|it| (it.to_owned(), None))
+        .map(|csv| (csv.to_owned(), None))
         .collect();
     let steps = list(plan, &["status", "plan"])
-        .filter(|it| text(it, &["resource", "kind"]) == Some("ClusterServiceVersion"));
-    let steps = steps.filter_map(|it| {
-        let manifest: Value = serde_json::from_str(text(it, &["resource", "manifest"])?).ok()?;
-        // It is the object, or says in which ConfigMap that is.
+        .filter(|step| text(step, &["resource", "kind"]) == Some("ClusterServiceVersion"));
+    let steps = steps.filter_map(|step| {
+        let manifest: Value = serde_json::from_str(text(step, &["resource", "manifest"])?).ok()?;
+        // The manifest is the object itself, or refers to the ConfigMap that has it.
         let properties = text(&manifest, &["metadata", "annotations", PROPERTIES])
             .or_else(|| text(&manifest, &["properties"]))?;
-        Some((text(it, &["resource", "name"])?, package(properties)?))
+        Some((text(step, &["resource", "name"])?, package(properties)?))
     });
-    let lookups = list(plan, &["status", "bundleLookups"]).filter_map(|it| {
-        let properties = text(it, &["properties"])?;
-        Some((text(it, &["identifier"])?, package(properties)?))
+    let lookups = list(plan, &["status", "bundleLookups"]).filter_map(|lookup| {
+        let properties = text(lookup, &["properties"])?;
+        Some((text(lookup, &["identifier"])?, package(properties)?))
     });
     for (csv, package) in steps.chain(lookups) {
         found.insert(csv.to_owned(), Some(package));
@@ -112,7 +120,7 @@ fn packages(plan: &Value) -> BTreeMap<String, Option<String>> {
 fn package(properties: &str) -> Option<String> {
     let properties: Value = serde_json::from_str(properties).ok()?;
     let mut all = list(&properties, &["properties"]);
-    let package = all.find(|it| text(it, &["type"]) == Some("olm.package"))?;
+    let package = all.find(|property| text(property, &["type"]) == Some("olm.package"))?;
     text(package, &["value", "packageName"]).map(str::to_owned)
 }
 
@@ -192,7 +200,7 @@ mod tests {
         ] {
             let mut all = others_there;
             all.push(own.clone());
-            let found = others(&plan, &all, "tide-sub");
+            let found = pending_approvals(&plan, &all, "tide-sub");
             let found: Vec<(&str, &str)> = found
                 .iter()
                 .map(|it| (it.csv.as_str(), it.subscription.as_str()))
@@ -204,13 +212,13 @@ mod tests {
     // parity: sdk-8
     #[test]
     fn a_refusal_says_how_to_approve() {
-        let others = BTreeSet::from([Other {
+        let others = BTreeSet::from([PendingApproval {
             csv: "coral.v1".to_owned(),
             subscription: "coral".to_owned(),
         }]);
         let told = refusal(&others, "install-1", "tides");
         for part in [
-            "InstallPlan install-1 would install coral.v1 (Subscription coral) as well",
+            "InstallPlan install-1 also installs coral.v1 (Subscription coral), which requires manual approval",
             "kubectl patch installplan install-1 --namespace tides --type merge --patch '{\"spec\":{\"approved\":true}}'",
         ] {
             assert!(told.contains(part), "{told}");

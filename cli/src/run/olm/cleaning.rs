@@ -1,4 +1,4 @@
-//! `rukpak cleanup`: what OLM has installed of a package goes, and what it was installed from.
+//! `rukpak cleanup` with OLM: deletes the installed objects of a package, and its catalog.
 
 #[cfg(test)]
 mod tests;
@@ -12,9 +12,9 @@ use kube::{Api, api::DeleteParams};
 use manifests::object::{at, text};
 use serde_json::Value;
 
-use self::unfinished::{settle, unfinished_plans};
+use self::unfinished::{unfinished_plans, wait_or_fail};
 use super::{
-    api::{Kind, Olm, changes, until},
+    api::{Kind, Olm, changes, wait_for},
     group, namespace, objects,
 };
 use crate::{
@@ -22,114 +22,125 @@ use crate::{
     args::CleanupArgs,
     cluster::Cluster,
     message, output,
-    run::{Task, command},
+    run::{RunContext, command},
 };
 
-/// What there is of a package, and goes.
+/// Objects of a package that are to be deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Plan {
+struct CleanupPlan {
     subscription: Option<String>,
-    /// Its ClusterServiceVersions, the earlier ones that are not replaced yet included.
+    /// ClusterServiceVersions of the package, including earlier ones that are not replaced yet.
     csvs: BTreeSet<String>,
-    /// In its namespace.
+    /// Name and namespace of the CatalogSource.
     source: Option<(String, String)>,
-    /// A CatalogSource that stays, and why.
-    keeps: Option<String>,
+    /// Reason why the CatalogSource is kept.
+    kept_source_reason: Option<String>,
 }
 
-pub(in crate::run) async fn cleanup(task: &Task<'_>, args: &CleanupArgs) -> anyhow::Result<Exit> {
+pub(in crate::run) async fn cleanup(
+    task: &RunContext<'_>,
+    args: &CleanupArgs,
+) -> anyhow::Result<Exit> {
     let (olm, deadline, package) = (Olm(task.cluster), task.deadline, &args.package);
     let namespace = namespace(task.cluster, args.namespace.as_deref());
-    let looking = unfinished_plans(olm, namespace, package);
-    let unfinished = deadline.keep("looking at the cluster", looking).await?;
+    let lookup = unfinished_plans(olm, namespace, package);
+    let unfinished = deadline
+        .run_to_end("reading the cluster state", lookup)
+        .await?;
     if !unfinished.is_empty() {
-        task.leaves(format!(
-            "what there is of package {package:?} stays: run {} again",
+        task.set_interrupt_message(format!(
+            "the objects of package {package:?} are kept; run {} again",
             command(&format!("cleanup {package} --namespace {namespace}"))
         ));
     }
     for install in &unfinished {
-        settle(task, namespace, install).await?;
+        wait_or_fail(task, namespace, install).await?;
     }
-    let looking = look(olm, namespace, args);
-    let Found {
+    let lookup = read_state(olm, namespace, args);
+    let CleanupState {
         plan,
         subscriptions,
-        definitions,
-    } = deadline.keep("looking at the cluster", looking).await?;
-    if plan == Plan::default() {
+        crds,
+    } = deadline
+        .run_to_end("reading the cluster state", lookup)
+        .await?;
+    if plan == CleanupPlan::default() {
         message::warning(&format!(
             "package {package:?} not found in namespace {namespace}"
         ));
         return Ok(Exit::Done);
     }
-    task.leaves(format!(
-        "some of it is gone: run {} again to remove the rest",
+    task.set_interrupt_message(format!(
+        "some objects were deleted; run {} again to delete the rest",
         command(&format!("cleanup {package} --namespace {namespace}"))
     ));
     if let Some(name) = &plan.subscription {
         delete(task, Kind::Subscription, namespace, name).await?;
         message::note(&format!("subscription {name:?} deleted"));
     }
-    let (mut definitions_gone, mut group_gone) = (true, true);
-    if args.deletes_definitions() {
-        definitions.stay.iter().for_each(|it| message::warning(it));
-        for name in &definitions.go {
-            definitions_gone &= definition(task, name).await?;
+    let (mut are_crds_deleted, mut is_group_deleted) = (true, true);
+    if args.deletes_crds() {
+        crds.keep.iter().for_each(|line| message::warning(line));
+        for name in &crds.delete {
+            are_crds_deleted &= delete_crd(task, name).await?;
         }
     } else {
         message::note("Skipping CRD deletion");
     }
-    // All at once, so that none takes the place of another meanwhile.
+    // All are deleted before the first wait, so that none replaces another one.
     for name in &plan.csvs {
         delete(task, Kind::ClusterServiceVersion, namespace, name).await?;
     }
     for name in &plan.csvs {
-        gone(task, Kind::ClusterServiceVersion, namespace, name).await?;
+        wait_deleted(task, Kind::ClusterServiceVersion, namespace, name).await?;
     }
-    let is_last = subscriptions
-        .iter()
-        .all(|it| text(it, &["metadata", "name"]) == plan.subscription.as_deref());
+    let is_last = subscriptions.iter().all(|subscription| {
+        text(subscription, &["metadata", "name"]) == plan.subscription.as_deref()
+    });
     if !(args.delete_all || args.delete_operator_groups) {
         message::note("Skipping Operator Groups deletion");
     } else if is_last {
         let found = olm.find(Kind::OperatorGroup, namespace, group::NAME);
-        let found = deadline.keep("looking for the OperatorGroup", found);
+        let found = deadline.run_to_end("reading the OperatorGroup", found);
         if found.await?.is_some() {
-            group_gone = operator_group(task, namespace).await?;
+            is_group_deleted = operator_group(task, namespace).await?;
         }
     }
-    // The last, for a later run knows by it that there is something to remove.
-    if let Some((name, place)) = &plan.source {
-        gone(task, Kind::CatalogSource, place, name).await?;
+    // The CatalogSource is deleted last, because a later run detects by it that objects remain.
+    if let Some((name, source_namespace)) = &plan.source {
+        wait_deleted(task, Kind::CatalogSource, source_namespace, name).await?;
     }
-    if let Some(why) = &plan.keeps {
-        message::note(why);
+    if let Some(reason) = &plan.kept_source_reason {
+        message::note(reason);
     }
     output::print(&format!("Operator {package:?} uninstalled\n"))?;
-    // Without their flags they go as far as whoever runs this may delete them.
-    let is_short =
-        !definitions_gone && args.delete_crds || !group_gone && args.delete_operator_groups;
-    Ok(if is_short { Exit::Failed } else { Exit::Done })
+    // Without their flags, CRDs and OperatorGroups are deleted only if the user has the permissions.
+    let is_incomplete =
+        !are_crds_deleted && args.delete_crds || !is_group_deleted && args.delete_operator_groups;
+    Ok(if is_incomplete {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
 }
 
-/// What there is.
-struct Found {
-    plan: Plan,
-    /// Of the namespace.
+/// State of a package in the cluster.
+struct CleanupState {
+    plan: CleanupPlan,
+    /// Subscriptions of the namespace.
     subscriptions: Vec<Value>,
-    definitions: Definitions,
+    crds: OwnedCrds,
 }
 
-/// What becomes of the definitions that a package owns.
+/// CRDs that a package owns, by decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Definitions {
-    go: BTreeSet<String>,
-    /// Why others stay, each in a line.
-    stay: Vec<String>,
+struct OwnedCrds {
+    delete: BTreeSet<String>,
+    /// Reasons why the other CRDs are kept, one per line.
+    keep: Vec<String>,
 }
 
-/// A ClusterServiceVersion that may own what a package owns as well.
+/// ClusterServiceVersion that may own the same CRDs as the package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     namespace: String,
@@ -138,29 +149,37 @@ struct Owner {
 }
 
 impl Owner {
-    fn of(csv: &Value) -> Self {
+    fn from_csv(csv: &Value) -> Self {
         Self {
             namespace: text(csv, &["metadata", "namespace"])
                 .unwrap_or_default()
                 .to_owned(),
             name: named(csv).to_owned(),
-            owns: objects::owned_definitions(csv),
+            owns: objects::owned_crds(csv),
         }
     }
 }
 
-/// Looks at the namespace, and at others only to spare what they need: whoever may not see them is told so.
-async fn look(olm: Olm<'_>, namespace: &str, args: &CleanupArgs) -> anyhow::Result<Found> {
+/// Reads the state of the namespace. Other namespaces are read only to keep the objects that they need. Missing permissions
+/// for that are reported.
+async fn read_state(
+    olm: Olm<'_>,
+    namespace: &str,
+    args: &CleanupArgs,
+) -> anyhow::Result<CleanupState> {
     let package = &args.package;
     let subscriptions = olm.list(Kind::Subscription, namespace).await?;
     let csvs = olm.list(Kind::ClusterServiceVersion, namespace).await?;
     let own = subscription(&subscriptions, namespace, package);
-    let (name, place) = source_of(own, namespace, package);
+    let (name, source_namespace) = source_of(own, namespace, package);
     let mut unread = None;
-    let source = match olm.find(Kind::CatalogSource, &place, &name).await {
-        Err(error) if place != namespace => {
+    let source = match olm
+        .find(Kind::CatalogSource, &source_namespace, &name)
+        .await
+    {
+        Err(error) if source_namespace != namespace => {
             unread = Some(format!(
-                "catalogsource {name:?} in namespace {place} stays: {error:#}"
+                "catalogsource {name:?} in namespace {source_namespace} is kept: {error:#}"
             ));
             None
         }
@@ -168,66 +187,71 @@ async fn look(olm: Olm<'_>, namespace: &str, args: &CleanupArgs) -> anyhow::Resu
     };
     let is_ours = source
         .as_ref()
-        .is_some_and(|it| objects::is_made_for(it, package));
-    let everywhere = if is_ours {
-        olm.everywhere(Kind::Subscription, |it| it).await?.ok()
+        .is_some_and(|source| objects::is_made_for(source, package));
+    let all_subscriptions = if is_ours {
+        olm.list_all_namespaces(Kind::Subscription, |subscription| subscription)
+            .await?
+            .ok()
     } else {
         Some(Vec::new())
     };
-    if everywhere.is_none() {
+    if all_subscriptions.is_none() {
         message::note(&format!(
-            "Whether other namespaces install from catalogsource {name:?} is not known, for you may not list their Subscriptions"
+            "cannot determine whether other namespaces install from catalogsource {name:?} because you are not allowed to \
+             list their Subscriptions"
         ));
     }
-    let all = everywhere.filter(|it| !it.is_empty());
+    let all = all_subscriptions.filter(|list| !list.is_empty());
     let all = all.as_deref().unwrap_or(&subscriptions);
     let mut plan = plan(all, &csvs, source.as_ref(), namespace, package);
-    plan.keeps = plan.keeps.or(unread);
-    let going = csvs.iter().filter(|it| plan.csvs.contains(named(it)));
-    let owned: BTreeSet<String> = going.flat_map(objects::owned_definitions).collect();
-    let definitions = if owned.is_empty() || !args.deletes_definitions() {
-        Definitions::default()
+    plan.kept_source_reason = plan.kept_source_reason.or(unread);
+    let deleted = csvs.iter().filter(|csv| plan.csvs.contains(named(csv)));
+    let owned: BTreeSet<String> = deleted.flat_map(objects::owned_crds).collect();
+    let crds = if owned.is_empty() || !args.deletes_crds() {
+        OwnedCrds::default()
     } else {
-        let owners = olm.everywhere(Kind::ClusterServiceVersion, |it| Owner::of(&it));
+        let owners =
+            olm.list_all_namespaces(Kind::ClusterServiceVersion, |csv| Owner::from_csv(&csv));
         let owners = owners.await?;
-        let own = |it: &Owner| it.namespace == namespace && plan.csvs.contains(&it.name);
-        definitions(owned, owners.as_deref(), own, args.delete_crds)
+        let own = |owner: &Owner| owner.namespace == namespace && plan.csvs.contains(&owner.name);
+        crds(owned, owners.as_deref(), own, args.delete_crds)
     };
-    Ok(Found {
+    Ok(CleanupState {
         plan,
         subscriptions,
-        definitions,
+        crds,
     })
 }
 
-/// Which definitions go: those that no other operator owns, the same one in another namespace included. Whoever may not see who
-/// else does has to ask for it, as all custom resources of the cluster go with a definition.
-fn definitions(
+/// Decides which CRDs are deleted: those that no other operator owns, not even the same one in another namespace. A user
+/// who may not read the owners has to request the deletion, because all custom resources of the cluster are deleted with a
+/// CRD.
+fn crds(
     owned: BTreeSet<String>,
     owners: Result<&[Owner], &String>,
-    is_going: impl Fn(&Owner) -> bool,
-    is_asked_for: bool,
-) -> Definitions {
-    let mut found = Definitions::default();
+    is_deleted: impl Fn(&Owner) -> bool,
+    is_requested: bool,
+) -> OwnedCrds {
+    let mut found = OwnedCrds::default();
     for name in owned {
-        let stays =
-            format!("customresourcedefinition {name:?} stays, and all of its custom resources: ");
+        let prefix =
+            format!("customresourcedefinition {name:?} and all of its custom resources are kept: ");
         let owner = owners.map(|all| {
-            let mut others = all.iter().filter(|it| !is_going(it));
-            others.find(|it| it.owns.contains(&name))
+            let mut others = all.iter().filter(|owner| !is_deleted(owner));
+            others.find(|owner| owner.owns.contains(&name))
         });
         match owner {
-            Ok(None) => drop(found.go.insert(name)),
-            Err(_) if is_asked_for => drop(found.go.insert(name)),
+            Ok(None) => drop(found.delete.insert(name)),
+            Err(_) if is_requested => drop(found.delete.insert(name)),
             Ok(Some(Owner {
                 namespace,
                 name: csv,
                 ..
-            })) => found.stay.push(format!(
-                "{stays}clusterserviceversion {csv:?} in namespace {namespace} owns it as well"
+            })) => found.keep.push(format!(
+                "{prefix}clusterserviceversion {csv:?} in namespace {namespace} also owns it"
             )),
-            Err(why) => found.stay.push(format!(
-                "{stays}whether another operator owns it is not known: {why}; --delete-crds deletes it nevertheless"
+            Err(reason) => found.keep.push(format!(
+                "{prefix}cannot determine whether another operator owns it: {reason}; use --delete-crds to delete it anyway"
             )),
         }
     }
@@ -235,9 +259,9 @@ fn definitions(
 }
 
 fn subscription<'a>(all: &'a [Value], namespace: &str, package: &str) -> Option<&'a Value> {
-    all.iter().find(|it| {
-        text(it, &["metadata", "namespace"]) == Some(namespace)
-            && text(it, &["spec", "name"]) == Some(package)
+    all.iter().find(|subscription| {
+        text(subscription, &["metadata", "namespace"]) == Some(namespace)
+            && text(subscription, &["spec", "name"]) == Some(package)
     })
 }
 
@@ -245,38 +269,38 @@ fn named(object: &Value) -> &str {
     text(object, &["metadata", "name"]).unwrap_or_default()
 }
 
-/// The label that OLM gives whatever belongs to a package in a namespace, cut as OLM does it.
+/// Returns the label that OLM sets on all objects of a package in a namespace, truncated as by OLM.
 fn component(package: &str, namespace: &str) -> String {
     let name: String = format!("{package}.{namespace}").chars().take(63).collect();
     let name = name.trim_end_matches(['.', '_', '-']);
     format!("operators.coreos.com/{name}")
 }
 
-/// The ClusterServiceVersions of a package: those that its Subscription names, or that have its label, and whatever these
-/// replace. An upgrade that has not ended leaves several. Those of other Subscriptions stay, as the label may be cut to the
-/// same, and so do copies, which go with what they were copied from.
+/// Returns the ClusterServiceVersions of a package: those that its Subscription names or that have its label, and all
+/// versions that these replace. An unfinished upgrade leaves several of them. Versions of other Subscriptions are kept,
+/// because truncated labels may be equal. Copies are excluded, because they are deleted with their original.
 fn csvs(all: &[Value], csvs: &[Value], namespace: &str, package: &str) -> BTreeSet<String> {
     fn status(subscription: &Value) -> impl Iterator<Item = &str> {
-        let of = |key| text(subscription, &["status", key]);
-        let names = [of("installedCSV"), of("currentCSV")];
-        names.into_iter().flatten().filter(|it| !it.is_empty())
+        let field = |key| text(subscription, &["status", key]);
+        let names = [field("installedCSV"), field("currentCSV")];
+        names.into_iter().flatten().filter(|name| !name.is_empty())
     }
     let own = subscription(all, namespace, package);
     let others: BTreeSet<&str> = all
         .iter()
-        .filter(|it| text(it, &["metadata", "namespace"]) == Some(namespace))
-        .filter(|it| own.is_none_or(|own| *it != own))
+        .filter(|subscription| text(subscription, &["metadata", "namespace"]) == Some(namespace))
+        .filter(|subscription| own.is_none_or(|own| *subscription != own))
         .flat_map(status)
         .collect();
     let component = component(package, namespace);
     let label = |csv: &Value, key: &str| at(csv, &["metadata", "labels", key]).is_some();
     let candidates: BTreeMap<&str, &Value> = csvs
         .iter()
-        .filter(|it| !label(it, "olm.copiedFrom") && !others.contains(named(it)))
-        .map(|it| (named(it), it))
+        .filter(|csv| !label(csv, "olm.copiedFrom") && !others.contains(named(csv)))
+        .map(|csv| (named(csv), csv))
         .collect();
-    let labeled = candidates.iter().filter(|it| label(it.1, &component));
-    let mut open: Vec<&str> = labeled.map(|it| *it.0).collect();
+    let labeled = candidates.iter().filter(|entry| label(entry.1, &component));
+    let mut open: Vec<&str> = labeled.map(|entry| *entry.0).collect();
     open.extend(own.into_iter().flat_map(status));
     let mut found = BTreeSet::new();
     while let Some(name) = open.pop() {
@@ -289,7 +313,7 @@ fn csvs(all: &[Value], csvs: &[Value], namespace: &str, package: &str) -> BTreeS
     found
 }
 
-/// The name and namespace of the CatalogSource that a package is from, or would be.
+/// Returns the name and namespace of the CatalogSource that a package is from, or would be from.
 fn source_of(subscription: Option<&Value>, namespace: &str, package: &str) -> (String, String) {
     let spec = |key| text(subscription?, &["spec", key]).map(str::to_owned);
     let name = spec("source").unwrap_or_else(|| objects::source_name(package));
@@ -299,110 +323,125 @@ fn source_of(subscription: Option<&Value>, namespace: &str, package: &str) -> (S
     )
 }
 
-/// What goes: never a catalog that others install from, or that was not made for the package.
+/// Returns the objects to be deleted. A catalog that other Subscriptions use, or that was not created for the package, is
+/// kept.
 fn plan(
     all: &[Value],
     versions: &[Value],
     source: Option<&Value>,
     namespace: &str,
     package: &str,
-) -> Plan {
+) -> CleanupPlan {
     let own = subscription(all, namespace, package);
-    let mut plan = Plan {
+    let mut plan = CleanupPlan {
         subscription: own
-            .and_then(|it| text(it, &["metadata", "name"]))
+            .and_then(|subscription| text(subscription, &["metadata", "name"]))
             .map(str::to_owned),
         csvs: csvs(all, versions, namespace, package),
-        ..Plan::default()
+        ..CleanupPlan::default()
     };
     let Some(source) = source else {
         return plan;
     };
-    let (name, place) = source_of(own, namespace, package);
-    let others = all.iter().filter(|it| {
-        text(it, &["spec", "source"]) == Some(&name)
-            && text(it, &["spec", "sourceNamespace"]) == Some(&place)
-            && text(it, &["metadata", "uid"]) != own.and_then(|own| text(own, &["metadata", "uid"]))
+    let (name, source_namespace) = source_of(own, namespace, package);
+    let others = all.iter().filter(|subscription| {
+        text(subscription, &["spec", "source"]) == Some(&name)
+            && text(subscription, &["spec", "sourceNamespace"]) == Some(&source_namespace)
+            && text(subscription, &["metadata", "uid"])
+                != own.and_then(|own| text(own, &["metadata", "uid"]))
     });
-    let why = match others.count() {
-        _ if !objects::is_made_for(source, package) => "\"run bundle\" has not made it",
+    let reason = match others.count() {
+        _ if !objects::is_made_for(source, package) => "not created by \"run bundle\"",
         0 => {
-            plan.source = Some((name, place));
+            plan.source = Some((name, source_namespace));
             return plan;
         }
-        _ => "other Subscriptions need it",
+        _ => "other Subscriptions use it",
     };
     if plan.subscription.is_some() {
-        plan.keeps = Some(format!(
-            "catalogsource {name:?} in namespace {place} stays: {why}"
+        plan.kept_source_reason = Some(format!(
+            "catalogsource {name:?} in namespace {source_namespace} is kept: {reason}"
         ));
     }
     plan
 }
 
-async fn delete(task: &Task<'_>, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
+async fn delete(
+    task: &RunContext<'_>,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<()> {
     let doing = format!("deleting {} {name:?}", kind.name().to_lowercase());
     let deleting = Olm(task.cluster).delete(kind, namespace, name);
-    task.deadline.keep(&doing, deleting).await.map(drop)
+    task.deadline.run_to_end(&doing, deleting).await.map(drop)
 }
 
-/// Deletes an object and waits until it is gone.
-async fn gone(task: &Task<'_>, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
+/// Deletes an object and waits until it no longer exists.
+async fn wait_deleted(
+    task: &RunContext<'_>,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
     delete(task, kind, namespace, name).await?;
-    let what = kind.name().to_lowercase();
-    let changes = changes(olm.of(kind, namespace), name);
-    let is_gone = until([changes], task.deadline, async || {
+    let kind_name = kind.name().to_lowercase();
+    let changes = changes(olm.api(kind, namespace), name);
+    let deleted = wait_for([changes], task.deadline, async || {
         Ok(olm
             .find(kind, namespace, name)
             .await?
             .is_none()
             .then_some(()))
     });
-    told(is_gone.await, &what, name)
+    report_deletion(deleted.await, &kind_name, name)
 }
 
-/// The same for the OperatorGroup; whether it is gone, as OLM lets admins of a namespace only read it.
-async fn operator_group(task: &Task<'_>, namespace: &str) -> anyhow::Result<bool> {
+/// Deletes the OperatorGroup and waits until it no longer exists. Returns false if it is kept, because OLM lets namespace
+/// admins only read it.
+async fn operator_group(task: &RunContext<'_>, namespace: &str) -> anyhow::Result<bool> {
     let (olm, kind) = (Olm(task.cluster), Kind::OperatorGroup);
-    let (api, params) = (olm.of(kind, namespace), DeleteParams::default());
+    let (api, params) = (olm.api(kind, namespace), DeleteParams::default());
     let deleting = async { Ok(api.delete(group::NAME, &params).await) };
-    let deleted = task.deadline.keep("deleting the OperatorGroup", deleting);
+    let deleted = task
+        .deadline
+        .run_to_end("deleting the OperatorGroup", deleting);
     if let Err(kube::Error::Api(status)) = deleted.await?
         && status.code == 403
     {
-        let doing = format!("operatorgroup {:?} stays", group::NAME);
-        let why = task.cluster.trouble(doing, kube::Error::Api(status));
-        message::warning(&format!("{why:#}"));
+        let doing = format!("operatorgroup {:?} is kept", group::NAME);
+        let error = task.cluster.trouble(doing, kube::Error::Api(status));
+        message::warning(&format!("{error:#}"));
         return Ok(false);
     }
-    gone(task, kind, namespace, group::NAME).await?;
+    wait_deleted(task, kind, namespace, group::NAME).await?;
     Ok(true)
 }
 
-/// The same for a definition, and all custom resources with it; whether it is gone, as only an administrator of the cluster may
-/// delete one.
-async fn definition(task: &Task<'_>, name: &str) -> anyhow::Result<bool> {
+/// Deletes a CRD with all of its custom resources, and waits until it no longer exists. Returns false if it is kept,
+/// because only cluster admins may delete CRDs.
+async fn delete_crd(task: &RunContext<'_>, name: &str) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(task.cluster.client.clone());
-    let what = || format!("customresourcedefinition {name:?}");
-    let failed = |error| task.cluster.trouble(format!("delete {}", what()), error);
+    let subject = || format!("customresourcedefinition {name:?}");
+    let failed = |error| task.cluster.trouble(format!("delete {}", subject()), error);
     let params = DeleteParams::default();
     let deleting = async { Ok(api.delete(name, &params).await) };
-    let doing = format!("deleting {}", what());
-    match task.deadline.keep(&doing, deleting).await? {
+    let doing = format!("deleting {}", subject());
+    match task.deadline.run_to_end(&doing, deleting).await? {
         Err(error) if Cluster::is_absent(&error) => return Ok(true),
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            let why = failed(kube::Error::Api(status));
+            let error = failed(kube::Error::Api(status));
             message::warning(&format!(
-                "{} stays, and all of its custom resources: {why:#}",
-                what()
+                "{} and all of its custom resources are kept: {error:#}",
+                subject()
             ));
             return Ok(false);
         }
         deleted => drop(deleted.map_err(failed)?),
     }
     let changes = changes(api.clone(), name);
-    let is_gone = until([changes], task.deadline, async || {
+    let deleted = wait_for([changes], task.deadline, async || {
         Ok(api
             .get_opt(name)
             .await
@@ -410,16 +449,20 @@ async fn definition(task: &Task<'_>, name: &str) -> anyhow::Result<bool> {
             .is_none()
             .then_some(()))
     });
-    told(is_gone.await, "customresourcedefinition", name)?;
+    report_deletion(deleted.await, "customresourcedefinition", name)?;
     Ok(true)
 }
 
-fn told(is_gone: anyhow::Result<Option<()>>, what: &str, name: &str) -> anyhow::Result<()> {
-    let waiting = || format!("wait for {what} {name:?} deleted");
-    let late = || anyhow!("it is still there; what keeps it is among its finalizers");
-    is_gone
-        .and_then(|it| it.ok_or_else(late))
+fn report_deletion(
+    deleted: anyhow::Result<Option<()>>,
+    kind: &str,
+    name: &str,
+) -> anyhow::Result<()> {
+    let waiting = || format!("wait for {kind} {name:?} deleted");
+    let timed_out = || anyhow!("timed out; check its finalizers");
+    deleted
+        .and_then(|deleted| deleted.ok_or_else(timed_out))
         .with_context(waiting)?;
-    message::note(&format!("{what} {name:?} deleted"));
+    message::note(&format!("{kind} {name:?} deleted"));
     Ok(())
 }

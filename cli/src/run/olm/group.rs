@@ -1,35 +1,35 @@
-//! Which OperatorGroup an operator is installed with: what it watches, in operator-sdk's order and words.
+//! Choice of the OperatorGroup of an operator by the namespaces that it watches, with operator-sdk's order and messages.
 
 use std::collections::BTreeSet;
 
 use super::super::install_mode::{InstallMode, Kind};
 
-/// The one that is made where there is none.
+/// Name of the OperatorGroup that is created if the namespace has none.
 pub(super) const NAME: &str = "operator-sdk-og";
 
-/// An OperatorGroup that exists.
+/// OperatorGroup that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct OperatorGroupInfo {
     pub(super) name: String,
-    /// All namespaces if it is empty.
+    /// Target namespaces; empty means all namespaces.
     pub(super) targets: BTreeSet<String>,
-    /// Whether namespaces are chosen by labels, so that nobody knows them beforehand.
+    /// Whether a label selector selects the namespaces, so that they are unknown in advance.
     pub(super) is_selecting: bool,
 }
 
-/// What to do.
+/// Decision about the OperatorGroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// One with these targets; all namespaces if there are none.
+pub(super) enum GroupDecision {
+    /// Create one with these target namespaces; empty means all namespaces.
     Create(BTreeSet<String>),
-    /// That of this name will do.
+    /// Use the existing one with this name.
     Use(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "more than one operator group in namespace {namespace}: [{names}]; delete all but one, for OLM installs nothing otherwise"
+        "more than one operator group in namespace {namespace}: [{names}]; delete all but one; OLM requires exactly one"
     )]
     Several { namespace: String, names: String },
     #[error(
@@ -38,10 +38,8 @@ pub(super) enum Error {
     Unsupported { csv: String, mode: &'static str },
     #[error("use install mode \"OwnNamespace\" to watch operator's namespace {0:?}")]
     UseOwn(String),
-    #[error(
-        "operator {0:?} supports neither AllNamespaces nor OwnNamespace: say with --install-mode what it is to watch"
-    )]
-    NoUsual(String),
+    #[error("operator {0:?} supports neither AllNamespaces nor OwnNamespace; set --install-mode")]
+    NoDefaultMode(String),
     #[error(
         "existing operatorgroup {name:?} is not compatible with install mode {mode:?}: it has {targets}; choose another \
          namespace, or change the OperatorGroup"
@@ -53,17 +51,20 @@ pub(super) enum Error {
     },
 }
 
-/// What is wanted of an operator.
+/// Request for an operator in a namespace.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct GroupRequest<'a> {
     pub(super) csv: &'a str,
     pub(super) namespace: &'a str,
     pub(super) supported: &'a BTreeSet<String>,
     pub(super) mode: Option<&'a InstallMode>,
 }
 
-/// Decides, given those of the namespace.
-pub(super) fn decide(wanted: Wanted<'_>, existing: &[Group]) -> Result<Decision, Error> {
+/// Decides about the OperatorGroup, given the existing ones of the namespace.
+pub(super) fn decide(
+    request: GroupRequest<'_>,
+    existing: &[OperatorGroupInfo],
+) -> Result<GroupDecision, Error> {
     if existing.len() > 1 {
         let mut names: Vec<String> = existing
             .iter()
@@ -71,54 +72,57 @@ pub(super) fn decide(wanted: Wanted<'_>, existing: &[Group]) -> Result<Decision,
             .collect();
         names.sort();
         return Err(Error::Several {
-            namespace: wanted.namespace.to_owned(),
+            namespace: request.namespace.to_owned(),
             names: names.join(" "),
         });
     }
-    let supports = |kind: Kind| wanted.supported.contains(kind.name());
-    if let Some(mode) = wanted.mode
+    let supports = |kind: Kind| request.supported.contains(kind.name());
+    if let Some(mode) = request.mode
         && !supports(mode.kind)
     {
         return Err(Error::Unsupported {
-            csv: wanted.csv.to_owned(),
+            csv: request.csv.to_owned(),
             mode: mode.kind.name(),
         });
     }
-    let targets = targets(wanted, supports);
-    match (existing.first(), wanted.mode) {
-        (None, _) => Ok(Decision::Create(targets?)),
+    let targets = targets(request, supports);
+    match (existing.first(), request.mode) {
+        (None, _) => Ok(GroupDecision::Create(targets?)),
         (Some(group), Some(mode)) if group.is_selecting || group.targets != targets? => {
             Err(Error::Incompatible {
                 name: group.name.clone(),
                 mode: mode.kind.name(),
-                targets: tell(group),
+                targets: describe_targets(group),
             })
         }
-        (Some(group), _) => Ok(Decision::Use(group.name.clone())),
+        (Some(group), _) => Ok(GroupDecision::Use(group.name.clone())),
     }
 }
 
-/// What an operator is to watch.
-fn targets(wanted: Wanted<'_>, supports: impl Fn(Kind) -> bool) -> Result<BTreeSet<String>, Error> {
-    let own = || BTreeSet::from([wanted.namespace.to_owned()]);
-    let Some(mode) = wanted.mode else {
+/// Returns the namespaces that an operator is to watch.
+fn targets(
+    request: GroupRequest<'_>,
+    supports: impl Fn(Kind) -> bool,
+) -> Result<BTreeSet<String>, Error> {
+    let own = || BTreeSet::from([request.namespace.to_owned()]);
+    let Some(mode) = request.mode else {
         return match () {
             () if supports(Kind::All) => Ok(BTreeSet::new()),
             () if supports(Kind::Own) => Ok(own()),
-            () => Err(Error::NoUsual(wanted.csv.to_owned())),
+            () => Err(Error::NoDefaultMode(request.csv.to_owned())),
         };
     };
     match mode.kind {
         Kind::All => Ok(BTreeSet::new()),
         Kind::Own => Ok(own()),
-        Kind::Single if mode.namespaces.contains(wanted.namespace) => {
-            Err(Error::UseOwn(wanted.namespace.to_owned()))
+        Kind::Single if mode.namespaces.contains(request.namespace) => {
+            Err(Error::UseOwn(request.namespace.to_owned()))
         }
         Kind::Single | Kind::Multi => Ok(mode.namespaces.clone()),
     }
 }
 
-fn tell(group: &Group) -> String {
+fn describe_targets(group: &OperatorGroupInfo) -> String {
     if group.is_selecting {
         "a selector".to_owned()
     } else if group.targets.is_empty() {
@@ -137,8 +141,8 @@ mod tests {
         names.iter().map(|it| (*it).to_owned()).collect()
     }
 
-    fn group(name: &str, targets: &[&str]) -> Group {
-        Group {
+    fn group(name: &str, targets: &[&str]) -> OperatorGroupInfo {
+        OperatorGroupInfo {
             name: name.to_owned(),
             targets: set(targets),
             is_selecting: false,
@@ -155,8 +159,8 @@ mod tests {
             "MultiNamespace",
         );
         let every = [all, own, single, multi];
-        let create = |names: &[&str]| Ok(Decision::Create(set(names)));
-        let used = |name: &str| Ok(Decision::Use(name.to_owned()));
+        let create = |names: &[&str]| Ok(GroupDecision::Create(set(names)));
+        let used = |name: &str| Ok(GroupDecision::Use(name.to_owned()));
         for (supported, mode, existing, expected) in ::tests::rows![
             // Nothing is there.
             &every[..], None, vec![] => create(&[]);
@@ -181,16 +185,16 @@ mod tests {
             &every, Some("SingleNamespace=a"), vec![group("g", &[])] => Err(
                 "existing operatorgroup \"g\" is not compatible with install mode \"SingleNamespace\": it has all namespaces*",
             );
-            &every, Some(all), vec![Group { is_selecting: true, ..group("g", &[]) }]
+            &every, Some(all), vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }]
                 => Err("existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has a selector*");
-            &every, None, vec![Group { is_selecting: true, ..group("g", &[]) }] => used("g");
+            &every, None, vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }] => used("g");
             // Two are there.
             &every, None, vec![group("b", &[]), group("a", &[])]
                 => Err("more than one operator group in namespace tides: [\"a\" \"b\"]; *");
         ] {
             let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
             let supported = set(supported);
-            let wanted = Wanted {
+            let wanted = GroupRequest {
                 csv: "tide.v1",
                 namespace: "tides",
                 supported: &supported,

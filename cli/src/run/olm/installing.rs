@@ -1,4 +1,4 @@
-//! Waiting for OLM: until it talks to a catalog, and until it has installed a version.
+//! Waiting for OLM: until it is connected to a catalog, and until it has installed a version.
 
 use std::{iter, time::Duration};
 
@@ -7,32 +7,32 @@ use manifests::object::text;
 use serde_json::Value;
 
 use super::{
-    api::{Kind, Olm, changes, until},
-    approving::{others, refusal},
-    progress::{self, Earlier, Halt, Next, Seen},
+    api::{Kind, Olm, changes, wait_for},
+    approving::{pending_approvals, refusal},
+    progress::{self, NextStep, OlmState, PriorFailures, StallCheck},
     replacing,
-    unpacking::{self, GivenUp},
+    unpacking::{self, UnpackFailures},
 };
 use crate::{
     message, progress as line,
-    run::{Task, diagnosis},
+    run::{RunContext, diagnosis},
 };
 
-/// How long OLM may take to talk to a catalog before its word is no longer waited for: it tells late.
-const CONNECT: Duration = Duration::from_secs(30);
+/// Timeout for the connection of OLM to a catalog. OLM reports it late, so that the command continues without the report.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until OLM talks to a catalog at its address, and not too long.
-pub(super) async fn connected(
-    task: &Task<'_>,
+/// Waits until OLM is connected to a catalog at its address, at most for [`CONNECT_TIMEOUT`].
+pub(super) async fn wait_connected(
+    task: &RunContext<'_>,
     namespace: &str,
     name: &str,
     address: &str,
 ) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
-    let changes = changes(olm.of(Kind::CatalogSource, namespace), name);
-    let deadline = task.deadline.sooner(CONNECT);
+    let changes = changes(olm.api(Kind::CatalogSource, namespace), name);
+    let deadline = task.deadline.sooner(CONNECT_TIMEOUT);
     let mut last = String::new();
-    let connected = until([changes], deadline, async || {
+    let connected = wait_for([changes], deadline, async || {
         let source = olm
             .find(Kind::CatalogSource, namespace, name)
             .await?
@@ -44,69 +44,72 @@ pub(super) async fn connected(
     });
     if connected.await?.is_none() {
         message::note(&format!(
-            "OLM does not say yet that it is connected to CatalogSource {name} ({last}); going on"
+            "OLM does not report a connection to CatalogSource {name} yet ({last}); continuing"
         ));
     }
     Ok(())
 }
 
-/// What is waited for.
+/// Version whose installation the command waits for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WaitTarget<'a> {
     pub(super) namespace: &'a str,
     pub(super) subscription: &'a str,
-    /// A ClusterServiceVersion.
+    /// Name of the ClusterServiceVersion.
     pub(super) csv: &'a str,
-    /// Its bundle's image, as the catalog has it.
+    /// Image of its bundle as the catalog records it.
     pub(super) image: &'a str,
-    /// That of the catalog.
+    /// Namespace of the catalog.
     pub(super) source_namespace: &'a str,
-    /// What was the matter before anything was changed.
-    pub(super) before: &'a Earlier,
+    /// Failures from before the first change.
+    pub(super) before: &'a PriorFailures,
 }
 
-// === impl Wanted ===
+// === impl WaitTarget ===
 
-impl<'a> Wanted<'a> {
-    /// Returns the namespaces whose objects may tell why a version is not installed. That of the catalog has the catalog's pod,
-    /// and the Jobs that unpack bundles.
+impl<'a> WaitTarget<'a> {
+    /// Returns the namespaces whose objects may explain why a version is not installed. The one of the catalog has the
+    /// catalog's pod, and the Jobs that unpack bundles.
     fn diagnosed(&self) -> impl Iterator<Item = &'a str> {
         let of_catalog = Some(self.source_namespace).filter(|source| *source != self.namespace);
         iter::once(self.namespace).chain(of_catalog)
     }
 }
 
-/// Approves what OLM plans until a version is installed.
+/// Approves the InstallPlans of OLM until a version is installed.
 ///
 /// # Errors
-/// When it is not, with what keeps it; what may be the matter in the cluster is told before.
-pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Result<()> {
+/// Returns an error with the cause if the version is not installed. Diagnostics of the cluster are printed before.
+pub(super) async fn wait_installed(
+    task: &RunContext<'_>,
+    target: WaitTarget<'_>,
+) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
-    let Wanted {
+    let WaitTarget {
         namespace,
         subscription,
         csv,
         before,
         ..
-    } = wanted;
+    } = target;
     let watched = [
-        changes(olm.of(Kind::Subscription, namespace), subscription),
+        changes(olm.api(Kind::Subscription, namespace), subscription),
         olm.changes(Kind::InstallPlan, namespace),
-        // That which it replaces counts as well.
+        // Changes of the replaced version matter as well.
         olm.changes(Kind::ClusterServiceVersion, namespace),
     ];
     message::note(&format!(
         "Waiting for ClusterServiceVersion {csv:?} to reach 'Succeeded' phase"
     ));
-    let mut last = "an answer of the server".to_owned();
+    let mut last = "a response of the API server".to_owned();
     let mut remedy = None;
-    let ended = until(watched, task.deadline, async || {
+    let ended = wait_for(watched, task.deadline, async || {
         let object = olm
             .find(Kind::Subscription, namespace, subscription)
             .await?;
         let Some(object) = object else {
             return Ok(Some(Err(format!(
-                "somebody has deleted Subscription {subscription} in the meantime"
+                "Subscription {subscription} was deleted by another client"
             ))));
         };
         let named = progress::plan_of(&object);
@@ -119,80 +122,81 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
             .await?;
         if named.is_some()
             && plan.is_none()
-            && let Some(why) = gone(olm, namespace, csv, &object).await?
+            && let Some(reason) = describe_missing_plan(olm, namespace, csv, &object).await?
         {
-            return Ok(Some(Err(why)));
+            return Ok(Some(Err(reason)));
         }
-        let given_up = if progress::has_not_unpacked(&object) {
+        let failed_unpack = if progress::has_not_unpacked(&object) {
             let groups = olm.list(Kind::OperatorGroup, namespace).await;
-            let failed = unpacking::failed(task.cluster, wanted.source_namespace).await?;
-            progress::given_up(&object, &groups.unwrap_or_default(), failed)
+            let failed = unpacking::failed(task.cluster, target.source_namespace).await?;
+            progress::failed_unpack(&object, &groups.unwrap_or_default(), failed)
         } else {
-            GivenUp::Nothing
+            UnpackFailures::None
         };
-        let former = replacing::former(olm, namespace, (csv, found.as_ref()), &object).await?;
-        remedy = former.as_ref().map(|it| it.remedy(&object));
-        let next = progress::next(Seen {
+        let replaced_csv =
+            replacing::replaced_csv(olm, namespace, (csv, found.as_ref()), &object).await?;
+        remedy = replaced_csv.as_ref().map(|csv| csv.remedy(&object));
+        let next = progress::next(OlmState {
             target: csv,
             subscription: &object,
             plan: plan.as_ref(),
             before,
-            image: wanted.image,
-            given_up: &given_up,
+            image: target.image,
+            failed_unpack: &failed_unpack,
             csv: found.as_ref(),
-            former: former.as_ref(),
+            replaced_csv: replaced_csv.as_ref(),
         });
         Ok(match next {
-            Next::Done => Some(Ok(())),
-            Next::Failed(why) => Some(Err(why)),
-            Next::Wait(what) => {
+            NextStep::Done => Some(Ok(())),
+            NextStep::Failed(reason) => Some(Err(reason)),
+            NextStep::Wait(event) => {
                 line::show(&format!(
                     "{subscription}: waiting for {}",
-                    what.replace('\n', " ")
+                    event.replace('\n', " ")
                 ));
-                last = what;
+                last = event;
                 None
             }
-            Next::Approve(name) => {
-                let refused = approve(olm, wanted, &name, plan.as_ref()).await?;
+            NextStep::Approve(name) => {
+                let refused = approve(olm, target, &name, plan.as_ref()).await?;
                 refused.map(Err)
             }
         })
     });
-    let why = match ended.await? {
+    let reason = match ended.await? {
         Some(Ok(())) => return Ok(()),
-        Some(Err(why)) => why,
+        Some(Err(reason)) => reason,
         None => {
-            let remedy = remedy.map_or_else(String::new, |it| {
-                format!(": wait until it has, or, if it never does, {it}")
+            let remedy = remedy.map_or_else(String::new, |remedy| {
+                format!("; wait until it succeeds, or, if it never does, {remedy}")
             });
             format!(
-                "{csv:?} is not installed after {:?}; it waits for {last}{remedy}",
+                "timed out after {:?}: {csv:?} is not installed; waiting for {last}{remedy}",
                 task.deadline.timeout
             )
         }
     };
-    for namespace in wanted.diagnosed() {
-        diagnosis::tell_namespace(task.cluster, namespace).await;
+    for namespace in target.diagnosed() {
+        diagnosis::print_namespace(task.cluster, namespace).await;
     }
-    bail!("error waiting for CSV to install: {why}")
+    bail!("error waiting for CSV to install: {reason}")
 }
 
-/// Approves a plan, or says why not: it would also install what somebody keeps for approval.
+/// Approves a plan, or returns why not: it would also install versions that other owners have to approve.
 async fn approve(
     olm: Olm<'_>,
-    wanted: Wanted<'_>,
+    target: WaitTarget<'_>,
     name: &str,
     plan: Option<&Value>,
 ) -> anyhow::Result<Option<String>> {
-    let Wanted {
+    let WaitTarget {
         namespace,
         subscription,
         ..
-    } = wanted;
+    } = target;
     let all = olm.list(Kind::Subscription, namespace).await?;
-    let others = plan.map(|it| others(it, &all, subscription));
-    if let Some(others) = others.filter(|it| !it.is_empty()) {
+    let others = plan.map(|plan| pending_approvals(plan, &all, subscription));
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
         return Ok(Some(refusal(&others, name, namespace)));
     }
     let patch = serde_json::json!({"spec": {"approved": true}});
@@ -204,8 +208,8 @@ async fn approve(
     Ok(None)
 }
 
-/// Why OLM does not go on where nobody finds the plan that a Subscription names.
-async fn gone(
+/// Returns why OLM does not continue if the plan that a Subscription names does not exist.
+async fn describe_missing_plan(
     olm: Olm<'_>,
     namespace: &str,
     csv: &str,
@@ -213,7 +217,7 @@ async fn gone(
 ) -> anyhow::Result<Option<String>> {
     let has_current = has_current(olm, namespace, subscription).await?;
     let all = olm.list(Kind::Subscription, namespace).await?;
-    let halt = Halt {
+    let stall_check = StallCheck {
         target: csv,
         subscription,
         plan: None,
@@ -221,16 +225,16 @@ async fn gone(
         all: &all,
         groups: &[],
     };
-    Ok(halt.stuck())
+    Ok(stall_check.stall_reason())
 }
 
-/// Whether the version is there that OLM is at, or on its way to.
+/// Reports whether the version that OLM is installing, or has installed, exists.
 pub(super) async fn has_current(
     olm: Olm<'_>,
     namespace: &str,
     subscription: &Value,
 ) -> anyhow::Result<bool> {
-    let current = text(subscription, &["status", "currentCSV"]).filter(|it| !it.is_empty());
+    let current = text(subscription, &["status", "currentCSV"]).filter(|name| !name.is_empty());
     let Some(current) = current else {
         return Ok(false);
     };
@@ -246,13 +250,13 @@ mod tests {
     fn namespaces_of_operator_and_catalog_are_diagnosed_once() {
         for (source_namespace, expected) in [("tides", &["tides"][..]), ("olm", &["tides", "olm"])]
         {
-            let wanted = Wanted {
+            let wanted = WaitTarget {
                 namespace: "tides",
                 subscription: "tide-sub",
                 csv: "tide.v2",
                 image: "a.io/tide:2",
                 source_namespace,
-                before: &Earlier::default(),
+                before: &PriorFailures::default(),
             };
             assert_eq!(wanted.diagnosed().collect::<Vec<_>>(), expected);
         }

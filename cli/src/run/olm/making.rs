@@ -1,4 +1,4 @@
-//! `rukpak run bundle`: a catalog with the bundle, and a Subscription to it.
+//! `rukpak run bundle` with OLM: creates a catalog with the bundle, and a Subscription to it.
 
 use anyhow::{Context, bail};
 use catalog::inject::{self, CHANNEL, Form, Index, Place, history::History};
@@ -7,136 +7,153 @@ use serde_json::Value;
 
 use super::{
     api::{Kind, Olm},
-    check, cut,
-    group::{self, Decision},
+    check,
+    group::{self, GroupDecision},
     installing, namespace, objects, owner,
-    progress::Earlier,
-    serving, tell_meaningless,
+    parts::Parts,
+    progress::PriorFailures,
+    serving, split_catalog, warn_ignored_flags,
 };
 use crate::{
     Exit,
     args::{RunBundleArgs, SecurityContext},
     message, output,
     run::{
-        Task, command,
+        RunContext, command,
         install_mode::{self, InstallMode},
-        pulling::Pulled,
+        pulling::PulledBundle,
     },
 };
 
+/// Operation that a timeout names before anything is created.
+const READING: &str = "reading the cluster state";
+
 pub(in crate::run) async fn bundle(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     args: &RunBundleArgs,
-    pulled: Pulled,
+    pulled: PulledBundle,
     index: Option<Index<'_>>,
 ) -> anyhow::Result<Exit> {
     let (olm, deadline, flags) = (Olm(task.cluster), task.deadline, &args.registry);
-    tell_meaningless(flags);
+    warn_ignored_flags(flags);
     let namespace = namespace(task.cluster, flags.namespace.as_deref());
     let (package, name) = (pulled.bundle.package.clone(), pulled.bundle.name.clone());
-    let (image, modes) = (pulled.named.clone(), pulled.facts.install_modes.clone());
+    let image = pulled.requested_reference.clone();
+    let modes = pulled.facts.install_modes.clone();
     let pinned = pulled.pinned.clone();
     let mut history = History {
-        index: index.as_ref().map(|it| it.name.to_owned()),
+        index: index.as_ref().map(|index| index.name.to_owned()),
         injected: Vec::new(),
     };
     history.push(&pulled.pinned, flags.mode)?;
-    let wanted = Wanted {
+    let request = RunRequest {
         package: &package,
         csv: &name,
         history: &history,
     };
-    let looking = async {
+    let lookup = async {
         let is_openshift = check(task.cluster, &pulled).await?;
-        Ok((is_openshift, look(olm, namespace, wanted, args).await?))
+        let existing = read_state(olm, namespace, request, args).await?;
+        Ok((is_openshift, existing))
     };
-    let (is_openshift, before) = deadline.keep("looking at the cluster", looking).await?;
-    let wanted = group::Wanted {
+    let (is_openshift, existing) = deadline.run_to_end(READING, lookup).await?;
+    let group_request = group::GroupRequest {
         csv: &name,
         namespace,
         supported: &modes,
         mode: args.install_mode.as_ref(),
     };
-    let decision = deadline
-        .keep("looking at the cluster", decide(olm, wanted))
-        .await?;
-    if let Some(text) = doubtful(args.install_mode.as_ref()) {
+    let decision = decide(olm, group_request);
+    let decision = deadline.run_to_end(READING, decision).await?;
+    if let Some(text) = mode_warning(args.install_mode.as_ref()) {
         message::warning(text);
     }
 
     message::note(&format!(
         "Creating a File-Based Catalog of the bundle {image:?}"
     ));
-    let place = Place {
-        package: &package,
-        channel: CHANNEL,
-    };
-    let limits = catalog::Limits::default();
-    let composed = inject::compose(index, place, Form::Run, vec![pulled.bundle], &limits);
-    let parts = cut(&composed.context("error creating the File-Based Catalog")?)?;
+    let parts = compose(index, &package, pulled.bundle)?;
     let security = flags
         .security_context_config
         .unwrap_or(SecurityContext::Legacy);
     let secret = flags.pull_secret_name.as_deref();
-    task.leaves(format!(
-        "what was made of package {package:?} stays: run the same command again to go on, or {}",
+    task.set_interrupt_message(format!(
+        "the objects created for package {package:?} are kept; run the same command again to continue, or remove them with \
+         {}",
         command(&format!("cleanup {package} --namespace {namespace}"))
     ));
-    let source = if let Some(source) = before.source {
+    let source = if let Some(source) = existing.source {
         source
     } else {
         let source = objects::source(namespace, &package, secret, security);
         let created = olm.create(Kind::CatalogSource, source);
-        let created = deadline.keep("creating the CatalogSource", created);
+        let created = deadline.run_to_end("creating the CatalogSource", created);
         created.await.context("create catalog")?
     };
     let owner = owner(&source)?;
-    let wanted = super::wanted(flags, is_openshift, namespace, &owner, &image);
-    let served = serving::serve(task, &wanted, &parts)
+    let request = super::pod_request(flags, is_openshift, namespace, &owner, &image);
+    let served = serving::serve(task, &request, &parts)
         .await
         .context("create catalog")?;
-    serving::point(task, namespace, &source, &served, &history, secret).await?;
+    serving::update_source(task, namespace, &source, &served, &history, secret).await?;
     message::note(&format!("Created CatalogSource: {}", owner.name));
     let pod = text(
         &source,
         &["metadata", "annotations", inject::history::REGISTRY_POD],
     );
-    serving::forget(task, namespace, &owner, pod, &served).await;
-    installing::connected(task, namespace, &owner.name, &served.address).await?;
+    serving::remove_old(task, namespace, &owner, pod, &served).await;
+    installing::wait_connected(task, namespace, &owner.name, &served.address).await?;
 
-    if let Decision::Create(targets) = decision {
+    if let GroupDecision::Create(targets) = decision {
         let object = objects::operator_group(namespace, &targets);
         let created = olm.create(Kind::OperatorGroup, object);
-        deadline.keep("creating the OperatorGroup", created).await?;
+        let created = deadline.run_to_end("creating the OperatorGroup", created);
+        created.await?;
         message::note(&format!("OperatorGroup {:?} created", group::NAME));
     }
-    let subscription = if let Some(name) = before.subscription {
+    let subscription = if let Some(name) = existing.subscription {
         name
     } else {
-        let made = subscribe(olm, namespace, &package, &name);
-        deadline.keep("creating the Subscription", made).await?
+        let subscribed = subscribe(olm, namespace, &package, &name);
+        let subscribed = deadline.run_to_end("creating the Subscription", subscribed);
+        subscribed.await?
     };
-    let wanted = installing::Wanted {
+    let target = installing::WaitTarget {
         namespace,
         subscription: &subscription,
         csv: &name,
         image: &pinned,
         source_namespace: namespace,
-        before: &Earlier::default(),
+        before: &PriorFailures::default(),
     };
-    installing::follow(task, wanted).await?;
+    installing::wait_installed(task, target).await?;
     output::print(&format!("OLM has successfully installed {name:?}\n"))?;
     Ok(Exit::Done)
 }
 
-/// What is to be said of an install mode; in operator-sdk's words.
-fn doubtful(mode: Option<&InstallMode>) -> Option<&'static str> {
-    mode.is_some_and(|it| it.kind == install_mode::Kind::Multi).then_some(
+/// Builds the catalog with the bundle, in parts that fit into ConfigMaps.
+fn compose(
+    index: Option<Index<'_>>,
+    package: &str,
+    bundle: inject::Bundle,
+) -> anyhow::Result<Parts> {
+    let place = Place {
+        package,
+        channel: CHANNEL,
+    };
+    let limits = catalog::Limits::default();
+    let composed = inject::compose(index, place, Form::Run, vec![bundle], &limits);
+    split_catalog(&composed.context("error creating the File-Based Catalog")?)
+}
+
+/// Returns the warning about an install mode, with operator-sdk's message.
+fn mode_warning(mode: Option<&InstallMode>) -> Option<&'static str> {
+    mode.is_some_and(|mode| mode.kind == install_mode::Kind::Multi).then_some(
         "The selected install mode MultiNamespace may cause tenancy issues and is not recommended",
     )
 }
 
-/// Makes the Subscription, and tells its name.
+/// Creates the Subscription, and returns its name.
 async fn subscribe(
     olm: Olm<'_>,
     namespace: &str,
@@ -151,102 +168,103 @@ async fn subscribe(
     Ok(name)
 }
 
-/// Decides what the operator watches, given what is in the namespace.
-async fn decide(olm: Olm<'_>, wanted: group::Wanted<'_>) -> anyhow::Result<Decision> {
-    let groups = olm.list(Kind::OperatorGroup, wanted.namespace).await?;
-    let groups: Vec<group::Group> = groups.iter().map(objects::group).collect();
-    Ok(group::decide(wanted, &groups)?)
+/// Decides about the OperatorGroup, given the existing ones of the namespace.
+async fn decide(olm: Olm<'_>, request: group::GroupRequest<'_>) -> anyhow::Result<GroupDecision> {
+    let groups = olm.list(Kind::OperatorGroup, request.namespace).await?;
+    let groups: Vec<group::OperatorGroupInfo> = groups.iter().map(objects::group).collect();
+    Ok(group::decide(request, &groups)?)
 }
 
-/// What is to be made.
+/// Bundle to be installed.
 #[derive(Debug, Clone, Copy)]
-struct Wanted<'a> {
+struct RunRequest<'a> {
     package: &'a str,
     csv: &'a str,
     history: &'a History,
 }
 
-/// What an earlier run of the same command has left.
-struct Before {
+/// Objects that an earlier run of the same command created.
+struct ExistingObjects {
     source: Option<Value>,
     subscription: Option<String>,
 }
 
-/// Refuses what is in the way.
-async fn look(
+/// Reads the existing objects, and rejects those that conflict with the request.
+async fn read_state(
     olm: Olm<'_>,
     namespace: &str,
-    wanted: Wanted<'_>,
+    request: RunRequest<'_>,
     args: &RunBundleArgs,
-) -> anyhow::Result<Before> {
-    let package = wanted.package;
+) -> anyhow::Result<ExistingObjects> {
+    let package = request.package;
     let subscriptions = olm.list(Kind::Subscription, namespace).await?;
-    let is_own = |it: &&Value| text(it, &["spec", "name"]) == Some(package);
+    let is_own = |subscription: &&Value| text(subscription, &["spec", "name"]) == Some(package);
     let subscription = subscriptions.iter().find(is_own);
     let name = objects::source_name(package);
     let source = olm.find(Kind::CatalogSource, namespace, &name).await?;
     if let Some(source) = &source {
         if !objects::is_made_for(source, package) {
             bail!(
-                "CatalogSource {name} exists already in namespace {namespace}, and \"run bundle\" has not made it; name another \
-                 --namespace"
+                "CatalogSource {name} already exists in namespace {namespace} and was not created by \"run bundle\"; use \
+                 another --namespace"
             );
         }
         if at(source, &["metadata", "deletionTimestamp"]).is_some() {
-            bail!("CatalogSource {name} is being deleted; try again when it is gone");
+            bail!("CatalogSource {name} is terminating; retry after it is deleted");
         }
     }
-    if let Some(what) = in_the_way(wanted, subscription, source.as_ref())? {
+    if let Some(conflict) = conflicting_object(request, subscription, source.as_ref())? {
         bail!(
-            "package {package:?} has {what} in namespace {namespace} already; upgrade it with {}, or remove it with {}",
+            "package {package:?} already has {conflict} in namespace {namespace}; upgrade it with {}, or remove it with {}",
             command(&format!("run bundle-upgrade {}", args.image)),
             command(&format!("cleanup {package}"))
         );
     }
-    let subscription = subscription.and_then(|it| text(it, &["metadata", "name"]));
+    let subscription =
+        subscription.and_then(|subscription| text(subscription, &["metadata", "name"]));
     if let Some(name) = subscription {
         message::note(&format!(
-            "Subscription {name} is there already, of this bundle"
+            "Subscription {name} already exists with this bundle"
         ));
     }
     if source.is_some() {
-        message::note(&format!("CatalogSource {name} is there already, and used"));
+        message::note(&format!("CatalogSource {name} already exists and is used"));
     }
-    Ok(Before {
+    Ok(ExistingObjects {
         subscription: subscription.map(str::to_owned),
         source,
     })
 }
 
-/// What an earlier run of the same command has not left: a Subscription to something else, or to what has been upgraded since, or
-/// a CatalogSource with other bundles.
-fn in_the_way(
-    wanted: Wanted<'_>,
+/// Returns the object that conflicts with the request because no earlier run of the same command created it: a Subscription
+/// to another version, or to one that was upgraded since, or a CatalogSource with other bundles.
+fn conflicting_object(
+    request: RunRequest<'_>,
     subscription: Option<&Value>,
     source: Option<&Value>,
 ) -> anyhow::Result<Option<String>> {
-    let Wanted { package, csv, .. } = wanted;
+    let RunRequest { package, csv, .. } = request;
     if let Some(subscription) = subscription {
-        let said = |path: &[&str]| text(subscription, path).unwrap_or_default();
-        let name = said(&["metadata", "name"]);
+        let field = |path: &[&str]| text(subscription, path).unwrap_or_default();
+        let name = field(&["metadata", "name"]);
         let is_same = name == objects::subscription_name(csv)
-            && said(&["spec", "startingCSV"]) == csv
-            && said(&["spec", "source"]) == objects::source_name(package);
+            && field(&["spec", "startingCSV"]) == csv
+            && field(&["spec", "source"]) == objects::source_name(package);
         if !is_same {
-            return Ok(Some(format!("the Subscription {name}")));
+            return Ok(Some(format!("Subscription {name}")));
         }
-        let installed = said(&["status", "installedCSV"]);
+        let installed = field(&["status", "installedCSV"]);
         if !installed.is_empty() && installed != csv {
             return Ok(Some(format!(
-                "the Subscription {name}, which has installed {installed},"
+                "Subscription {name} (installed: {installed})"
             )));
         }
     }
     if let Some(source) = source {
-        let known = History::read(&objects::annotations(source))?;
-        if known != History::default() && known != *wanted.history {
+        let recorded = History::read(&objects::annotations(source))?;
+        if recorded != History::default() && recorded != *request.history {
             let name = objects::source_name(package);
-            return Ok(Some(format!("the CatalogSource {name} of other bundles")));
+            return Ok(Some(format!("CatalogSource {name} with other bundles")));
         }
     }
     Ok(None)
@@ -268,7 +286,7 @@ mod tests {
             (Some("MultiNamespace=a,b"), true),
         ] {
             let read: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
-            assert_eq!(doubtful(read.as_ref()).is_some(), expected, "{mode:?}");
+            assert_eq!(mode_warning(read.as_ref()).is_some(), expected, "{mode:?}");
         }
     }
 
@@ -286,7 +304,7 @@ mod tests {
             history(&["a.io/tide:1"]),
             history(&["a.io/tide:1", "a.io/tide:2"]),
         );
-        let wanted = Wanted {
+        let wanted = RunRequest {
             package: "tide",
             csv: "tide.v1",
             history: &first,
@@ -314,19 +332,19 @@ mod tests {
             // Somebody has deleted the CatalogSource.
             subscription("tide.v1", "tide.v1"), None => None;
             subscription("tide.v1", "tide.v1"), bare.clone() => None;
-            subscription("tide.v2", ""), None => Some("the Subscription tide-v2-sub");
+            subscription("tide.v2", ""), None => Some("Subscription tide-v2-sub");
             // It has been upgraded since, or is being.
             subscription("tide.v1", "tide.v2"), source(&both)
-                => Some("the Subscription tide-v1-sub, which has installed tide.v2,");
-            subscription("tide.v1", "tide.v2"), None => Some("the Subscription tide-v1-sub, which has installed tide.v2,");
-            subscription("tide.v1", "tide.v1"), source(&both) => Some("the CatalogSource tide-catalog of other bundles");
-            None, source(&index) => Some("the CatalogSource tide-catalog of other bundles");
+                => Some("Subscription tide-v1-sub (installed: tide.v2)");
+            subscription("tide.v1", "tide.v2"), None => Some("Subscription tide-v1-sub (installed: tide.v2)");
+            subscription("tide.v1", "tide.v1"), source(&both) => Some("CatalogSource tide-catalog with other bundles");
+            None, source(&index) => Some("CatalogSource tide-catalog with other bundles");
         ] {
-            let found = in_the_way(wanted, subscription.as_ref(), source.as_ref()).unwrap();
+            let found = conflicting_object(wanted, subscription.as_ref(), source.as_ref()).unwrap();
             assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
         }
         let damaged =
             json!({"metadata": {"annotations": {inject::history::INJECTED_BUNDLES: "[{"}}});
-        assert!(in_the_way(wanted, None, Some(&damaged)).is_err());
+        assert!(conflicting_object(wanted, None, Some(&damaged)).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of OLM that the commands write and read, with operator-sdk's names.
+//! OLM objects that the commands write and read, with operator-sdk's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use super::group::{self, Group};
+use super::group::{self, OperatorGroupInfo};
 use crate::args::SecurityContext;
 
-/// Who publishes the catalogs that `run bundle` makes.
+/// Publisher of the catalogs that `run bundle` creates.
 const PUBLISHER: &str = "operator-sdk";
 
-/// The CatalogSource of a package.
+/// Returns the name of the CatalogSource of a package.
 pub(super) fn source_name(package: &str) -> String {
     format!("{package}-catalog")
 }
 
-/// The Subscription to a version.
+/// Returns the name of the Subscription to a version.
 pub(super) fn subscription_name(csv: &str) -> String {
     let letters = csv.chars().map(|letter| {
         let letter = letter.to_ascii_lowercase();
@@ -34,7 +34,7 @@ pub(super) fn subscription_name(csv: &str) -> String {
     format!("{}-sub", letters.collect::<String>().trim_matches('-'))
 }
 
-/// A CatalogSource that has no address yet.
+/// Returns a CatalogSource without an address.
 pub(super) fn source(
     namespace: &str,
     package: &str,
@@ -56,15 +56,16 @@ pub(super) fn source(
     })
 }
 
-/// The annotations by which somebody would write an image into a CatalogSource again, of those that it has.
+/// Returns the annotations of a CatalogSource by which other controllers would set its image again.
 pub(super) fn templates(source: &Value) -> impl Iterator<Item = &'static str> {
     let all = [labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION];
     all.into_iter()
         .filter(|key| at(source, &["metadata", "annotations", key]).is_some())
 }
 
-/// What a CatalogSource is changed to when another pod serves it: a merge patch that only fits it as it was read.
-pub(super) fn pointed(
+/// Returns a merge patch that lets another pod serve a CatalogSource. It applies only to the observed version of the
+/// object.
+pub(super) fn with_address(
     source: &Value,
     address: &str,
     pod: &str,
@@ -77,20 +78,21 @@ pub(super) fn pointed(
         .collect();
     annotations.insert(REGISTRY_POD, Some(pod));
     annotations.extend(templates(source).map(|key| (key, None)));
-    let known = at(source, &["spec", "secrets"]).and_then(Value::as_array);
-    let mut secrets: Vec<&str> = known
+    let existing = at(source, &["spec", "secrets"]).and_then(Value::as_array);
+    let mut secrets: Vec<&str> = existing
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    secrets.retain(|it| !it.is_empty());
-    secrets.extend(secret.filter(|it| !known.into_iter().flatten().any(|known| known == it)));
+    secrets.retain(|name| !name.is_empty());
+    secrets
+        .extend(secret.filter(|name| !existing.into_iter().flatten().any(|value| value == name)));
     json!({
         "metadata": {
             "uid": at(source, &["metadata", "uid"]), "resourceVersion": at(source, &["metadata", "resourceVersion"]),
             "annotations": annotations,
         },
-        // Both are about an image, and would stand there as if they counted.
+        // Both fields concern an image, and would look as if they had an effect.
         "spec": {
             "sourceType": "grpc", "address": address, "image": null, "updateStrategy": null, "grpcPodConfig": null,
             "secrets": secrets,
@@ -98,38 +100,42 @@ pub(super) fn pointed(
     })
 }
 
-/// What others have to know when a catalog that somebody else has made is served by a pod from now on: it follows its image no
-/// more. `all` are the Subscriptions that one may see.
-pub(super) fn frozen(
+/// Returns the warning about a catalog of another tool that a pod serves from now on, because the catalog no longer follows
+/// its image. `all` are the Subscriptions that may be read.
+pub(super) fn warn_image_frozen(
     source: &Value,
     namespace: &str,
     subscription: &Value,
     all: &[Value],
 ) -> Option<String> {
-    let image = text(source, &["spec", "image"]).filter(|it| !it.is_empty())?;
+    let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty())?;
     let name = text(source, &["metadata", "name"]).unwrap_or_default();
-    let place = text(source, &["metadata", "namespace"]).unwrap_or(namespace);
-    let key = |it: &Value| {
-        let field = |key| text(it, &["metadata", key]).unwrap_or_default().to_owned();
+    let source_namespace = text(source, &["metadata", "namespace"]).unwrap_or(namespace);
+    let key = |object: &Value| {
+        let field = |key| {
+            text(object, &["metadata", key])
+                .unwrap_or_default()
+                .to_owned()
+        };
         (field("namespace"), field("name"))
     };
     let own = key(subscription);
-    let is_other = |it: &&Value| {
-        text(it, &["spec", "source"]) == Some(name)
-            && text(it, &["spec", "sourceNamespace"]) == Some(place)
-            && key(it) != own
+    let is_other = |other: &&Value| {
+        text(other, &["spec", "source"]) == Some(name)
+            && text(other, &["spec", "sourceNamespace"]) == Some(source_namespace)
+            && key(other) != own
     };
     let others: Vec<String> = all
         .iter()
         .filter(is_other)
-        .map(|it| {
-            let (namespace, name) = key(it);
+        .map(|other| {
+            let (namespace, name) = key(other);
             format!("{namespace}/{name}")
         })
         .collect();
-    let mut whom = Vec::new();
-    if place != namespace {
-        whom.push("it may be everybody's, for it is in another namespace".to_owned());
+    let mut concerns = Vec::new();
+    if source_namespace != namespace {
+        concerns.push("it is in another namespace and may be shared".to_owned());
     }
     if let Some((first, more)) = others.split_first() {
         let more = if more.is_empty() {
@@ -137,23 +143,24 @@ pub(super) fn frozen(
         } else {
             format!(" and {} more", more.len())
         };
-        whom.push(format!("Subscription {first}{more} takes from it, too"));
+        concerns.push(format!("it is also used by Subscription {first}{more}"));
     }
-    if whom.is_empty() {
+    if concerns.is_empty() {
         return None;
     }
     let strategy = at(source, &["spec", "updateStrategy"]);
     let strategy = strategy
-        .filter(|it| !it.is_null())
-        .map_or("", |_| ", and its updateStrategy is removed");
+        .filter(|value| !value.is_null())
+        .map_or("", |_| " (its updateStrategy is removed)");
     Some(format!(
-        "CatalogSource {name} in namespace {place} has what {image} has now, with this bundle, and follows the image no more\
-         {strategy}: {}; a CatalogSource of one's own for this Subscription leaves the others alone",
-        whom.join(", and ")
+        "CatalogSource {name} in namespace {source_namespace} now has the current content of {image} with this bundle and \
+         no longer follows the image{strategy}: {}; create a separate CatalogSource for this Subscription to leave the \
+         others unchanged",
+        concerns.join(", and ")
     ))
 }
 
-/// An OperatorGroup; all namespaces if there are no targets.
+/// Returns an OperatorGroup. Without targets, it selects all namespaces.
 pub(super) fn operator_group(namespace: &str, targets: &BTreeSet<String>) -> Value {
     let mut spec = json!({});
     if !targets.is_empty() {
@@ -165,7 +172,7 @@ pub(super) fn operator_group(namespace: &str, targets: &BTreeSet<String>) -> Val
     })
 }
 
-/// A Subscription that waits for every step to be approved.
+/// Returns a Subscription whose plans require approval.
 pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &str) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
@@ -177,15 +184,15 @@ pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &
     })
 }
 
-/// What an OperatorGroup says.
-pub(super) fn group(object: &Value) -> Group {
+/// Returns the facts about an OperatorGroup that decide about its use.
+pub(super) fn group(object: &Value) -> OperatorGroupInfo {
     let spec = |key| at(object, &["spec", key]);
     let targets = spec("targetNamespaces")
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
     let selector = spec("selector").and_then(Value::as_object);
-    Group {
+    OperatorGroupInfo {
         name: text(object, &["metadata", "name"])
             .unwrap_or_default()
             .to_owned(),
@@ -193,11 +200,11 @@ pub(super) fn group(object: &Value) -> Group {
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect(),
-        is_selecting: selector.is_some_and(|it| !it.is_empty()),
+        is_selecting: selector.is_some_and(|selector| !selector.is_empty()),
     }
 }
 
-/// The annotations of an object.
+/// Returns the annotations of an object.
 pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
     let all = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
     let texts = all.into_iter().flatten();
@@ -206,31 +213,32 @@ pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether a CatalogSource has another history than when it was read, or is another one. As long as nothing is written down its
-/// image is the history; and whoever gives it one later wants that served.
-pub(super) fn has_moved(read: &Value, now: &Value) -> bool {
-    let told = |source| {
+/// Reports whether the history of a CatalogSource has changed since it was read, or whether the object was replaced.
+/// Without a recorded history, the image is the history. A client that sets an image later wants that image to be served.
+pub(super) fn is_history_changed(read: &Value, current: &Value) -> bool {
+    let recorded = |source| {
         let mut all = annotations(source);
-        let image = text(source, &["spec", "image"]).filter(|it| !it.is_empty());
+        let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty());
         let written = [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| all.remove(key));
         (written, image.map(str::to_owned))
     };
-    text(read, &["metadata", "uid"]) != text(now, &["metadata", "uid"]) || told(read) != told(now)
+    text(read, &["metadata", "uid"]) != text(current, &["metadata", "uid"])
+        || recorded(read) != recorded(current)
 }
 
-/// Whether a CatalogSource was made by `run bundle` for a package, ours or operator-sdk's.
+/// Reports whether `run bundle` of rukpak or operator-sdk created a CatalogSource for a package.
 pub(super) fn is_made_for(source: &Value, package: &str) -> bool {
     text(source, &["metadata", "name"]) == Some(source_name(package).as_str())
         && text(source, &["spec", "publisher"]) == Some(PUBLISHER)
 }
 
-/// The definitions that a ClusterServiceVersion owns, and not those that it merely needs.
-pub(super) fn owned_definitions(csv: &Value) -> BTreeSet<String> {
+/// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires.
+pub(super) fn owned_crds(csv: &Value) -> BTreeSet<String> {
     let owned = at(csv, &["spec", "customresourcedefinitions", "owned"]).and_then(Value::as_array);
     let names = owned
         .into_iter()
         .flatten()
-        .filter_map(|it| text(it, &["name"]));
+        .filter_map(|crd| text(crd, &["name"]));
     names.map(str::to_owned).collect()
 }
 
@@ -265,7 +273,7 @@ mod tests {
                 "metadata": {"uid": "1", "resourceVersion": "7"}, "spec": {"image": "x", "secrets": secrets},
             });
             let annotations = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
-            let patch = pointed(&source, "10.0.0.1:50051", "pod", &annotations, added);
+            let patch = with_address(&source, "10.0.0.1:50051", "pod", &annotations, added);
             let annotations =
                 json!({"k": "v", "operators.operatorframework.io/registry-pod-name": "pod"});
             let expected = json!({
@@ -293,20 +301,22 @@ mod tests {
         polled["updateStrategy"] = json!({"registryPoll": {"interval": "10m"}});
         let reef = subscription("tides", "reef", "index");
         let shared = [own.clone(), reef, subscription("other", "tide", "index")];
-        let others = "Subscription tides/reef and 1 more takes from it, too";
+        let others = "it is also used by Subscription tides/reef and 1 more";
         for (source, all, expected) in ::tests::rows![
             source("tides", image.clone()), vec![own.clone()] => &[][..];
             source("tides", image.clone()), vec![own.clone(), subscription("tides", "reef", "else")] => &[];
             // It has a pod already.
             source("olm", json!({"address": "x"})), shared.to_vec() => &[];
             source("tides", polled), shared.to_vec() => &[
-                "what a.io/index:1 has now, with this bundle, and follows the image no more, and its updateStrategy is removed: ",
+                "now has the current content of a.io/index:1 with this bundle and no longer follows the image (its \
+                 updateStrategy is removed): ",
                 others,
             ];
-            source("olm", image.clone()), vec![] => &["no more: it may be everybody's, for it is in another namespace; "];
-            source("tides", image), shared[..2].to_vec() => &["no more: Subscription tides/reef takes from it, too; "];
+            source("olm", image.clone()), vec![] => &["follows the image: it is in another namespace and may be shared; "];
+            source("tides", image), shared[..2].to_vec() => &["follows the image: it is also used by Subscription \
+                                                               tides/reef; "];
         ] {
-            let told = frozen(&source, "tides", &own, &all);
+            let told = warn_image_frozen(&source, "tides", &own, &all);
             assert_eq!(told.is_some(), !expected.is_empty(), "{source}");
             let told = told.unwrap_or_default();
             assert!(expected.iter().all(|it| told.contains(it)), "{told}");
@@ -326,7 +336,7 @@ mod tests {
             json!({ours: image, olms: image}) => json!({ours: null, olms: null, REGISTRY_POD: "pod"});
         ] {
             let source = json!({"metadata": {"annotations": given}});
-            let patch = pointed(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
+            let patch = with_address(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
             assert_eq!(patch["metadata"]["annotations"], expected);
         }
     }
@@ -348,7 +358,7 @@ mod tests {
             source("1", "8", json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1,2]"})) => true;
             source("1", "8", json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"})) => true;
         ] {
-            assert_eq!(has_moved(&read, &now), expected, "{now}");
+            assert_eq!(is_history_changed(&read, &now), expected, "{now}");
         }
         let of = |image: Value, annotations: Value| {
             let mut source = source("1", "7", annotations);
@@ -363,7 +373,7 @@ mod tests {
             of(index.clone(), none.clone()), of(json!(null), none) => true;
             of(json!(null), one.clone()), of(index, one) => true;
         ] {
-            assert_eq!(has_moved(&read, &now), expected, "{read} {now}");
+            assert_eq!(is_history_changed(&read, &now), expected, "{read} {now}");
         }
     }
 
@@ -374,15 +384,15 @@ mod tests {
             "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
         }}});
         ::tests::assert_rows! {
-            owned_definitions(&csv) => BTreeSet::from(["a", "b"].map(str::to_owned));
-            owned_definitions(&json!({})) => BTreeSet::new();
+            owned_crds(&csv) => BTreeSet::from(["a", "b"].map(str::to_owned));
+            owned_crds(&json!({})) => BTreeSet::new();
         }
     }
 
     // parity: sdk-4
     #[test]
     fn operator_groups_are_read_as_they_are_written() {
-        let expected = Group {
+        let expected = OperatorGroupInfo {
             name: group::NAME.to_owned(),
             targets: BTreeSet::from(["a".to_owned()]),
             is_selecting: false,

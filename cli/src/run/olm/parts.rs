@@ -1,7 +1,7 @@
-//! A catalog in ConfigMaps: cut between documents, compressed, each part within what an object may hold.
+//! A catalog in ConfigMaps: split between documents, and compressed so that each part fits into one object.
 //!
-//! Documents are compressed in groups, each a gzip member of its own, for members one after the other are gzip again. So a
-//! part can be filled up to the bound without compressing anything twice, and is a YAML stream by itself.
+//! Documents are compressed in groups, each as one gzip member, because concatenated gzip members are valid gzip. Thus a
+//! part can be filled up to the limit without compressing data twice, and is a YAML stream by itself.
 
 use std::io::{self, Write as _};
 
@@ -9,60 +9,63 @@ use flate2::{Compression, write::GzEncoder};
 use manifests::names;
 use unpacker::Digest;
 
-/// What the API server takes as the data of a ConfigMap, less what is between the parts.
-const MOST: usize = (1 << 20) - (1 << 10);
-/// A group of documents is closed when it has so much.
-const GROUP: usize = 256 << 10;
-/// How many ConfigMaps a catalog may have.
-const MOST_PARTS: usize = 500;
+/// Maximum size of a part: the API server's limit for the data of a ConfigMap, less a reserve for the rest of the object.
+const MAX_PART_SIZE: usize = (1 << 20) - (1 << 10);
+/// Size at which a group of documents is compressed.
+const GROUP_SIZE: usize = 256 << 10;
+/// Maximum number of ConfigMaps of a catalog.
+const MAX_PARTS: usize = 500;
 
-/// Why a catalog does not fit.
+/// Reason why a catalog does not fit into ConfigMaps.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "a document of the catalog has {0} bytes when it is compressed, and a ConfigMap holds {MOST}: name an index without it"
+        "a document of the catalog has {0} bytes compressed, but a ConfigMap can hold {MAX_PART_SIZE}; use an index without \
+         it"
     )]
     Document(usize),
-    #[error("the catalog takes more than {MOST_PARTS} ConfigMaps: name a smaller index")]
+    #[error("the catalog requires more than {MAX_PARTS} ConfigMaps; use a smaller index")]
     Catalog,
     #[error("failed to compress the catalog: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The parts of a catalog, each gzip of YAML documents.
+/// Parts of a catalog, each a gzip file of YAML documents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) data: Vec<Vec<u8>>,
-    /// Distinguishes catalogs.
+    /// Hash of the parts, which distinguishes catalogs.
     pub(super) hash: String,
 }
 
 impl Parts {
-    /// Cuts a catalog.
+    /// Splits the documents of a catalog into parts.
     ///
     /// # Errors
-    /// When a document does not fit, or there are too many.
-    pub(super) fn of(documents: impl Iterator<Item = io::Result<String>>) -> Result<Self, Error> {
-        let mut cutting = Cutting::default();
+    /// Returns an error if a document does not fit, or if the catalog has too many parts.
+    pub(super) fn split(
+        documents: impl Iterator<Item = io::Result<String>>,
+    ) -> Result<Self, Error> {
+        let mut builder = PartBuilder::default();
         for document in documents {
             let document = document?;
-            if cutting.group.len() + document.len() > GROUP {
-                cutting.close()?;
+            if builder.group.len() + document.len() > GROUP_SIZE {
+                builder.close()?;
             }
-            cutting.group.push_str("---\n");
-            cutting.group.push_str(document.trim());
-            cutting.group.push('\n');
+            builder.group.push_str("---\n");
+            builder.group.push_str(document.trim());
+            builder.group.push('\n');
         }
-        cutting.close()?;
-        let data = cutting.parts;
+        builder.close()?;
+        let data = builder.parts;
         let digests: Vec<String> = data.iter().map(|part| Digest::of(part).hex()).collect();
         let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
         let hash = names::hash(&digests);
         Ok(Self { data, hash })
     }
 
-    /// What the ConfigMaps of a CatalogSource are called. Another catalog has others, so that a pod never sees what is not
-    /// its own, whenever it starts.
+    /// Returns the names of a CatalogSource's ConfigMaps. The names are unique for each catalog, so that a pod never
+    /// reads parts of another one, regardless of when it starts.
     pub(super) fn names(&self, source: &str) -> Vec<String> {
         let name = |number| format!("{source}-configmap-partition-{}-{number}", self.hash);
         (1..=self.data.len()).map(name).collect()
@@ -70,13 +73,13 @@ impl Parts {
 }
 
 #[derive(Debug, Default)]
-struct Cutting {
+struct PartBuilder {
     parts: Vec<Vec<u8>>,
     /// Documents that are not compressed yet.
     group: String,
 }
 
-impl Cutting {
+impl PartBuilder {
     fn close(&mut self) -> Result<(), Error> {
         if self.group.is_empty() {
             return Ok(());
@@ -85,14 +88,14 @@ impl Cutting {
         encoder.write_all(self.group.as_bytes())?;
         let member = encoder.finish()?;
         self.group.clear();
-        if member.len() > MOST {
+        if member.len() > MAX_PART_SIZE {
             return Err(Error::Document(member.len()));
         }
         if let Some(last) = self.parts.last_mut()
-            && last.len() + member.len() <= MOST
+            && last.len() + member.len() <= MAX_PART_SIZE
         {
             last.extend(member);
-        } else if self.parts.len() == MOST_PARTS {
+        } else if self.parts.len() == MAX_PARTS {
             return Err(Error::Catalog);
         } else {
             self.parts.push(member);
@@ -118,7 +121,7 @@ mod tests {
     }
 
     fn of(documents: &[String]) -> Result<Parts, Error> {
-        Parts::of(documents.iter().cloned().map(Ok))
+        Parts::split(documents.iter().cloned().map(Ok))
     }
 
     fn text(parts: &Parts) -> Vec<String> {
@@ -137,7 +140,7 @@ mod tests {
         ] {
             let parts = of(&documents).unwrap();
             assert_eq!(parts.data.len(), expected);
-            assert!(parts.data.iter().all(|part| part.len() <= MOST));
+            assert!(parts.data.iter().all(|part| part.len() <= MAX_PART_SIZE));
             let expected = documents.iter();
             let expected = expected.map(|it| format!("---\n{}\n", it.trim()));
             assert_eq!(text(&parts).concat(), expected.collect::<String>());
@@ -153,7 +156,7 @@ mod tests {
             large => "a document of the catalog has 1*";
             broken => "failed to compress the catalog: no";
         ] {
-            let parts = Parts::of(documents.into_iter());
+            let parts = Parts::split(documents.into_iter());
             ::tests::table::assert_outcome(parts, Err(expected), ());
         }
     }

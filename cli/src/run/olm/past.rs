@@ -1,7 +1,7 @@
-//! What a CatalogSource tells of the past: what was run before, and what the next version comes after. No I/O.
+//! History of a CatalogSource: the bundles that were run before, and those that the next version follows. Pure; no I/O.
 //!
-//! Somebody may have written anything there. So everything is decided before anything is changed, and what cannot be true is
-//! told with what has to be written instead.
+//! The annotations are untrusted input. All decisions are made before any change, and an impossible history is rejected
+//! with the text that has to be written instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,44 +14,44 @@ use manifests::object::text;
 use serde_json::Value;
 use unpacker::source::Image;
 
-use super::{objects, unpacking::GivenUp};
+use super::{objects, unpacking::UnpackFailures};
 
-/// How the annotation is written by hand.
+/// Example of the annotation for error messages.
 const EXAMPLE: &str = r#"[{"imageTag":"IMAGE","mode":"semver"}]"#;
 
-/// A bundle of the history.
+/// Bundle in the history of a CatalogSource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member<T> {
-    /// The name of its ClusterServiceVersion.
+pub(super) struct HistoryEntry<T> {
+    /// Name of its ClusterServiceVersion.
     pub(super) csv: String,
     pub(super) package: String,
-    /// Its image by its digest.
+    /// Image reference by digest.
     pub(super) pinned: String,
     pub(super) injected: Injected,
     pub(super) bundle: T,
 }
 
-/// How far OLM is with an operator.
+/// State of an operator's installation in OLM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Standing {
-    /// The ClusterServiceVersion that is installed, or nothing.
+pub(super) struct InstallState {
+    /// Installed ClusterServiceVersion; empty if none.
     pub(super) installed: String,
-    /// The one that OLM is on its way to, or is at.
+    /// ClusterServiceVersion that OLM is installing, or has installed.
     pub(super) current: String,
-    /// Whether it will not get there: the plan for that has failed, or is gone.
-    pub(super) has_given_up: bool,
-    /// What OLM could not unpack, of whatever package.
-    pub(super) not_unpacked: GivenUp,
-    /// What InstallPlans were to install that have failed.
+    /// Whether OLM will never install `current`: its plan has failed or no longer exists.
+    pub(super) has_failed_for_good: bool,
+    /// Bundles of any package that OLM failed to unpack.
+    pub(super) not_unpacked: UnpackFailures,
+    /// ClusterServiceVersions of failed InstallPlans.
     pub(super) failed: BTreeSet<String>,
 }
 
-/// What was injected into a CatalogSource, or the image that it was made of without us. An image that OLM fills in is none;
-/// then the annotation may name one.
+/// Returns the bundles that were injected into a CatalogSource, or the image from which another tool created it. An image
+/// template is not an image; then the annotation may name one.
 pub(super) fn history(source: &Value) -> anyhow::Result<History> {
     let mut history = History::read(&objects::annotations(source))?;
     if history.injected.is_empty() {
-        let image = text(source, &["spec", "image"]).filter(|it| !it.is_empty());
+        let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty());
         let index = match (image, history.index.take()) {
             (Some(image), Some(index)) if Image::parse(image).is_err() => Some(index),
             (Some(image), _) => Some(image.to_owned()),
@@ -59,9 +59,9 @@ pub(super) fn history(source: &Value) -> anyhow::Result<History> {
         };
         if index.is_none() {
             bail!(
-                "cannot upgrade: no catalog image reference exists in catalog source spec or annotations; write the image of the \
-                 bundle that is installed into the CatalogSource's annotation {INJECTED_BUNDLES}, as {EXAMPLE}, or the index that \
-                 has it into {INDEX_IMAGE}"
+                "cannot upgrade: no catalog image reference exists in catalog source spec or annotations; set annotation \
+                 {INJECTED_BUNDLES} of the CatalogSource to the image of the installed bundle, as {EXAMPLE}, or annotation \
+                 {INDEX_IMAGE} to the index that contains it"
             );
         }
         history.index = index;
@@ -69,9 +69,9 @@ pub(super) fn history(source: &Value) -> anyhow::Result<History> {
     Ok(history)
 }
 
-/// Refuses a history that nobody can have run.
+/// Rejects a history that cannot have been run.
 pub(super) fn check<T>(
-    history: &[Member<T>],
+    history: &[HistoryEntry<T>],
     package: &str,
     source_name: &str,
 ) -> anyhow::Result<()> {
@@ -79,16 +79,20 @@ pub(super) fn check<T>(
         let image = &member.injected.image_tag;
         if member.package != package {
             bail!(
-                "{image} of the history of CatalogSource {source_name} is of package {:?} and not of {package:?}; correct the \
-                 annotation {INJECTED_BUNDLES}: it has the images of the bundles that were run, oldest first",
+                "{image} in the history of CatalogSource {source_name} belongs to package {:?}, not to {package:?}; set \
+                 annotation {INJECTED_BUNDLES} to the images of the bundles that were run, oldest first",
                 member.package
             );
         }
-        if let Some(twice) = history.iter().take(at).find(|it| it.csv == member.csv) {
+        if let Some(duplicate) = history
+            .iter()
+            .take(at)
+            .find(|entry| entry.csv == member.csv)
+        {
             bail!(
-                "{} and {image} of the history of CatalogSource {source_name} are both {:?}; correct the annotation \
-                 {INJECTED_BUNDLES}: leave in it the one that was installed",
-                twice.injected.image_tag,
+                "{} and {image} in the history of CatalogSource {source_name} are both {:?}; remove the one that was not \
+                 installed from annotation {INJECTED_BUNDLES}",
+                duplicate.injected.image_tag,
                 member.csv
             );
         }
@@ -96,16 +100,18 @@ pub(super) fn check<T>(
     Ok(())
 }
 
-/// What the new version comes after. An interrupted run may have changed the CatalogSource already: then it is the last of the
-/// history, by name and digest. The name of an image does not tell, as a tag may have been pushed again.
-pub(super) fn before<T>(
-    mut history: Vec<Member<T>>,
+/// Returns the entries that the new version follows. If an interrupted run has already changed the CatalogSource, the new
+/// version is the last entry, with the same name and digest. The image name is not compared, because a tag can be pushed
+/// again.
+pub(super) fn predecessors<T>(
+    mut history: Vec<HistoryEntry<T>>,
     has_index: bool,
-    standing: &Standing,
+    standing: &InstallState,
     (csv, pinned): (&str, &str),
-) -> anyhow::Result<Vec<Member<T>>> {
+) -> anyhow::Result<Vec<HistoryEntry<T>>> {
     let installed = &standing.installed;
-    let is_new = |it: &mut Member<T>| it.csv == csv && digest(&it.pinned) == digest(pinned);
+    let is_new =
+        |entry: &mut HistoryEntry<T>| entry.csv == csv && digest(&entry.pinned) == digest(pinned);
     if let Some(last) = history.pop_if(is_new)
         && history.is_empty()
         && !has_index
@@ -113,53 +119,54 @@ pub(super) fn before<T>(
         && installed != csv
     {
         bail!(
-            "{} of the history is {csv:?} by now, and OLM has installed {installed:?}, which no catalog would have then; \
-             correct the annotation {INJECTED_BUNDLES}: it has to name the image of what is installed, by its digest",
+            "{} in the history is now {csv:?}, but OLM has installed {installed:?}, which the new catalog would not \
+             contain; set annotation {INJECTED_BUNDLES} to the image of the installed bundle, with its digest",
             last.injected.image_tag
         );
     }
-    history.truncate(kept(&history, standing));
+    history.truncate(retained_len(&history, standing));
     Ok(history)
 }
 
 fn digest(pinned: &str) -> Option<&str> {
-    pinned.rsplit_once('@').map(|it| it.1)
+    pinned.rsplit_once('@').map(|parts| parts.1)
 }
 
-/// How many of the history are still gone through. What comes after the installed version and was given up by OLM would keep
-/// it from every later one; unless it is on its way there.
-fn kept<T>(history: &[Member<T>], standing: &Standing) -> usize {
-    let Standing {
+/// Returns how many entries of the history remain. A failed version after the installed one would block all later ones, so
+/// the history ends before it, unless OLM is still upgrading to it.
+fn retained_len<T>(history: &[HistoryEntry<T>], standing: &InstallState) -> usize {
+    let InstallState {
         installed,
         current,
-        has_given_up,
+        has_failed_for_good,
         ..
     } = standing;
-    let at = history.iter().rposition(|it| it.csv == *installed);
+    let at = history.iter().rposition(|entry| entry.csv == *installed);
     let first = at.map_or(0, |at| at + 1);
     let mut later = history.iter().skip(first);
-    let has_failed = |it: &Member<T>| {
-        standing.failed.contains(&it.csv)
-            || *has_given_up && it.csv == *current
+    let has_failed = |entry: &HistoryEntry<T>| {
+        standing.failed.contains(&entry.csv)
+            || *has_failed_for_good && entry.csv == *current
             || standing
                 .not_unpacked
-                .may_be(&[&it.pinned, &it.injected.image_tag])
+                .may_be(&[&entry.pinned, &entry.injected.image_tag])
     };
     let is_given_up = later.any(has_failed);
-    let is_on_its_way = current != installed && !has_given_up;
-    if installed.is_empty() || is_on_its_way || !is_given_up {
+    let is_upgrading = current != installed && !has_failed_for_good;
+    if installed.is_empty() || is_upgrading || !is_given_up {
         return history.len();
     }
     first
 }
 
-/// Whether OLM gets from one version to another by these entries. Ranges of versions are believed.
-pub(super) fn leads<'a>(
+/// Reports whether these channel entries contain an upgrade path between two versions. Version ranges are not evaluated: an
+/// entry with a skipRange counts as reachable.
+pub(super) fn is_reachable<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     installed: &'a str,
     target: &str,
 ) -> bool {
-    // Whoever comes after a version, and whoever comes after all.
+    // Successors by version. An entry with a range succeeds every version.
     let mut after: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut open = Vec::new();
     for entry in entries {
@@ -167,18 +174,18 @@ pub(super) fn leads<'a>(
             open.push(entry.name.as_str());
         }
         let skips = entry.skips.iter().map(String::as_str);
-        for before in entry.replaces.as_deref().into_iter().chain(skips) {
-            after.entry(before).or_default().push(&entry.name);
+        for predecessor in entry.replaces.as_deref().into_iter().chain(skips) {
+            after.entry(predecessor).or_default().push(&entry.name);
         }
     }
     open.push(installed);
-    let mut seen = BTreeSet::new();
+    let mut visited = BTreeSet::new();
     while let Some(name) = open.pop() {
         if name == target {
             return true;
         }
-        if seen.insert(name) {
-            // Each is asked for once, so all of them together are as many as the entries name.
+        if visited.insert(name) {
+            // Each version is visited once, so that the loop is bounded by the number of edges.
             open.extend(after.remove(name).unwrap_or_default());
         }
     }

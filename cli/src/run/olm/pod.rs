@@ -1,8 +1,8 @@
-//! The pod that serves a catalog, and the ConfigMaps that it is in.
+//! Registry pod of a catalog, and the ConfigMaps with its content.
 //!
-//! Our server reads compressed parts, so that there is no second container. Any other image gets a command line that `opm`
-//! has as well, `serve FOLDER -p 50051`, and its parts from a container that unpacks them. `opm` makes its cache where temporary
-//! files are, which has a volume of its own, and has a probe that answers.
+//! rukpak's server reads compressed parts, so that it needs no second container. Any other image gets the arguments of
+//! `opm`, `serve DIRECTORY -p 50051`, and its parts are unpacked by another container. `opm` creates its cache in the
+//! directory for temporary files, which is a separate volume. It also supports the readiness probe.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ use serde_json::{Value, json};
 use super::parts::Parts;
 use crate::args::SecurityContext;
 
-/// Where catalogs are served.
+/// gRPC port of the registry pod.
 pub(super) const PORT: u16 = 50051;
-/// On all that is made for a CatalogSource: its UID.
+/// Label of all objects of a CatalogSource; its value is the UID of the CatalogSource.
 pub(super) const OWNER: &str = "core.rukpak.io/catalog-source";
-/// A ConfigMap's only key, as operator-sdk calls it.
+/// Only key of each ConfigMap, as in operator-sdk.
 const KEY: &str = "extraFBC";
-/// As much as a pod's name may have when it is to be its host's, too.
-const LONGEST: usize = 63;
+/// Maximum length of a pod name that is also its host name.
+const MAX_NAME_LEN: usize = 63;
 const PARTS: &str = "parts";
 const UNPACKED: &str = "catalog";
 const TMP: &str = "tmp";
 
-/// What the pod is made of.
+/// Parameters of the registry pod.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct PodRequest<'a> {
     pub(super) namespace: &'a str,
-    /// The CatalogSource.
+    /// Name of the CatalogSource.
     pub(super) source: &'a str,
     pub(super) owner: &'a OwnerReference,
-    /// What the pod is called after.
+    /// Bundle image, from which the name of the pod is derived.
     pub(super) bundle: &'a str,
-    /// What serves.
+    /// Image of the server.
     pub(super) image: &'a str,
-    /// What unpacks the parts; `None` where the server does.
+    /// Image that unpacks the parts; `None` if the server unpacks them.
     pub(super) unpacks: Option<&'a str>,
-    /// As whom all of it runs; `None` leaves that to the images, or to the cluster.
+    /// User ID of all containers; `None` leaves it to the images or to the cluster.
     pub(super) user: Option<i64>,
     pub(super) pull_policy: &'a str,
     pub(super) pull_secret: Option<&'a str>,
@@ -50,10 +50,10 @@ pub(super) struct Wanted<'a> {
     pub(super) security: SecurityContext,
 }
 
-impl Wanted<'_> {
-    /// The last letters of the bundle's reference, as operator-sdk has them, and a hash of what the pod is, which names the
-    /// parts: a catalog that has changed, or is to be served in another way, is served by another pod, and the same one by
-    /// the pod that is there.
+impl PodRequest<'_> {
+    /// Returns the name of the pod: the last letters of the bundle reference, as in operator-sdk, and a hash of the pod
+    /// spec, which contains the names of the parts. A changed catalog or setting thus gets a new pod, and an unchanged one
+    /// reuses the existing pod.
     fn name(&self, spec: &Value) -> String {
         let hash = names::hash(&[&spec.to_string()]);
         let mut name = String::new();
@@ -64,8 +64,8 @@ impl Wanted<'_> {
                 _ => name.push('-'),
             }
         }
-        let room = LONGEST - hash.len() - 1;
-        let cut = name.len().saturating_sub(room);
+        let max_len = MAX_NAME_LEN - hash.len() - 1;
+        let cut = name.len().saturating_sub(max_len);
         let name = name.get(cut..).unwrap_or_default().trim_matches('-');
         format!("{name}-{hash}")
     }
@@ -81,7 +81,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The ConfigMaps.
+    /// Returns the ConfigMaps with the parts of the catalog.
     pub(super) fn config_maps(&self, parts: &Parts) -> Vec<ConfigMap> {
         let names = parts.names(self.source).into_iter();
         let maps = names.zip(&parts.data).map(|(name, data)| ConfigMap {
@@ -93,12 +93,12 @@ impl Wanted<'_> {
         maps.collect()
     }
 
-    /// The pod.
+    /// Returns the pod.
     ///
     /// # Errors
-    /// Never, as long as what stands here is a pod.
+    /// Returns an error only if the manifest below is not a valid pod.
     pub(super) fn pod(&self, parts: &Parts) -> serde_json::Result<Pod> {
-        let folder = format!("/{}-configs", self.source);
+        let directory = format!("/{}-configs", self.source);
         let parts = parts.names(self.source);
         let sources: Vec<Value> = parts
             .iter()
@@ -124,25 +124,25 @@ impl Wanted<'_> {
         volumes.push(json!({"name": PARTS, "projected": {"sources": sources}}));
         volumes.push(json!({"name": TMP, "emptyDir": {}}));
         let unpacking = self.unpacks.map(|image| {
-            let script = format!("for part in /compressed/*.gz; do name=${{part##*/}}; gzip -d -c <\"$part\" >\"{folder}/${{name%.gz}}\" || exit 1; done");
+            let script = format!("for part in /compressed/*.gz; do name=${{part##*/}}; gzip -d -c <\"$part\" >\"{directory}/${{name%.gz}}\" || exit 1; done");
             json!({
                 "name": "registry-grpc-init", "image": image, "command": ["sh", "-c", script],
                 "securityContext": container,
                 "volumeMounts": [
                     {"name": PARTS, "mountPath": "/compressed", "readOnly": true},
-                    {"name": UNPACKED, "mountPath": folder},
+                    {"name": UNPACKED, "mountPath": directory},
                 ],
             })
         });
         let server = json!({
             "name": "registry-grpc", "image": self.image, "imagePullPolicy": self.pull_policy,
-            "args": ["serve", folder, "-p", PORT.to_string()],
+            "args": ["serve", directory, "-p", PORT.to_string()],
             "ports": [{"name": "grpc", "containerPort": PORT}],
             "readinessProbe": {"grpc": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 3},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "securityContext": container,
             "volumeMounts": [
-                {"name": served, "mountPath": folder, "readOnly": true},
+                {"name": served, "mountPath": directory, "readOnly": true},
                 {"name": TMP, "mountPath": "/tmp"},
             ],
         });
@@ -197,8 +197,8 @@ mod tests {
         }
     }
 
-    fn wanted() -> Wanted<'static> {
-        Wanted {
+    fn wanted() -> PodRequest<'static> {
+        PodRequest {
             namespace: "tides",
             source: "tide-catalog",
             owner: &CATALOG,
@@ -214,11 +214,11 @@ mod tests {
     }
 
     /// Served by an image that takes no compressed parts.
-    fn by_opm(wanted: Wanted<'_>) -> Wanted<'_> {
+    fn by_opm(wanted: PodRequest<'_>) -> PodRequest<'_> {
         ::tests::with!(wanted => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
     }
 
-    fn made(wanted: Wanted<'_>) -> Value {
+    fn made(wanted: PodRequest<'_>) -> Value {
         serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap()
     }
 
@@ -232,9 +232,9 @@ mod tests {
             "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef"
                 => "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef";
         ] {
-            let wanted = Wanted { bundle, ..wanted() };
+            let wanted = PodRequest { bundle, ..wanted() };
             let name = wanted.name(&json!({}));
-            assert!(name.len() <= LONGEST, "{name}");
+            assert!(name.len() <= MAX_NAME_LEN, "{name}");
             assert!(names::dns_label(&name).is_ok(), "{name}");
             let (bundle, hash) = name.rsplit_once('-').unwrap();
             assert_eq!(hash.len(), 13, "{name}");
@@ -248,12 +248,13 @@ mod tests {
             hash: "another".to_owned(),
             ..parts()
         };
-        let name =
-            |wanted: Wanted<'_>, parts: &Parts| wanted.pod(parts).unwrap().metadata.name.unwrap();
+        let name = |wanted: PodRequest<'_>, parts: &Parts| {
+            wanted.pod(parts).unwrap().metadata.name.unwrap()
+        };
         let own = name(wanted(), &parts());
         assert_eq!(name(wanted(), &parts()), own);
         assert_ne!(name(wanted(), &other), own);
-        let changes: [fn(&mut Wanted<'_>); 6] = [
+        let changes: [fn(&mut PodRequest<'_>); 6] = [
             |wanted| wanted.image = "quay.io/example/opm",
             |wanted| wanted.unpacks = Some("registry.example.com/ubi"),
             |wanted| wanted.pull_policy = "Never",
@@ -345,7 +346,7 @@ mod tests {
     // parity: sdk-19
     #[test]
     fn restricted_pods_are_hardened_in_every_container() {
-        let spec = &made(Wanted {
+        let spec = &made(PodRequest {
             user: Some(1001),
             pull_policy: "IfNotPresent",
             pull_secret: Some("pull"),

@@ -1,8 +1,8 @@
-//! How far OLM is with an operator, and what it waits for: InstallPlans to be approved, one version after the other.
+//! Progress of OLM with an operator, and the next step: InstallPlans to approve, one version after the other.
 //!
-//! OLM gives up for good: an InstallPlan in the phase `Failed`, after a minute of tries; a bundle that its Job could not unpack,
-//! unless the OperatorGroup asks for more tries. Everything else it tries again: a plan that says `InstallCheckFailed` or
-//! `retrying execution`, and a resolution that has failed, for that may be so because it has not seen the new catalog yet.
+//! OLM does not retry an InstallPlan in the phase `Failed`, after a minute of attempts, or a bundle that its Job failed to
+//! unpack, unless the OperatorGroup requests retries. It retries everything else: a plan that reports `InstallCheckFailed`
+//! or `retrying execution`, and a failed resolution, whose cause may be that OLM has not read the new catalog yet.
 
 use std::collections::BTreeSet;
 
@@ -11,233 +11,240 @@ use serde_json::Value;
 
 use super::{
     approving::csvs,
-    replacing::{FORWARD, Former},
-    unpacking::GivenUp,
+    replacing::{FORWARD, ReplacedCsv},
+    unpacking::UnpackFailures,
 };
 use crate::run::command;
 
-/// What OLM says of an operator.
+/// State of an operator in OLM.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
-    /// The version that is wanted: a ClusterServiceVersion's name.
+pub(super) struct OlmState<'a> {
+    /// Desired version: the name of a ClusterServiceVersion.
     pub(super) target: &'a str,
     pub(super) subscription: &'a Value,
-    /// The one that the Subscription names.
+    /// InstallPlan that the Subscription names.
     pub(super) plan: Option<&'a Value>,
-    pub(super) before: &'a Earlier,
-    /// The bundle's image, as its catalog has it.
+    pub(super) before: &'a PriorFailures,
+    /// Image of the bundle as its catalog records it.
     pub(super) image: &'a str,
-    /// What could not be unpacked.
-    pub(super) given_up: &'a GivenUp,
-    /// The one that is wanted.
+    /// Bundles that OLM failed to unpack.
+    pub(super) failed_unpack: &'a UnpackFailures,
+    /// ClusterServiceVersion of the desired version.
     pub(super) csv: Option<&'a Value>,
-    /// What it replaces, as long as that keeps it.
-    pub(super) former: Option<&'a Former>,
+    /// Version that is to be replaced, while it blocks the upgrade.
+    pub(super) replaced_csv: Option<&'a ReplacedCsv>,
 }
 
-/// What was the matter before anything was changed, and so says nothing of the change.
+/// Failures from before the first change, which are unrelated to the change.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Earlier {
-    /// An InstallPlan that had failed.
+pub(super) struct PriorFailures {
+    /// Name of an InstallPlan that had failed.
     pub(super) failed_plan: Option<String>,
-    /// The Subscription's condition of a bundle that could not be unpacked.
+    /// Condition of the Subscription about a bundle that could not be unpacked.
     pub(super) unpacking: Option<Value>,
 }
 
-/// What is next.
+/// Next step of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Nothing can be done; for what it waits.
+pub(super) enum NextStep {
+    /// Wait for the described event.
     Wait(String),
-    /// An InstallPlan is to be approved.
+    /// Approve the InstallPlan with this name.
     Approve(String),
-    /// It is installed.
+    /// The version is installed.
     Done,
-    /// It will not be; why.
+    /// The version will not be installed, for this reason.
     Failed(String),
 }
 
-/// How far an InstallPlan is.
+/// Progress of an InstallPlan.
 enum Progress {
     Complete,
-    /// For good: OLM never looks at it again.
+    /// Failed with this reason; OLM never processes the plan again.
     Failed(String),
     Unapproved,
-    /// OLM is at it, however often it has to try; what it says.
-    Goes(String),
+    /// OLM is executing the plan, possibly with retries; with its last message.
+    Running(String),
 }
 
-/// Decides.
-pub(super) fn next(seen: Seen<'_>) -> Next {
-    let next = by_plans(seen);
-    let (Some(former), Next::Wait(_) | Next::Approve(_)) = (seen.former, &next) else {
+/// Decides the next step.
+pub(super) fn next(state: OlmState<'_>) -> NextStep {
+    let next = by_plans(state);
+    let (Some(replaced_csv), NextStep::Wait(_) | NextStep::Approve(_)) =
+        (state.replaced_csv, &next)
+    else {
         return next;
     };
-    if let Some(why) = former.stuck(seen.subscription) {
-        return Next::Failed(why);
+    if let Some(reason) = replaced_csv.stall_reason(state.subscription) {
+        return NextStep::Failed(reason);
     }
     match next {
-        // Were it approved, there would be one version more that waits, and none could be put in its place.
-        Next::Approve(plan) if former.is_first() => Next::Wait(format!(
+        // If it were approved, one more version would wait, and no other one could take its place.
+        NextStep::Approve(plan) if replaced_csv.is_first() => NextStep::Wait(format!(
             "the approval of InstallPlan {plan}: {}",
-            former.told()
+            replaced_csv.describe()
         )),
-        Next::Wait(what) => Next::Wait(format!("{what}; {}", former.told())),
+        NextStep::Wait(event) => NextStep::Wait(format!("{event}; {}", replaced_csv.describe())),
         next => next,
     }
 }
 
-/// Decides, whatever is to be replaced.
-fn by_plans(seen: Seen<'_>) -> Next {
-    let Seen { target, csv, .. } = seen;
-    let installed = field(seen.subscription, &["status", "installedCSV"]);
-    let name = seen
+/// Decides the next step without regard to the version that is to be replaced.
+fn by_plans(state: OlmState<'_>) -> NextStep {
+    let OlmState { target, csv, .. } = state;
+    let installed = field(state.subscription, &["status", "installedCSV"]);
+    let name = state
         .plan
         .map_or("", |plan| field(plan, &["metadata", "name"]));
-    let plan = seen.plan.filter(|_| !name.is_empty());
-    // It has begun with the version that is wanted, and there will be no other plan for that.
-    let is_begun = csv.is_some_and(|it| field(it, &["status", "phase"]) != "Succeeded")
-        && plan.is_some_and(|it| csvs(it).contains(target));
-    // What failed before is not what is waited for.
-    let progress = plan.map(progress_of).filter(|it| {
+    let plan = state.plan.filter(|_| !name.is_empty());
+    // The plan has created the desired version, and OLM makes no other plan for that version.
+    let is_begun = csv.is_some_and(|csv| field(csv, &["status", "phase"]) != "Succeeded")
+        && plan.is_some_and(|plan| csvs(plan).contains(target));
+    // An earlier failure does not concern this change.
+    let progress = plan.map(progress_of).filter(|progress| {
         is_begun
-            || !matches!(it, Progress::Failed(_))
-            || seen.before.failed_plan.as_deref() != Some(name)
+            || !matches!(progress, Progress::Failed(_))
+            || state.before.failed_plan.as_deref() != Some(name)
     });
-    if let Some(Progress::Failed(why)) = &progress {
-        let mut why = format!("InstallPlan {name} failed: {why}");
+    if let Some(Progress::Failed(reason)) = &progress {
+        let mut reason = format!("InstallPlan {name} failed: {reason}");
         if let Some(plan) = plan.filter(|_| is_begun) {
-            why = format!("{why}; {}", further(plan));
-        } else if csv.is_none() && is_pending(seen.subscription) {
-            why = format!("{why}; {}", again(seen.subscription));
+            reason = format!("{reason}; {}", resume_remedy(plan));
+        } else if csv.is_none() && is_pending(state.subscription) {
+            reason = format!("{reason}; {}", replan_remedy(state.subscription));
         }
-        return Next::Failed(why);
+        return NextStep::Failed(reason);
     }
-    let goes = |what: &str| Next::Wait(format!("InstallPlan {name}: {what}"));
+    let running = |message: &str| NextStep::Wait(format!("InstallPlan {name}: {message}"));
     if let Some(csv) = csv {
-        let said = |key| field(csv, &["status", key]);
-        match said("phase") {
-            // Not everything that belongs to it is there before its plan is done.
+        let status = |key| field(csv, &["status", key]);
+        match status("phase") {
+            // Some objects of a version do not exist before its plan is complete.
             "Succeeded" if installed == target => {
                 return match &progress {
-                    Some(Progress::Goes(what))
-                        if plan.is_some_and(|it| csvs(it).contains(target)) =>
+                    Some(Progress::Running(message))
+                        if plan.is_some_and(|plan| csvs(plan).contains(target)) =>
                     {
-                        goes(what)
+                        running(message)
                     }
-                    _ => Next::Done,
+                    _ => NextStep::Done,
                 };
             }
             "Failed" => {
-                return Next::Failed(format!(
+                return NextStep::Failed(format!(
                     "csv failed: reason: {:?}, message: {:?}",
-                    said("reason"),
-                    said("message")
+                    status("reason"),
+                    status("message")
                 ));
             }
             "" | "Succeeded" => {}
             phase => {
-                let what = waits(target, phase, said("message"));
+                let description = describe_csv(target, phase, status("message"));
                 return match &progress {
-                    // What keeps the plan is why something is missing.
-                    Some(Progress::Goes(why)) if is_begun => goes(&format!("{why}; {what}")),
-                    _ => Next::Wait(what),
+                    // The problem of the plan is the reason for missing objects.
+                    Some(Progress::Running(message)) if is_begun => {
+                        running(&format!("{message}; {description}"))
+                    }
+                    _ => NextStep::Wait(description),
                 };
             }
         }
     }
     match progress {
-        Some(Progress::Unapproved) => return Next::Approve(name.to_owned()),
-        Some(Progress::Goes(what)) => return goes(&what),
-        // What came of a complete one is told by the Subscription, a moment later.
+        Some(Progress::Unapproved) => return NextStep::Approve(name.to_owned()),
+        Some(Progress::Running(message)) => return running(&message),
+        // The Subscription reports the result of a complete plan a moment later.
         Some(Progress::Complete | Progress::Failed(_)) | None => {}
     }
-    if let Some(why) = given_up_now(seen) {
-        return Next::Failed(why);
+    if let Some(reason) = unpack_failure(state) {
+        return NextStep::Failed(reason);
     }
-    let troubles = troubles(seen.subscription);
-    Next::Wait(match troubles.as_str() {
-        troubles if !troubles.is_empty() => format!(
-            "Subscription {}: {troubles}",
-            field(seen.subscription, &["metadata", "name"])
+    let problems = problems(state.subscription);
+    NextStep::Wait(match problems.as_str() {
+        problems if !problems.is_empty() => format!(
+            "Subscription {}: {problems}",
+            field(state.subscription, &["metadata", "name"])
         ),
-        _ if installed.is_empty() => "OLM to make an InstallPlan".to_owned(),
-        _ => format!("OLM to go on from {installed}"),
+        _ if installed.is_empty() => "OLM to create an InstallPlan".to_owned(),
+        _ => format!("OLM to continue from {installed}"),
     })
 }
 
-/// What is the matter with a Subscription. OLM leaves a condition where it is until all is well again, and changes it in place: none
-/// of several is known to be the newest.
-fn troubles(subscription: &Value) -> String {
+/// Returns the problems of a Subscription. OLM keeps a condition in its place until the problem is resolved, and changes it
+/// in place, so that the order of several does not show the latest one.
+fn problems(subscription: &Value) -> String {
     let conditions = at(subscription, &["status", "conditions"]).and_then(Value::as_array);
-    let bad = conditions.into_iter().flatten().filter(|it| {
-        let kind = field(it, &["type"]);
+    let bad = conditions.into_iter().flatten().filter(|condition| {
+        let kind = field(condition, &["type"]);
         (kind.ends_with("Failed") || kind.ends_with("Unhealthy"))
-            && field(it, &["status"]) == "True"
+            && field(condition, &["status"]) == "True"
     });
-    bad.map(told).collect::<Vec<_>>().join("; ")
+    bad.map(describe).collect::<Vec<_>>().join("; ")
 }
 
-/// Why nothing will come of it, for OLM could not unpack a bundle. What it has said before may be said again of this one, with the
-/// same words; then the bundle's own Job tells.
-fn given_up_now(seen: Seen<'_>) -> Option<String> {
-    let why = unpacking(seen.subscription)?;
-    let is_new = seen.before.unpacking.as_ref() != Some(why);
-    let (why, remedy) = (told(why), instead(seen.subscription));
-    match seen.given_up {
-        GivenUp::Images(images) if images.contains(seen.image) => Some(format!(
-            "OLM cannot unpack a bundle: {why}; it is {}; {remedy}",
-            seen.image
+/// Returns why the version will not be installed because OLM failed to unpack a bundle. An earlier condition may be
+/// repeated with the same text for this bundle; then the bundle's own Job decides.
+fn unpack_failure(state: OlmState<'_>) -> Option<String> {
+    let condition = unpacking(state.subscription)?;
+    let is_new = state.before.unpacking.as_ref() != Some(condition);
+    let (message, remedy) = (describe(condition), unpack_remedy(state.subscription));
+    match state.failed_unpack {
+        UnpackFailures::Images(images) if images.contains(state.image) => Some(format!(
+            "OLM failed to unpack a bundle: {message}; the bundle is {}; {remedy}",
+            state.image
         )),
-        GivenUp::Images(images) if is_new => {
+        UnpackFailures::Images(images) if is_new => {
             let images: Vec<&str> = images.iter().map(String::as_str).collect();
             Some(format!(
-                "OLM cannot unpack a bundle: {why}; it is not that of {}, and may be another package's; Jobs have failed of: {}; \
-                 OLM installs nothing in the namespace before; see that they can be pulled, or remove what wants them, and run the \
-                 same command again",
-                seen.target,
+                "OLM failed to unpack a bundle: {message}; it is not the bundle of {} and may belong to another package; \
+                 failed Jobs of: {}; OLM installs nothing in the namespace until this is fixed; make sure that these images \
+                 can be pulled, or remove the Subscriptions that need them, and run the same command again",
+                state.target,
                 if images.is_empty() {
-                    "none here".to_owned()
+                    "none".to_owned()
                 } else {
                     images.join(", ")
                 }
             ))
         }
-        GivenUp::Something if is_new => Some(format!(
-            "OLM cannot unpack a bundle: {why}; it may be another package's, which keeps this one waiting as well; {remedy}"
+        UnpackFailures::Unknown if is_new => Some(format!(
+            "OLM failed to unpack a bundle: {message}; a failing bundle of any package in the namespace blocks this one; \
+             {remedy}"
         )),
-        GivenUp::Images(_) | GivenUp::Something | GivenUp::Nothing => None,
+        UnpackFailures::Images(_) | UnpackFailures::Unknown | UnpackFailures::None => None,
     }
 }
 
 fn progress_of(plan: &Value) -> Progress {
     let conditions = ["status", "conditions"];
-    // OLM writes "Unknown" when what it had to say is over.
-    let is_false =
-        |it: &Value| field(it, &["status"]) == "False" && field(it, &["reason"]) != "Unknown";
-    let refused = last(plan, &conditions, is_false).map(told);
+    // OLM sets the reason to "Unknown" when its message no longer applies.
+    let is_false = |condition: &Value| {
+        field(condition, &["status"]) == "False" && field(condition, &["reason"]) != "Unknown"
+    };
+    let failure = last(plan, &conditions, is_false).map(describe);
     let message = Some(field(plan, &["status", "message"]))
-        .filter(|it| !it.is_empty())
+        .filter(|message| !message.is_empty())
         .map(str::to_owned);
     let lookup = |kind: &str| {
-        let is_meant = |it: &Value| {
-            field(it, &["type"]) == kind && matches!(field(it, &["status"]), "True" | "")
+        let is_selected = |condition: &Value| {
+            field(condition, &["type"]) == kind
+                && matches!(field(condition, &["status"]), "True" | "")
         };
-        last(plan, &["status", "bundleLookups"], is_meant).map(told)
+        last(plan, &["status", "bundleLookups"], is_selected).map(describe)
     };
     let is_approved = at(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
     match field(plan, &["status", "phase"]) {
         "Failed" => {
-            let why = refused.or(message).or_else(|| lookup("BundleLookupFailed"));
-            Progress::Failed(why.unwrap_or_else(|| "it does not say why".to_owned()))
+            let reason = failure.or(message).or_else(|| lookup("BundleLookupFailed"));
+            Progress::Failed(reason.unwrap_or_else(|| "no reason given".to_owned()))
         }
         "Complete" => Progress::Complete,
         _ if !is_approved => Progress::Unapproved,
         phase => match lookup("BundleLookupFailed") {
-            // An older OLM unpacks bundles here, and does not try it again.
-            Some(why) => Progress::Failed(why),
-            None => Progress::Goes(
-                refused
+            // An older OLM unpacks bundles at this point, and does not retry.
+            Some(reason) => Progress::Failed(reason),
+            None => Progress::Running(
+                failure
                     .or(message)
                     .or_else(|| lookup("BundleLookupPending"))
                     .unwrap_or_else(|| phase.to_owned()),
@@ -246,11 +253,11 @@ fn progress_of(plan: &Value) -> Progress {
     }
 }
 
-/// What was the matter, before anything is changed.
-pub(super) fn before(subscription: &Value, plan: Option<&Value>) -> Earlier {
-    let failed = plan.filter(|it| has_failed(it));
-    let name = failed.and_then(|it| text(it, &["metadata", "name"]));
-    Earlier {
+/// Returns the failures from before the first change.
+pub(super) fn prior_failures(subscription: &Value, plan: Option<&Value>) -> PriorFailures {
+    let failed = plan.filter(|plan| has_failed(plan));
+    let name = failed.and_then(|plan| text(plan, &["metadata", "name"]));
+    PriorFailures {
         failed_plan: name.map(str::to_owned),
         unpacking: unpacking(subscription).cloned(),
     }
@@ -260,188 +267,194 @@ fn has_failed(plan: &Value) -> bool {
     field(plan, &["status", "phase"]) == "Failed"
 }
 
-/// The condition that says that OLM has given a bundle up. It is on every Subscription of the namespace, whosever bundle it is.
+/// Returns the condition about a bundle that OLM no longer tries to unpack. It is set on every Subscription of the
+/// namespace, regardless of the package.
 fn unpacking(subscription: &Value) -> Option<&Value> {
-    last(subscription, &["status", "conditions"], |it| {
-        let reason = field(it, &["reason"]);
-        field(it, &["type"]) == "BundleUnpackFailed"
-            && field(it, &["status"]) == "True"
-            // A plan that could not be written is tried again.
+    last(subscription, &["status", "conditions"], |condition| {
+        let reason = field(condition, &["reason"]);
+        field(condition, &["type"]) == "BundleUnpackFailed"
+            && field(condition, &["status"]) == "True"
+            // A plan that could not be written is retried.
             && matches!(reason, "BundleUnpackFailed" | "ErrorPreventedUnpacking")
     })
 }
 
-/// Whether OLM says that it could not unpack something.
+/// Reports whether OLM failed to unpack a bundle.
 pub(super) fn has_not_unpacked(subscription: &Value) -> bool {
     unpacking(subscription).is_some()
 }
 
-/// What OLM could not unpack, given the images whose Jobs have failed, as far as one may know them.
-pub(super) fn given_up(
+/// Returns the bundles that OLM failed to unpack, given the images whose Jobs have failed, if the user may list them.
+pub(super) fn failed_unpack(
     subscription: &Value,
     groups: &[Value],
     failed: Option<BTreeSet<String>>,
-) -> GivenUp {
+) -> UnpackFailures {
     match unpacking(subscription) {
-        None => GivenUp::Nothing,
-        Some(_) if unpacks_again(groups) => GivenUp::Nothing,
-        // Its Job has not failed then.
-        Some(why) if field(why, &["reason"]) == "ErrorPreventedUnpacking" => GivenUp::Something,
-        Some(_) => failed.map_or(GivenUp::Something, GivenUp::Images),
+        None => UnpackFailures::None,
+        Some(_) if unpacks_again(groups) => UnpackFailures::None,
+        // In this case, the Job has not failed.
+        Some(condition) if field(condition, &["reason"]) == "ErrorPreventedUnpacking" => {
+            UnpackFailures::Unknown
+        }
+        Some(_) => failed.map_or(UnpackFailures::Unknown, UnpackFailures::Images),
     }
 }
 
-/// Whether OLM tries again what it could not unpack: the OperatorGroup has to ask for it.
+/// Reports whether OLM retries to unpack bundles, which the OperatorGroup has to request.
 fn unpacks_again(groups: &[Value]) -> bool {
     const INTERVAL: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
     groups
         .iter()
-        .any(|it| at(it, &["metadata", "annotations", INTERVAL]).is_some())
+        .any(|group| at(group, &["metadata", "annotations", INTERVAL]).is_some())
 }
 
-/// What decides whether OLM goes on from the InstallPlan that a Subscription names.
+/// State that decides whether OLM continues after the InstallPlan that a Subscription names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Halt<'a> {
-    /// The version that is wanted: a ClusterServiceVersion's name.
+pub(super) struct StallCheck<'a> {
+    /// Desired version: the name of a ClusterServiceVersion.
     pub(super) target: &'a str,
     pub(super) subscription: &'a Value,
-    /// The plan, unless it is gone.
+    /// InstallPlan; `None` if it does not exist.
     pub(super) plan: Option<&'a Value>,
-    /// Whether the version is there that OLM is at, or on its way to.
+    /// Whether the version exists that OLM is installing, or has installed.
     pub(super) has_current: bool,
     /// All Subscriptions of the namespace.
     pub(super) all: &'a [Value],
     pub(super) groups: &'a [Value],
 }
 
-impl Halt<'_> {
-    /// Why the plan will install nothing more: it has failed, or somebody has deleted it before its version was there.
-    fn given_up(&self) -> Option<String> {
+impl StallCheck<'_> {
+    /// Returns why the plan will install nothing more: it has failed, or it was deleted before its version existed.
+    fn failure(&self) -> Option<String> {
         let name = plan_of(self.subscription).filter(|_| !self.has_current)?;
         let Some(plan) = self.plan else {
-            return Some(format!("InstallPlan {name} is gone"));
+            return Some(format!("InstallPlan {name} was deleted"));
         };
         match progress_of(plan) {
-            Progress::Failed(why) if has_failed(plan) => {
-                Some(format!("InstallPlan {name} failed: {why}"))
+            Progress::Failed(reason) if has_failed(plan) => {
+                Some(format!("InstallPlan {name} failed: {reason}"))
             }
             _ => None,
         }
     }
 
-    /// Whether the version that OLM was on its way to will not come by that plan.
-    pub(super) fn has_given_up(&self) -> bool {
-        self.given_up().is_some()
+    /// Reports whether the plan will not create the version that OLM is upgrading to.
+    pub(super) fn has_failed_for_good(&self) -> bool {
+        self.failure().is_some()
     }
 
-    /// Whether OLM will never go on, why not, and what its owner can do: it looks for what is new in a namespace as long as not
-    /// all Subscriptions there wait for a plan, and makes none for the version that one of them is on its way to already. A plan
-    /// that has failed is none to wait for where the OperatorGroup says that upgrades fail forward.
-    pub(super) fn stuck(&self) -> Option<String> {
-        let why = self.given_up()?;
-        let is_forward = |it: &Value| field(it, &["spec", "upgradeStrategy"]) == FORWARD;
+    /// Returns why OLM will never continue, with a remedy. OLM looks for new versions in a namespace unless all
+    /// Subscriptions there wait for a plan. It makes no plan for a version that a Subscription is already upgrading to. It
+    /// does not wait for a failed plan if upgrades fail forward in the OperatorGroup.
+    pub(super) fn stall_reason(&self) -> Option<String> {
+        let reason = self.failure()?;
+        let is_forward = |group: &Value| field(group, &["spec", "upgradeStrategy"]) == FORWARD;
         let is_forward = self.plan.is_some() && self.groups.iter().any(is_forward);
-        let waits = |it: &Value| is_pending(it) && plan_of(it).is_some();
-        let looks = is_forward || !waits(self.subscription) || !self.all.iter().all(waits);
-        let is_again = field(self.subscription, &["status", "currentCSV"]) == self.target;
-        (!looks || is_again).then(|| format!("{why}; {}", again(self.subscription)))
+        let is_waiting =
+            |subscription: &Value| is_pending(subscription) && plan_of(subscription).is_some();
+        let resolves =
+            is_forward || !is_waiting(self.subscription) || !self.all.iter().all(is_waiting);
+        let is_same_target = field(self.subscription, &["status", "currentCSV"]) == self.target;
+        (!resolves || is_same_target)
+            .then(|| format!("{reason}; {}", replan_remedy(self.subscription)))
     }
 }
 
-/// The InstallPlan that a Subscription names.
+/// Returns the name of the InstallPlan that a Subscription names.
 pub(super) fn plan_of(subscription: &Value) -> Option<&str> {
-    text(subscription, &["status", "installPlanRef", "name"]).filter(|it| !it.is_empty())
+    text(subscription, &["status", "installPlanRef", "name"]).filter(|name| !name.is_empty())
 }
 
-/// Whether the version that the Subscription is on its way to is not there yet.
+/// Reports whether the version that a Subscription is upgrading to does not exist yet.
 fn is_pending(subscription: &Value) -> bool {
     field(subscription, &["status", "state"]) == "UpgradePending"
 }
 
-/// What gets OLM past an InstallPlan that has failed.
-fn again(subscription: &Value) -> String {
+/// Returns the remedy for a failed InstallPlan: a new plan.
+fn replan_remedy(subscription: &Value) -> String {
     let installed = field(subscription, &["status", "installedCSV"]);
     if installed.is_empty() {
-        return anew(subscription);
+        return reinstall_command(subscription);
     }
     format!(
-        "OLM does not try it again: correct what it says, have OLM plan anew with: kubectl patch \
+        "OLM does not retry; fix the reported problem and make OLM create a new plan: kubectl patch \
          subscriptions.operators.coreos.com {} --namespace {} --subresource status --type merge --patch \
          '{{\"status\":{{\"state\":\"AtLatestKnown\",\"currentCSV\":{installed:?},\"installPlanRef\":null,\"installplan\":null}}}}'; \
-         and run the same command again",
+         then run the same command again",
         field(subscription, &["metadata", "name"]),
         field(subscription, &["metadata", "namespace"])
     )
 }
 
-/// What gets OLM to go on with an InstallPlan that has failed, from where it was.
-fn further(plan: &Value) -> String {
+/// Returns the remedy for a failed InstallPlan: to resume it.
+fn resume_remedy(plan: &Value) -> String {
     format!(
-        "OLM does not try it again: correct what it says, have OLM go on with: kubectl patch \
+        "OLM does not retry; fix the reported problem and make OLM resume the plan: kubectl patch \
          installplans.operators.coreos.com {} --namespace {} --subresource status --type merge --patch \
-         '{{\"status\":{{\"phase\":\"Installing\",\"startTime\":null}}}}'; and run the same command again",
+         '{{\"status\":{{\"phase\":\"Installing\",\"startTime\":null}}}}'; then run the same command again",
         field(plan, &["metadata", "name"]),
         field(plan, &["metadata", "namespace"])
     )
 }
 
-/// What gets OLM past a bundle that it cannot unpack.
-fn instead(subscription: &Value) -> String {
+/// Returns the remedy for a bundle that OLM cannot unpack.
+fn unpack_remedy(subscription: &Value) -> String {
     if field(subscription, &["status", "installedCSV"]).is_empty() {
-        return anew(subscription);
+        return reinstall_command(subscription);
     }
     format!(
-        "OLM does not try it again: publish a bundle that it can pull, and upgrade to that one with {}; the other one is left out \
-         then, and the operator that runs is left alone",
+        "OLM does not retry; publish a bundle that OLM can pull, and upgrade to it with {}; the failed bundle is then \
+         skipped, and the running operator is not changed",
         command("run bundle-upgrade IMAGE")
     )
 }
 
-/// What helps where nothing is installed yet.
-fn anew(subscription: &Value) -> String {
+/// Returns the remedy if nothing is installed yet.
+fn reinstall_command(subscription: &Value) -> String {
     let cleanup = command(&format!(
         "cleanup {} --namespace {}",
         field(subscription, &["spec", "name"]),
         field(subscription, &["metadata", "namespace"])
     ));
     format!(
-        "OLM does not try it again: correct what it says, remove what is there with {cleanup}, and run the bundle again"
+        "OLM does not retry; fix the reported problem, remove the existing objects with {cleanup}, and run the bundle again"
     )
 }
 
-fn waits(target: &str, phase: &str, message: &str) -> String {
+fn describe_csv(target: &str, phase: &str, message: &str) -> String {
     let colon = if message.is_empty() { "" } else { ": " };
     format!("ClusterServiceVersion {target}: {phase}{colon}{message}")
 }
 
-/// A text of an object, empty where there is none.
+/// Returns a text field of an object; empty if the field is missing.
 pub(super) fn field<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     text(object, path).unwrap_or_default()
 }
 
-/// The last condition of that kind; of bundles that are looked up, among their own.
+/// Returns the last selected element of a list. A bundle lookup is replaced by the conditions that it contains.
 fn last<'a>(
     object: &'a Value,
     path: &[&str],
-    is_meant: impl Fn(&Value) -> bool,
+    is_selected: impl Fn(&Value) -> bool,
 ) -> Option<&'a Value> {
     let list = at(object, path).and_then(Value::as_array)?;
-    let nested = list.iter().flat_map(|it| {
-        let own = it.get("conditions").and_then(Value::as_array);
-        own.map_or(std::slice::from_ref(it), Vec::as_slice)
+    let nested = list.iter().flat_map(|element| {
+        let own = element.get("conditions").and_then(Value::as_array);
+        own.map_or(std::slice::from_ref(element), Vec::as_slice)
     });
-    nested.filter(|it| is_meant(it)).last()
+    nested.filter(|condition| is_selected(condition)).last()
 }
 
-/// `Reason: message` of a condition, or of what has both.
-pub(super) fn told(condition: &Value) -> String {
+/// Returns `Reason: message` of a condition, or of another object with these fields.
+pub(super) fn describe(condition: &Value) -> String {
     let parts = [
         field(condition, &["reason"]),
         field(condition, &["message"]),
     ];
-    let parts: Vec<&str> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     if parts.is_empty() {
-        return "it does not say why".to_owned();
+        return "no reason given".to_owned();
     }
     parts.join(": ")
 }

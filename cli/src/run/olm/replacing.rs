@@ -1,26 +1,27 @@
-//! What keeps OLM from replacing a version: it replaces only what has succeeded, or has failed where the OperatorGroup asks for
-//! that. It does not say so: the next version stays Pending, and why is only in its log; or it makes no plan at all.
+//! Versions that OLM does not replace yet. OLM replaces only a version that has succeeded, or one that has failed if the
+//! OperatorGroup allows that. It does not report this: the next version stays Pending with the reason only in OLM's log, or
+//! OLM makes no plan at all.
 //!
-//! A version that never becomes healthy goes round: Installing for five minutes, Failed for a moment, Pending, and again. So its
-//! phase alone does not tell; its conditions do, of which OLM keeps the last twenty.
+//! A version that never becomes healthy goes through the same phases repeatedly: Installing for five minutes, Failed for a
+//! moment, Pending. Its phase alone is thus not conclusive. Its conditions are, of which OLM keeps the last twenty.
 
 use manifests::object::at;
 use serde_json::Value;
 
 use super::{
     api::{Kind, Olm},
-    progress::{field, told},
+    progress::{describe, field},
 };
 use crate::run::command;
 
-/// How far versions are followed that wait for one another.
-const MOST: usize = 50;
-/// The OperatorGroup's word for going on from what has failed.
+/// Maximum length of a chain of versions that wait for one another.
+const MAX_CHAIN: usize = 50;
+/// Value of `upgradeStrategy` of an OperatorGroup that allows upgrades from failed versions.
 pub(super) const FORWARD: &str = "TechPreviewUnsafeFailForward";
-/// Reasons of a failure that is over as soon as something else is: OLM tries again by itself.
-const PASSING: [&str; 2] = ["ComponentUnhealthy", "RequirementsNotMet"];
-/// Reasons for which OLM does not even look whether upgrades fail forward.
-const STAYING: [&str; 7] = [
+/// Reasons of a transient failure: OLM retries by itself when its cause is resolved.
+const TRANSIENT: [&str; 2] = ["ComponentUnhealthy", "RequirementsNotMet"];
+/// Reasons for which OLM does not check whether upgrades fail forward.
+const BLOCKING: [&str; 7] = [
     "CannotModifyStaticOperatorGroupProvidedAPIs",
     "InstallComponentFailedNoRetry",
     "InterOperatorGroupOwnerConflict",
@@ -30,41 +31,42 @@ const STAYING: [&str; 7] = [
     "UnsupportedOperatorGroup",
 ];
 
-/// A ClusterServiceVersion that is to be replaced, and cannot be yet.
+/// ClusterServiceVersion that is to be replaced, but cannot be replaced yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Former {
+pub(super) struct ReplacedCsv {
     name: String,
     phase: String,
-    /// What OLM says of it.
-    why: String,
+    /// Reason and message that OLM reports for it.
+    message: String,
     has_failed: bool,
-    forward: Forward,
+    strategy: UpgradeStrategy,
 }
 
-/// What becomes of it once it has failed.
+/// Effect of its failure on the upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Forward {
-    /// OLM goes on from it.
-    Goes,
-    /// It would, if this OperatorGroup asked for it.
-    Asks(String),
-    /// It does not, whatever anybody asks for.
-    Stays,
+enum UpgradeStrategy {
+    /// OLM upgrades from the failed version.
+    FailForward,
+    /// OLM would upgrade from it if this OperatorGroup requested it.
+    NeedsStrategy(String),
+    /// OLM does not upgrade from it, regardless of the OperatorGroup.
+    Blocked,
 }
 
-/// What keeps OLM from going on to a version, given its ClusterServiceVersion if there is one, and its Subscription.
-pub(super) async fn former(
+/// Returns the version that blocks the upgrade to a target, given the target's ClusterServiceVersion, if any, and its
+/// Subscription.
+pub(super) async fn replaced_csv(
     olm: Olm<'_>,
     namespace: &str,
     (target_name, target): (&str, Option<&Value>),
     subscription: &Value,
-) -> anyhow::Result<Option<Former>> {
+) -> anyhow::Result<Option<ReplacedCsv>> {
     let find = async |name: &str| match name {
         "" => Ok(None),
         name => olm.find(Kind::ClusterServiceVersion, namespace, name).await,
     };
     let [first, fallback] = replaced(target, subscription);
-    // OLM may have created the target in the meantime.
+    // OLM may have created the target since the Subscription was read.
     let mut next = if first == target_name {
         None
     } else {
@@ -74,8 +76,8 @@ pub(super) async fn former(
         next = find(fallback).await?;
     }
     let mut found = None;
-    for _ in 0..MOST {
-        let Some(csv) = next.filter(keeps) else {
+    for _ in 0..MAX_CHAIN {
+        let Some(csv) = next.filter(is_blocking) else {
             break;
         };
         let is_last = has_failed(&csv);
@@ -83,21 +85,21 @@ pub(super) async fn former(
         if is_last {
             break;
         }
-        // One that has not begun waits for the one before it.
+        // A version that has not started waits for its predecessor.
         next = find(field(csv, &["spec", "replaces"])).await?;
     }
     let Some(csv) = found else {
         return Ok(None);
     };
     let groups = olm.list(Kind::OperatorGroup, namespace).await?;
-    Ok(Some(Former::of(&csv, &groups)))
+    Ok(Some(ReplacedCsv::from_csv(&csv, &groups)))
 }
 
-/// The names of the ClusterServiceVersion that is replaced next: the first that exists counts, and an empty name stands for none.
-/// A target that has begun has already replaced its predecessor: then both are empty.
+/// Returns the names of the ClusterServiceVersion that is replaced next: the first existing one is used, and an empty name
+/// means none. A target that has started has already replaced its predecessor: then both are empty.
 ///
-/// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next sync. Until then, only
-/// `currentCSV` names the ClusterServiceVersion.
+/// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next sync. Until then,
+/// only `currentCSV` names the ClusterServiceVersion.
 fn replaced<'a>(target: Option<&'a Value>, subscription: &'a Value) -> [&'a str; 2] {
     match target {
         None => ["currentCSV", "installedCSV"].map(|key| field(subscription, &["status", key])),
@@ -108,46 +110,47 @@ fn replaced<'a>(target: Option<&'a Value>, subscription: &'a Value) -> [&'a str;
     }
 }
 
-/// Whether OLM does not go past a version.
-fn keeps(csv: &Value) -> bool {
+/// Reports whether OLM does not upgrade past a version.
+fn is_blocking(csv: &Value) -> bool {
     !matches!(phase(csv), "Succeeded" | "Replacing" | "Deleting")
 }
 
-/// Whether a version has failed, also when OLM is at it again since.
+/// Reports whether a version has failed, even if OLM is installing it again.
 fn has_failed(csv: &Value) -> bool {
-    let is_failure = |it: &Value| {
-        field(it, &["phase"]) == "Failed" && !PASSING.contains(&field(it, &["reason"]))
+    let is_failure = |condition: &Value| {
+        field(condition, &["phase"]) == "Failed"
+            && !TRANSIENT.contains(&field(condition, &["reason"]))
     };
     if at(csv, &["status"]).is_some_and(is_failure) {
         return true;
     }
     let all = at(csv, &["status", "conditions"]).and_then(Value::as_array);
     let all = all.map_or(&[][..], Vec::as_slice);
-    let has_succeeded = |it: &Value| field(it, &["phase"]) == "Succeeded";
+    let has_succeeded = |condition: &Value| field(condition, &["phase"]) == "Succeeded";
     let since = all.iter().rposition(has_succeeded).unwrap_or(0);
-    // What somebody has corrected is begun anew for another reason.
+    // A fixed version is installed again for another reason.
     all.iter()
         .skip(since)
         .zip(all.iter().skip(since + 1))
         .any(|(before, after)| is_failure(before) && field(after, &["reason"]) == "NeedsReinstall")
 }
 
-// === impl Former ===
+// === impl ReplacedCsv ===
 
-impl Former {
-    fn of(csv: &Value, groups: &[Value]) -> Self {
+impl ReplacedCsv {
+    fn from_csv(csv: &Value, groups: &[Value]) -> Self {
         let status = at(csv, &["status"]).unwrap_or(&Value::Null);
         Self {
             name: field(csv, &["metadata", "name"]).to_owned(),
             phase: phase(csv).to_owned(),
-            why: told(status),
+            message: describe(status),
             has_failed: has_failed(csv),
-            forward: forward(field(status, &["reason"]), groups),
+            strategy: strategy(field(status, &["reason"]), groups),
         }
     }
 
-    /// What is the matter with it.
-    pub(super) fn told(&self) -> String {
+    /// Describes the state of the version, and why OLM does not replace it.
+    pub(super) fn describe(&self) -> String {
         let phase = if self.phase.is_empty() {
             "no phase"
         } else {
@@ -156,70 +159,71 @@ impl Former {
         format!(
             "{}, which is to be replaced, is in phase {phase}: {}; {}",
             self.name,
-            self.why,
+            self.message,
             self.rule()
         )
     }
 
-    /// Whether nothing is to be begun before it has succeeded.
+    /// Reports whether the next version must not start before this one has succeeded.
     pub(super) fn is_first(&self) -> bool {
-        self.forward != Forward::Goes
+        self.strategy != UpgradeStrategy::FailForward
     }
 
-    /// Why OLM will not go on, and what its owner can do.
-    pub(super) fn stuck(&self, subscription: &Value) -> Option<String> {
+    /// Returns why OLM will never continue, with a remedy; `None` if it may still continue.
+    pub(super) fn stall_reason(&self, subscription: &Value) -> Option<String> {
         (self.has_failed && self.is_first()).then(|| {
             format!(
-                "{}, which is to be replaced, has failed, and is in phase {}: {}; {}: see that it becomes healthy, or {}",
+                "{}, which is to be replaced, has failed and is in phase {}: {}; {}; make sure that it becomes healthy, or \
+                 {}",
                 self.name,
                 self.phase,
-                self.why,
+                self.message,
                 self.rule(),
                 self.remedy(subscription)
             )
         })
     }
 
-    /// What helps if it never becomes healthy.
+    /// Returns the remedy if the version never becomes healthy.
     pub(super) fn remedy(&self, subscription: &Value) -> String {
         let namespace = field(subscription, &["metadata", "namespace"]);
         let cleanup = command(&format!(
             "cleanup {} --namespace {namespace}",
             field(subscription, &["spec", "name"])
         ));
-        let anew = format!(
+        let reinstall = format!(
             "remove it with {cleanup} and run the bundle with {}",
             command("run bundle IMAGE")
         );
-        let Forward::Asks(group) = &self.forward else {
-            return anew;
+        let UpgradeStrategy::NeedsStrategy(group) = &self.strategy else {
+            return reinstall;
         };
         format!(
-            "have OLM go on from what has failed with: kubectl patch operatorgroups.operators.coreos.com {group} --namespace \
-             {namespace} --type merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"{FORWARD}\"}}}}'; and run the same command \
-             again; or {anew}"
+            "make OLM continue from the failed version: kubectl patch operatorgroups.operators.coreos.com {group} \
+             --namespace {namespace} --type merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"{FORWARD}\"}}}}'; then run \
+             the same command again; or {reinstall}"
         )
     }
 
     fn rule(&self) -> &'static str {
-        if self.forward == Forward::Goes {
-            "OLM replaces only what has succeeded or failed"
+        if self.strategy == UpgradeStrategy::FailForward {
+            "OLM replaces only versions that succeeded or failed"
         } else {
-            "OLM replaces only what has succeeded"
+            "OLM replaces only versions that succeeded"
         }
     }
 }
 
-fn forward(reason: &str, groups: &[Value]) -> Forward {
+fn strategy(reason: &str, groups: &[Value]) -> UpgradeStrategy {
     let [group] = groups else {
-        return Forward::Stays;
+        return UpgradeStrategy::Blocked;
     };
-    if STAYING.contains(&reason) {
-        Forward::Stays
+    if BLOCKING.contains(&reason) {
+        UpgradeStrategy::Blocked
     } else if field(group, &["spec", "upgradeStrategy"]) == FORWARD {
-        Forward::Goes
+        UpgradeStrategy::FailForward
     } else {
-        Forward::Asks(field(group, &["metadata", "name"]).to_owned())
+        UpgradeStrategy::NeedsStrategy(field(group, &["metadata", "name"]).to_owned())
     }
 }
 

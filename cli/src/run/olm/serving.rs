@@ -1,4 +1,4 @@
-//! A catalog gets its ConfigMaps and its pod, and what served the one before goes.
+//! ConfigMaps and registry pod of a catalog, and removal of the previous registry.
 
 use std::{
     collections::BTreeSet,
@@ -22,165 +22,173 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    api::{Kind, Olm, changes, until},
+    api::{Kind, Olm, changes, wait_for},
     objects,
     parts::Parts,
-    pod::{OWNER, PORT, Wanted},
+    pod::{OWNER, PORT, PodRequest},
 };
 use crate::{
     args::SecurityContext,
     cluster::{Cluster, MANAGER},
     message, progress,
-    run::{Task, diagnosis},
+    run::{RunContext, diagnosis},
 };
 
-/// How often a change is tried that somebody else has got ahead of.
-const TRIES: usize = 10;
+/// Maximum number of attempts of a patch that conflicts with changes by other clients.
+const MAX_ATTEMPTS: usize = 10;
 
-/// Where a catalog is served, and what serves it.
+/// Address of a served catalog, and the objects that serve it.
 #[derive(Debug, Clone)]
-pub(super) struct Served {
+pub(super) struct RegistryEndpoint {
     pub(super) address: String,
     pub(super) pod: String,
     config_maps: BTreeSet<String>,
 }
 
-/// Has a catalog served by a pod, that of an earlier run if it is there.
+/// Serves a catalog from a pod, or from the pod of an earlier run if it exists.
 pub(super) async fn serve(
-    task: &Task<'_>,
-    wanted: &Wanted<'_>,
+    task: &RunContext<'_>,
+    request: &PodRequest<'_>,
     parts: &Parts,
-) -> anyhow::Result<Served> {
-    let uid = &wanted.owner.uid;
-    let maps: Api<ConfigMap> = Api::namespaced(task.cluster.client.clone(), wanted.namespace);
-    let config_maps = wanted.config_maps(parts);
+) -> anyhow::Result<RegistryEndpoint> {
+    let uid = &request.owner.uid;
+    let maps: Api<ConfigMap> = Api::namespaced(task.cluster.client.clone(), request.namespace);
+    let config_maps = request.config_maps(parts);
     let names = config_maps
         .iter()
-        .filter_map(|it| it.metadata.name.clone())
+        .filter_map(|map| map.metadata.name.clone())
         .collect();
     for map in &config_maps {
-        create(task, &maps, map, None, |it| is_owned(it, uid)).await?;
+        create(task, &maps, map, None, |map| is_owned(map, uid)).await?;
     }
-    let pods: Api<Pod> = Api::namespaced(task.cluster.client.clone(), wanted.namespace);
-    let pod = wanted.pod(parts)?;
+    let pods: Api<Pod> = Api::namespaced(task.cluster.client.clone(), request.namespace);
+    let pod = request.pod(parts)?;
     let name = pod.name_any();
-    let is_right = |it: &Pod| is_owned(it, uid) && !has_ended(it);
-    create(task, &pods, &pod, Some(wanted.security), is_right).await?;
-    let ready = until([changes(pods.clone(), &name)], task.deadline, async || {
-        let found = pods.get_opt(&name).await;
-        let found = found.map_err(|error| {
+    let is_usable = |pod: &Pod| is_owned(pod, uid) && !has_ended(pod);
+    create(task, &pods, &pod, Some(request.security), is_usable).await?;
+    let ready = wait_for([changes(pods.clone(), &name)], task.deadline, async || {
+        let pod = pods.get_opt(&name).await;
+        let pod = pod.map_err(|error| {
             task.cluster
                 .trouble(format!("failed to read pod {name}"), error)
         })?;
-        let Some(found) = found else {
-            bail!("somebody has deleted the registry pod {name} in the meantime; try again");
+        let Some(pod) = pod else {
+            bail!("registry pod {name} was deleted by another client; retry");
         };
-        progress::show(&format!("registry {}", diagnosis::describe(&found)));
-        address(&found)
+        progress::show(&format!("registry {}", diagnosis::describe(&pod)));
+        address(&pod)
             .map(socket)
             .transpose()
             .with_context(|| format!("registry pod {name}"))
     });
     let Some(address) = ready.await? else {
-        diagnosis::tell_namespace(task.cluster, wanted.namespace).await;
+        diagnosis::print_namespace(task.cluster, request.namespace).await;
         bail!(
-            "registry pod {name} did not become ready within {:?}; the catalog of the CatalogSource is what it was: look at the \
-             pod, and run the same command again",
+            "timed out after {:?}: registry pod {name} is not ready; the CatalogSource was not changed; check the pod, and \
+             run the same command again",
             task.deadline.timeout
         );
     };
-    Ok(Served {
+    Ok(RegistryEndpoint {
         address,
         pod: name,
         config_maps: names,
     })
 }
 
-/// Has a CatalogSource name what serves it now, unless somebody has written another history, or image, since it was read.
-pub(super) async fn point(
-    task: &Task<'_>,
+/// Sets the address of the registry in a CatalogSource, unless another client has changed its history or image since it was
+/// read.
+pub(super) async fn update_source(
+    task: &RunContext<'_>,
     namespace: &str,
     read: &Value,
-    served: &Served,
+    served: &RegistryEndpoint,
     history: &History,
     secret: Option<&str>,
 ) -> anyhow::Result<()> {
     let name = text(read, &["metadata", "name"]).unwrap_or_default();
     if let Some(key) = objects::templates(read).next() {
         message::warning(&format!(
-            "CatalogSource {name} does not follow its annotation {key} any more, which is removed: what it has now is served by a \
-             pod"
+            "CatalogSource {name} no longer follows its annotation {key}, which is removed; a pod now serves its catalog"
         ));
     }
-    let pointing = point_to(task.cluster, namespace, read, served, history, secret);
+    let update = patch_source(task.cluster, namespace, read, served, history, secret);
     let doing = format!("changing CatalogSource {name}");
-    task.deadline.keep(&doing, pointing).await
+    task.deadline.run_to_end(&doing, update).await
 }
 
-async fn point_to(
+async fn patch_source(
     cluster: &Cluster,
     namespace: &str,
     read: &Value,
-    served: &Served,
+    served: &RegistryEndpoint,
     history: &History,
     secret: Option<&str>,
 ) -> anyhow::Result<()> {
     let (olm, kind) = (Olm(cluster), Kind::CatalogSource);
     let name = text(read, &["metadata", "name"]).unwrap_or_default();
     let (address, annotations) = (&served.address, history.annotations());
-    let mut now = read.clone();
-    for _ in 0..TRIES {
-        let patch = objects::pointed(&now, address, &served.pod, &annotations, secret);
+    let mut current = read.clone();
+    for _ in 0..MAX_ATTEMPTS {
+        let patch = objects::with_address(&current, address, &served.pod, &annotations, secret);
         let changed = olm.change_unchanged(kind, namespace, name, &patch).await?;
         if changed.is_some() {
             return Ok(());
         }
         let found = olm.find(kind, namespace, name).await?;
-        now = found.ok_or_else(|| anyhow!("somebody has deleted {} {name}", kind.name()))?;
-        if objects::has_moved(read, &now) {
+        current =
+            found.ok_or_else(|| anyhow!("{} {name} was deleted by another client", kind.name()))?;
+        if objects::is_history_changed(read, &current) {
             bail!(
-                "somebody has changed the bundles or the image of CatalogSource {name} meanwhile, and they are left as they are; \
-                 look what is wanted, and try again"
+                "the bundles or the image of CatalogSource {name} were changed by another client and are kept; check which \
+                 ones are intended, and retry"
             );
         }
     }
-    bail!("CatalogSource {name} changes all the time; try again")
+    bail!("too many concurrent changes to CatalogSource {name}; retry")
 }
 
-/// The address of a pod that answers.
+/// Returns the address of a ready pod.
 fn address(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?;
     let mut conditions = status.conditions.iter().flatten();
-    let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+    let is_ready =
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
     status.pod_ip.as_deref().filter(|_| is_ready).map(str::trim)
 }
 
-/// Where a server listens, as OLM reads it: an address of IPv6 is in brackets.
+/// Returns the address of a server as OLM parses it: IPv6 addresses are in brackets.
 fn socket(ip: &str) -> anyhow::Result<String> {
     let ip: IpAddr = ip
         .parse()
-        .with_context(|| format!("{ip:?} is no address of a pod"))?;
+        .with_context(|| format!("{ip:?} is not the address of a pod"))?;
     Ok(SocketAddr::new(ip, PORT).to_string())
 }
 
 fn is_owned<K: Resource>(object: &K, uid: &str) -> bool {
     object.meta().deletion_timestamp.is_none()
-        && object.owner_references().iter().any(|it| it.uid == uid)
+        && object
+            .owner_references()
+            .iter()
+            .any(|owner| owner.uid == uid)
 }
 
 fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Creates an object, unless it is there as it should be; what is left of another CatalogSource gives way. A pod has a security
-/// context.
+/// Creates an object, unless a usable one exists. An object that another CatalogSource left is deleted first. `security` is
+/// set for pods.
 async fn create<K>(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     api: &Api<K>,
     object: &K,
     security: Option<SecurityContext>,
-    is_right: impl Fn(&K) -> bool,
+    is_usable: impl Fn(&K) -> bool,
 ) -> anyhow::Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -197,14 +205,18 @@ where
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
     };
-    let created = until([changes(api.clone(), &name)], task.deadline, async || {
+    let created = wait_for([changes(api.clone(), &name)], task.deadline, async || {
         let error = match api.create(&params, object).await {
             Ok(_) => return Ok(Some(())),
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
                 let found = api.get_opt(&name).await;
-                match found.map(|it| it.map(|it| (is_right(&it), it.uid(), it))) {
+                match found.map(|existing| {
+                    existing.map(|existing| (is_usable(&existing), existing.uid(), existing))
+                }) {
                     Ok(Some((true, ..))) => return Ok(Some(())),
-                    Ok(Some((false, uid, it))) if it.meta().deletion_timestamp.is_none() => {
+                    Ok(Some((false, uid, existing)))
+                        if existing.meta().deletion_timestamp.is_none() =>
+                    {
                         let params = DeleteParams {
                             preconditions: uid.map(|uid| kube::api::Preconditions {
                                 uid: Some(uid),
@@ -236,13 +248,11 @@ where
     });
     let created = created.await?;
     created.ok_or_else(|| {
-        anyhow!(
-            "{kind} {name} of an earlier CatalogSource is still there; try again when it is gone"
-        )
+        anyhow!("{kind} {name} of an earlier CatalogSource still exists; retry after it is deleted")
     })
 }
 
-/// What helps where the namespace takes only hardened pods.
+/// Returns the remedy if the namespace admits only hardened pods.
 fn remedy(error: &kube::Error, security: Option<SecurityContext>) -> Option<&'static str> {
     let kube::Error::Api(status) = error else {
         return None;
@@ -250,108 +260,116 @@ fn remedy(error: &kube::Error, security: Option<SecurityContext>) -> Option<&'st
     let is_too_free = security == Some(SecurityContext::Legacy)
         && status.message.contains("violates PodSecurity");
     is_too_free.then_some(
-        "run the same command again with --security-context-config=restricted, which hardens the pod as the namespace asks for",
+        "run the same command again with --security-context-config=restricted, which hardens the pod as the namespace \
+         requires",
     )
 }
 
-/// Removes what served earlier catalogs of a CatalogSource. What is gone already needs no removal, and what cannot be removed
-/// does no harm. `former` is the pod that the CatalogSource names.
-pub(super) async fn forget(
-    task: &Task<'_>,
+/// Removes the registries of earlier catalogs of a CatalogSource. Missing objects are ignored, and a failed removal does no
+/// harm. `former` is the pod that the CatalogSource names.
+pub(super) async fn remove_old(
+    task: &RunContext<'_>,
     namespace: &str,
     owner: &OwnerReference,
     former: Option<&str>,
-    served: &Served,
+    served: &RegistryEndpoint,
 ) {
-    let forgetting = forget_all(task.cluster, namespace, owner, former, served);
-    if task.deadline.within(forgetting).await.is_none() {
+    let removal = remove_old_objects(task.cluster, namespace, owner, former, served);
+    if task.deadline.within(removal).await.is_none() {
         message::warning(
-            "what served the catalog before could not be removed in time; the next upgrade removes it",
+            "timed out while removing the previous registry; the next upgrade removes it",
         );
     }
 }
 
-async fn forget_all(
+async fn remove_old_objects(
     cluster: &Cluster,
     namespace: &str,
     owner: &OwnerReference,
     former: Option<&str>,
-    served: &Served,
+    served: &RegistryEndpoint,
 ) {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
-    let found = of(cluster, &pods, |it| is_former_pod(it, owner, former)).await;
-    for name in found.iter().filter(|it| **it != served.pod) {
+    let found = names_of(cluster, &pods, |pod| is_former_pod(pod, owner, former)).await;
+    for name in found.iter().filter(|name| **name != served.pod) {
         match pods.delete(name, &DeleteParams::default()).await {
             Ok(_) => {
                 message::note(&format!("Deleted previous registry pod with name {name:?}"));
             }
             Err(error) if Cluster::is_absent(&error) => {}
             Err(error) => {
-                let why = cluster.trouble(
+                let error = cluster.trouble(
                     format!("old registry pod {name:?} failed to delete, requires manual cleanup"),
                     error,
                 );
-                message::warning(&format!("{why:#}"));
+                message::warning(&format!("{error:#}"));
             }
         }
     }
-    let kept = &served.config_maps;
-    for name in of(cluster, &maps, |it| is_former_part(it, owner, kept)).await {
+    let current = &served.config_maps;
+    for name in names_of(cluster, &maps, |map| is_former_part(map, owner, current)).await {
         if let Err(error) = maps.delete(&name, &DeleteParams::default()).await
             && !Cluster::is_absent(&error)
         {
-            let why = cluster.trouble(format!("ConfigMap {name} stays"), error);
-            message::warning(&format!("{why:#}"));
+            let error = cluster.trouble(format!("failed to delete ConfigMap {name}"), error);
+            message::warning(&format!("{error:#}"));
         }
     }
 }
 
-/// The names of the objects that are meant.
-async fn of<K>(
+/// Returns the names of the objects that `is_selected` accepts.
+async fn names_of<K>(
     cluster: &Cluster,
     api: &Api<K>,
-    is_meant: impl Fn(&ObjectMeta) -> bool,
+    is_selected: impl Fn(&ObjectMeta) -> bool,
 ) -> Vec<String>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     match api.list_metadata(&ListParams::default()).await {
         Ok(list) => {
-            let meant = list.items.into_iter().filter(|it| is_meant(&it.metadata));
-            meant.filter_map(|it| it.metadata.name).collect()
+            let selected = list
+                .items
+                .into_iter()
+                .filter(|object| is_selected(&object.metadata));
+            selected.filter_map(|object| object.metadata.name).collect()
         }
         Err(error) => {
-            let what = format!("what served the catalog before stays: no {}s", K::kind(&()));
-            message::warning(&format!("{:#}", cluster.trouble(what, error)));
+            let action = format!(
+                "the previous registry is kept: failed to list {}s",
+                K::kind(&())
+            );
+            message::warning(&format!("{:#}", cluster.trouble(action, error)));
             Vec::new()
         }
     }
 }
 
-/// Whether a pod serves a catalog of a CatalogSource: one of ours, or the one that operator-sdk has noted.
-fn is_former_pod(pod: &ObjectMeta, owner: &OwnerReference, noted: Option<&str>) -> bool {
+/// Reports whether a pod serves a catalog of a CatalogSource: a pod with rukpak's label, or the one that operator-sdk
+/// recorded.
+fn is_former_pod(pod: &ObjectMeta, owner: &OwnerReference, recorded: Option<&str>) -> bool {
     belongs(pod, owner)
-        && (is_labelled(pod, owner) || noted.is_some() && pod.name.as_deref() == noted)
+        && (is_labeled(pod, owner) || recorded.is_some() && pod.name.as_deref() == recorded)
 }
 
-/// Whether a ConfigMap has a part of a catalog that is not served any more, by our label or operator-sdk's name for it. What OLM
-/// has unpacked belongs to the CatalogSource as well.
-fn is_former_part(map: &ObjectMeta, owner: &OwnerReference, kept: &BTreeSet<String>) -> bool {
+/// Reports whether a ConfigMap has a part of an outdated catalog, by rukpak's label or operator-sdk's name for it. Bundles
+/// that OLM has unpacked also belong to the CatalogSource, and are kept.
+fn is_former_part(map: &ObjectMeta, owner: &OwnerReference, current: &BTreeSet<String>) -> bool {
     let name = map.name.as_deref().unwrap_or_default();
     let is_named = || name.starts_with(&format!("{}-configmap-partition-", owner.name));
-    !kept.contains(name) && belongs(map, owner) && (is_labelled(map, owner) || is_named())
+    !current.contains(name) && belongs(map, owner) && (is_labeled(map, owner) || is_named())
 }
 
-fn is_labelled(object: &ObjectMeta, owner: &OwnerReference) -> bool {
-    let label = object.labels.as_ref().and_then(|it| it.get(OWNER));
+fn is_labeled(object: &ObjectMeta, owner: &OwnerReference) -> bool {
+    let label = object.labels.as_ref().and_then(|labels| labels.get(OWNER));
     label == Some(&owner.uid)
 }
 
-/// Whether a CatalogSource owns an object that OLM does not look after: of OLM's own pods it is the controller.
+/// Reports whether a CatalogSource owns an object that OLM does not manage. It is the controller of OLM's own pods.
 fn belongs(object: &ObjectMeta, owner: &OwnerReference) -> bool {
     let mut owners = object.owner_references.iter().flatten();
-    owners.any(|it| it.uid == owner.uid && it.controller != Some(true))
+    owners.any(|reference| reference.uid == owner.uid && reference.controller != Some(true))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What OLM could not unpack. The condition that says so is on every Subscription of the namespace, and does not name the bundle:
-//! its Job does, in the namespace of the catalog.
+//! Bundles that OLM failed to unpack. The condition is set on every Subscription of the namespace and does not name the
+//! bundle. The bundle's Job in the namespace of the catalog does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,74 +8,77 @@ use kube::{Api, api::ListParams};
 
 use crate::{cluster::Cluster, upgrade::read::each};
 
-/// On every such Job: its ConfigMap.
+/// Label of every unpack Job; its value is the name of the Job's ConfigMap.
 const LABEL: &str = "operatorframework.io/bundle-unpack-ref";
-/// The container whose image is the bundle's.
+/// Name of the container that has the bundle image.
 const PULL: &str = "pull";
-/// How many Jobs are in a page.
-const PAGE: u32 = 100;
+/// Number of Jobs per list page.
+const PAGE_SIZE: u32 = 100;
 
-/// What OLM could not unpack, and does not try again.
+/// Bundles that OLM failed to unpack and does not retry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum GivenUp {
+pub(super) enum UnpackFailures {
     #[default]
-    Nothing,
-    /// It is not known of which bundle.
-    Something,
-    /// The images whose Jobs have failed.
+    None,
+    /// The affected bundle is unknown.
+    Unknown,
+    /// Images whose Jobs have failed.
     Images(BTreeSet<String>),
 }
 
-impl GivenUp {
-    /// Whether this may be one of these images.
+impl UnpackFailures {
+    /// Reports whether one of these images may be affected.
     pub(super) fn may_be(&self, images: &[&str]) -> bool {
         match self {
-            Self::Nothing => false,
-            Self::Something => true,
-            Self::Images(failed) => images.iter().any(|it| failed.contains(*it)),
+            Self::None => false,
+            Self::Unknown => true,
+            Self::Images(failed) => images.iter().any(|image| failed.contains(*image)),
         }
     }
 }
 
-/// The images whose Jobs have failed in a namespace; nothing where one may not look.
+/// Returns the images whose Jobs in a namespace have failed; `None` if the user may not list Jobs.
 pub(super) async fn failed(
     cluster: &Cluster,
     namespace: &str,
 ) -> anyhow::Result<Option<BTreeSet<String>>> {
     let api: Api<Job> = Api::namespaced(cluster.client.clone(), namespace);
     let mut jobs = Vec::new();
-    let params = ListParams::default().limit(PAGE).labels(LABEL);
-    match each(&api, params, |it: Job| jobs.push(it)).await {
+    let params = ListParams::default().limit(PAGE_SIZE).labels(LABEL);
+    match each(&api, params, |job: Job| jobs.push(job)).await {
         Ok(()) => Ok(Some(images(&jobs))),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
         Err(error) => Err(cluster.trouble("failed to list Jobs", error)),
     }
 }
 
-/// The images of which no Job goes on or is done: OLM takes one that has not failed, if there is one.
+/// Returns the images that have only failed Jobs: OLM uses a Job that has not failed, if one exists.
 fn images(jobs: &[Job]) -> BTreeSet<String> {
     let mut all: BTreeMap<&str, bool> = BTreeMap::new();
     for job in jobs {
-        let pod = job.spec.as_ref().and_then(|it| it.template.spec.as_ref());
+        let pod = job
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.template.spec.as_ref());
         let mut containers = pod
             .into_iter()
-            .flat_map(|it| it.init_containers.iter().flatten());
-        let pull = containers.find(|it| it.name == PULL);
-        if let Some(image) = pull.and_then(|it| it.image.as_deref()) {
+            .flat_map(|spec| spec.init_containers.iter().flatten());
+        let pull = containers.find(|container| container.name == PULL);
+        if let Some(image) = pull.and_then(|container| container.image.as_deref()) {
             let has_failed = all.entry(image).or_insert(true);
             *has_failed = *has_failed && is_failed(job);
         }
     }
-    let failed = all.into_iter().filter(|it| it.1);
-    failed.map(|it| it.0.to_owned()).collect()
+    let failed = all.into_iter().filter(|entry| entry.1);
+    failed.map(|entry| entry.0.to_owned()).collect()
 }
 
 fn is_failed(job: &Job) -> bool {
     let status = job.status.as_ref();
     let mut conditions = status
         .into_iter()
-        .flat_map(|it| it.conditions.iter().flatten());
-    conditions.any(|it| it.type_ == "Failed" && it.status == "True")
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == "Failed" && condition.status == "True")
 }
 
 #[cfg(test)]
@@ -114,10 +117,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_may_be_any_bundle() {
-        let images = GivenUp::Images(BTreeSet::from(["a".to_owned()]));
+        let images = UnpackFailures::Images(BTreeSet::from(["a".to_owned()]));
         for (given_up, asked, expected) in [
-            (&GivenUp::Nothing, "a", false),
-            (&GivenUp::Something, "a", true),
+            (&UnpackFailures::None, "a", false),
+            (&UnpackFailures::Unknown, "a", true),
             (&images, "a", true),
             (&images, "b", false),
         ] {

@@ -1,4 +1,4 @@
-//! `rukpak run bundle-upgrade`: another catalog for the CatalogSource that a Subscription names.
+//! `rukpak run bundle-upgrade` with OLM: replaces the catalog of the CatalogSource that a Subscription names.
 
 use std::collections::BTreeSet;
 
@@ -13,63 +13,67 @@ use unpacker::source::Image;
 
 use super::{
     api::{Kind, Olm},
-    approving, check, cut, installing, namespace, objects, owner,
-    past::{self, Member, Standing},
-    progress::{self, Earlier, Halt},
-    replacing, serving, tell_meaningless,
-    unpacking::{self, GivenUp},
+    approving, check, installing, namespace, objects, owner,
+    past::{self, HistoryEntry, InstallState},
+    progress::{self, PriorFailures, StallCheck},
+    replacing, serving, split_catalog,
+    unpacking::{self, UnpackFailures},
+    warn_ignored_flags,
 };
 use crate::{
     Exit,
     args::RunUpgradeArgs,
     message, output,
     run::{
-        Task, index_of,
-        pulling::{Pulled, Puller},
+        RunContext, index_of,
+        pulling::{ImagePuller, PulledBundle},
     },
 };
 
-/// How much is kept of the bundles of a history. One is a megabyte where OLM can unpack it.
-const MOST_BYTES: usize = 1 << 30;
+/// Maximum size of all bundles of a history together, in bytes. A bundle that OLM can unpack has at most a megabyte.
+const MAX_HISTORY_BYTES: usize = 1 << 30;
 
 pub(in crate::run) async fn upgrade(
-    task: &Task<'_>,
+    task: &RunContext<'_>,
     args: &RunUpgradeArgs,
-    puller: &Puller,
-    pulled: Pulled,
+    puller: &ImagePuller,
+    pulled: PulledBundle,
 ) -> anyhow::Result<Exit> {
     let (olm, deadline, flags) = (Olm(task.cluster), task.deadline, &args.registry);
     if args.rollback_on_failure || args.force {
         bail!(
-            "--rollback-on-failure and --force need the engine \"native\", for OLM goes to no version but the next; leave them out"
+            "--rollback-on-failure and --force require engine \"native\" because OLM only upgrades to the next version; \
+             remove them"
         );
     }
-    tell_meaningless(flags);
+    warn_ignored_flags(flags);
     let namespace = namespace(task.cluster, flags.namespace.as_deref());
     let (package, csv) = (pulled.bundle.package.clone(), pulled.bundle.name.clone());
-    let looking = async {
+    let lookup = async {
         let is_openshift = check(task.cluster, &pulled).await?;
-        Ok((is_openshift, look(olm, namespace, (&package, &csv)).await?))
+        let found = read_state(olm, namespace, (&package, &csv)).await?;
+        Ok((is_openshift, found))
     };
-    let (is_openshift, found) = deadline.keep("looking at the cluster", looking).await?;
+    let lookup = deadline.run_to_end("reading the cluster state", lookup);
+    let (is_openshift, found) = lookup.await?;
     let mut history = past::history(&found.source)
         .with_context(|| format!("CatalogSource {}", found.source_name))?;
     let injected = std::mem::take(&mut history.injected);
-    let members = earlier(puller, injected, &found.source_name).await?;
+    let members = pull_history(puller, injected, &found.source_name).await?;
     past::check(&members, &package, &found.source_name)?;
     let (has_index, count) = (history.index.is_some(), members.len());
     let has_members = count > 0;
-    let is_new = members.last().is_some_and(|it| it.csv == csv);
-    let members = past::before(members, has_index, &found.standing, (&csv, &pulled.pinned))?;
+    let is_new = members.last().is_some_and(|entry| entry.csv == csv);
+    let members = past::predecessors(members, has_index, &found.standing, (&csv, &pulled.pinned))?;
     if members.len() + usize::from(is_new) < count {
         message::note(&format!(
-            "Leaving out what OLM has given up after {:?}",
+            "Skipping versions after {:?} that OLM failed to install",
             found.standing.installed
         ));
     }
     let mut bundles: Vec<Bundle> = Vec::new();
     for member in members {
-        // By its digest from now on, whoever has written a tag.
+        // The history records the digest, even if another client wrote a tag.
         let image_tag = member.pinned;
         history.injected.push(Injected {
             image_tag,
@@ -79,8 +83,9 @@ pub(in crate::run) async fn upgrade(
     }
     bundles.push(pulled.bundle);
     let index = index_of(puller, &history, flags.mode).await?;
-    // OLM takes the default channel as well where none is named.
-    let default = index.as_ref().and_then(|it| it.default_channel(&package));
+    // OLM uses the default channel as well if the Subscription names none.
+    let default = index.as_ref();
+    let default = default.and_then(|index| index.default_channel(&package));
     let channel = found.channel.clone().or(default);
     let channel = channel.unwrap_or_else(|| CHANNEL.to_owned());
     let place = Place {
@@ -90,39 +95,39 @@ pub(in crate::run) async fn upgrade(
     let limits = catalog::Limits::default();
     let composed = inject::compose(index, place, Form::Upgrade, bundles, &limits);
     let composed = composed.context("error in upgrading FBC")?;
-    leads(&composed, &found, &package, &csv, has_members)?;
-    let parts = cut(&composed)?;
+    ensure_reachable(&composed, &found, &package, &csv, has_members)?;
+    let parts = split_catalog(&composed)?;
     history.push(&pulled.pinned, flags.mode)?;
 
     let owner = owner(&found.source)?;
-    let wanted = super::wanted(
+    let request = super::pod_request(
         flags,
         is_openshift,
         &found.source_namespace,
         &owner,
-        &pulled.named,
+        &pulled.requested_reference,
     );
-    task.leaves(format!(
-        "the operator that runs was left alone: run the same command again to go on with the upgrade to {csv:?}"
+    task.set_interrupt_message(format!(
+        "the running operator was not changed; run the same command again to continue the upgrade to {csv:?}"
     ));
-    let served = serving::serve(task, &wanted, &parts).await?;
+    let served = serving::serve(task, &request, &parts).await?;
     let secret = flags.pull_secret_name.as_deref();
     let space = &found.source_namespace;
-    serving::point(task, space, &found.source, &served, &history, secret).await?;
-    if let Some(text) = &found.frozen {
+    serving::update_source(task, space, &found.source, &served, &history, secret).await?;
+    if let Some(text) = &found.image_frozen {
         message::warning(text);
     }
-    task.leaves(format!(
-        "the catalog has {csv:?} now: run the same command again to wait for OLM, and to have it approved"
+    task.set_interrupt_message(format!(
+        "the catalog now contains {csv:?}; run the same command again to wait for OLM and to approve the upgrade"
     ));
     message::note(&format!(
         "Updated catalog source {} with address and annotations",
         owner.name
     ));
     let pod = text(&found.source, &["metadata", "annotations", REGISTRY_POD]);
-    serving::forget(task, space, &owner, pod, &served).await;
-    installing::connected(task, space, &owner.name, &served.address).await?;
-    let wanted = installing::Wanted {
+    serving::remove_old(task, space, &owner, pod, &served).await;
+    installing::wait_connected(task, space, &owner.name, &served.address).await?;
+    let target = installing::WaitTarget {
         namespace,
         subscription: &found.subscription,
         csv: &csv,
@@ -130,30 +135,30 @@ pub(in crate::run) async fn upgrade(
         source_namespace: space,
         before: &found.before,
     };
-    installing::follow(task, wanted).await?;
+    installing::wait_installed(task, target).await?;
     output::print(&format!("Successfully upgraded to {csv:?}\n"))?;
     Ok(Exit::Done)
 }
 
-/// Pulls what was run before.
-async fn earlier(
-    puller: &Puller,
+/// Pulls the bundles of the history.
+async fn pull_history(
+    puller: &ImagePuller,
     history: Vec<Injected>,
     source_name: &str,
-) -> anyhow::Result<Vec<Member<Bundle>>> {
-    let (mut members, mut kept) = (Vec::new(), 0);
+) -> anyhow::Result<Vec<HistoryEntry<Bundle>>> {
+    let (mut members, mut size) = (Vec::new(), 0);
     for injected in history {
         let image = Image::parse(&injected.image_tag).map_err(|error| anyhow!("{error}"))?;
         let pulled = puller.bundle(image).await.with_context(|| {
             format!(
-                "{} of the history of CatalogSource {source_name} cannot be had; put it where it was, or correct the annotation \
+                "failed to fetch {} of the history of CatalogSource {source_name}; restore the image, or correct annotation \
                  {INJECTED_BUNDLES}",
                 injected.image_tag
             )
         })?;
-        kept = with(kept, pulled.bundle.size())
+        size = add_size(size, pulled.bundle.size())
             .with_context(|| format!("the history of CatalogSource {source_name}"))?;
-        members.push(Member {
+        members.push(HistoryEntry {
             csv: pulled.bundle.name.clone(),
             package: pulled.bundle.package.clone(),
             pinned: pulled.pinned,
@@ -164,89 +169,97 @@ async fn earlier(
     Ok(members)
 }
 
-/// How much is kept of a history with one bundle more: each may be small, and all of them too large for this machine.
-fn with(kept: usize, bundle: usize) -> anyhow::Result<usize> {
-    let kept = kept.saturating_add(bundle);
-    if kept > MOST_BYTES {
+/// Returns the size of a history with one more bundle. Each bundle may be small, and all of them together too large for
+/// this machine.
+fn add_size(size: usize, bundle: usize) -> anyhow::Result<usize> {
+    let size = size.saturating_add(bundle);
+    if size > MAX_HISTORY_BYTES {
         bail!(
-            "its bundles have more than {} MiB together; correct the annotation {INJECTED_BUNDLES}, or put them into a catalog, \
-             and name that with --index-image when the bundle is run anew",
-            MOST_BYTES >> 20
+            "its bundles exceed {} MiB in total; correct annotation {INJECTED_BUNDLES}, or add them to a catalog, and run \
+             the bundle again with that catalog as --index-image",
+            MAX_HISTORY_BYTES >> 20
         );
     }
-    Ok(kept)
+    Ok(size)
 }
 
-/// What is installed, and from where.
-struct Installed {
+/// Installed operator and its catalog.
+struct InstalledState {
     subscription: String,
-    /// Nothing where the package's default is meant.
+    /// Channel of the Subscription; `None` means the default channel of the package.
     channel: Option<String>,
     source: Value,
     source_name: String,
     source_namespace: String,
-    /// What others have to know of the CatalogSource.
-    frozen: Option<String>,
-    standing: Standing,
-    before: Earlier,
+    /// Warning for other users of the CatalogSource.
+    image_frozen: Option<String>,
+    standing: InstallState,
+    before: PriorFailures,
 }
 
-/// Refuses a catalog by which OLM would never get to a version.
-fn leads(
+/// Rejects a catalog by which OLM would never reach a version.
+fn ensure_reachable(
     composed: &Composed,
-    found: &Installed,
+    found: &InstalledState,
     package: &str,
     csv: &str,
     has_members: bool,
 ) -> anyhow::Result<()> {
     let installed = &found.standing.installed;
     let channels = composed.catalog.packages.get(package);
-    let channels = channels.into_iter().flat_map(|it| it.channels.values());
-    let is_meant = |name: &str| found.channel.as_deref().is_none_or(|it| it == name);
+    let channels = channels
+        .into_iter()
+        .flat_map(|package| package.channels.values());
+    let is_selected = |name: &str| {
+        found
+            .channel
+            .as_deref()
+            .is_none_or(|channel| channel == name)
+    };
     let entries = channels
-        .filter(|it| is_meant(&it.name))
-        .flat_map(|it| &it.entries);
-    if installed.is_empty() || past::leads(entries, installed, csv) {
+        .filter(|channel| is_selected(&channel.name))
+        .flat_map(|channel| &channel.entries);
+    if installed.is_empty() || past::is_reachable(entries, installed, csv) {
         return Ok(());
     }
     let remedy = if has_members {
         format!(
-            "correct the annotation {INJECTED_BUNDLES} of CatalogSource {}: it has the images of the bundles that were run, \
-             oldest first, and that of {installed:?} among them",
+            "set annotation {INJECTED_BUNDLES} of CatalogSource {} to the images of the bundles that were run, oldest \
+             first, including that of {installed:?}",
             found.source_name
         )
     } else {
         format!(
-            "have Subscription {} name a channel in which {installed:?} is",
+            "set the channel of Subscription {} to one that contains {installed:?}",
             found.subscription
         )
     };
     bail!(
-        "OLM has installed {installed:?}, and would never get from there to {csv:?} in the channel of Subscription {}; {remedy}; \
-         nothing was changed",
+        "OLM has installed {installed:?}, which has no upgrade path to {csv:?} in the channel of Subscription {}; {remedy}; \
+         no changes were made",
         found.subscription
     )
 }
 
-async fn look(
+async fn read_state(
     olm: Olm<'_>,
     namespace: &str,
     (package, csv): (&str, &str),
-) -> anyhow::Result<Installed> {
+) -> anyhow::Result<InstalledState> {
     let subscriptions = olm.list(Kind::Subscription, namespace).await?;
     if subscriptions.is_empty() {
         bail!(
-            "no existing operator found in the cluster to upgrade: there is no Subscription in namespace {namespace}; name the \
-             operator's own with --namespace"
+            "no existing operator found in the cluster to upgrade: no Subscription in namespace {namespace}; set \
+             --namespace to the namespace of the operator"
         );
     }
     let mut of_package = subscriptions
         .iter()
-        .filter(|it| text(it, &["spec", "name"]) == Some(package));
+        .filter(|subscription| text(subscription, &["spec", "name"]) == Some(package));
     let Some(subscription) = of_package.next() else {
         bail!("subscription for package {package:?} not found in namespace {namespace}");
     };
-    let spec = |key| text(subscription, &["spec", key]).filter(|it| !it.is_empty());
+    let spec = |key| text(subscription, &["spec", key]).filter(|value| !value.is_empty());
     let name = text(subscription, &["metadata", "name"])
         .unwrap_or_default()
         .to_owned();
@@ -260,14 +273,16 @@ async fn look(
         .await?;
     let Some(source) = source else {
         bail!(
-            "error getting catalog source matching the existing subscription: there is no CatalogSource {source_name} in \
+            "error getting catalog source matching the existing subscription: CatalogSource {source_name} not found in \
              namespace {source_namespace}"
         );
     };
-    let frozen = if text(&source, &["spec", "image"]).is_some_and(|it| !it.is_empty()) {
-        let all = olm.everywhere(Kind::Subscription, |it| it).await?;
+    let image_frozen = if text(&source, &["spec", "image"]).is_some_and(|image| !image.is_empty()) {
+        let all = olm
+            .list_all_namespaces(Kind::Subscription, |subscription| subscription)
+            .await?;
         let all = all.as_ref().unwrap_or(&subscriptions);
-        objects::frozen(&source, namespace, subscription, all)
+        objects::warn_image_frozen(&source, namespace, subscription, all)
     } else {
         None
     };
@@ -275,10 +290,10 @@ async fn look(
     let named = progress::plan_of(subscription);
     let plan = plans
         .iter()
-        .find(|it| text(it, &["metadata", "name"]) == named && named.is_some());
+        .find(|plan| text(plan, &["metadata", "name"]) == named && named.is_some());
     let status = |key| text(subscription, &["status", key]).unwrap_or_default();
     let groups = olm.list(Kind::OperatorGroup, namespace).await?;
-    let halt = Halt {
+    let stall_check = StallCheck {
         target: csv,
         subscription,
         plan,
@@ -286,37 +301,38 @@ async fn look(
         all: &subscriptions,
         groups: &groups,
     };
-    if let Some(why) = halt.stuck() {
-        bail!("OLM does not go on with Subscription {name}: {why}; nothing was changed");
+    if let Some(reason) = stall_check.stall_reason() {
+        bail!("OLM does not continue with Subscription {name}: {reason}; no changes were made");
     }
     let target = olm
         .find(Kind::ClusterServiceVersion, namespace, csv)
         .await?;
-    let former = replacing::former(olm, namespace, (csv, target.as_ref()), subscription).await?;
-    if let Some(why) = former.and_then(|it| it.stuck(subscription)) {
-        bail!("{why}; nothing was changed");
+    let replaced_csv =
+        replacing::replaced_csv(olm, namespace, (csv, target.as_ref()), subscription).await?;
+    if let Some(reason) = replaced_csv.and_then(|csv| csv.stall_reason(subscription)) {
+        bail!("{reason}; no changes were made");
     }
-    let before = progress::before(subscription, plan);
+    let before = progress::prior_failures(subscription, plan);
     let not_unpacked = if before.unpacking.is_some() {
         let failed = unpacking::failed(olm.0, &source_namespace).await?;
-        progress::given_up(subscription, &groups, failed)
+        progress::failed_unpack(subscription, &groups, failed)
     } else {
-        GivenUp::Nothing
+        UnpackFailures::None
     };
     let failed = plans
         .iter()
-        .filter(|it| text(it, &["status", "phase"]) == Some("Failed"));
+        .filter(|plan| text(plan, &["status", "phase"]) == Some("Failed"));
     let failed: BTreeSet<String> = failed
         .flat_map(approving::csvs)
         .map(str::to_owned)
         .collect();
-    Ok(Installed {
+    Ok(InstalledState {
         subscription: name,
         channel: spec("channel").map(str::to_owned),
-        standing: Standing {
+        standing: InstallState {
             installed: status("installedCSV").to_owned(),
             current: status("currentCSV").to_owned(),
-            has_given_up: halt.has_given_up(),
+            has_failed_for_good: stall_check.has_failed_for_good(),
             not_unpacked,
             failed,
         },
@@ -324,7 +340,7 @@ async fn look(
         source,
         source_name,
         source_namespace,
-        frozen,
+        image_frozen,
     })
 }
 
@@ -335,10 +351,10 @@ mod tests {
     #[test]
     fn a_history_that_takes_too_much_is_refused() {
         ::tests::assert_rows! {
-            with(0, 1 << 20).ok() => Some(1 << 20);
-            with(MOST_BYTES - 1, 1).ok() => Some(MOST_BYTES);
-            with(MOST_BYTES, 1).ok() => None;
-            with(1, usize::MAX).ok() => None;
+            add_size(0, 1 << 20).ok() => Some(1 << 20);
+            add_size(MAX_HISTORY_BYTES - 1, 1).ok() => Some(MAX_HISTORY_BYTES);
+            add_size(MAX_HISTORY_BYTES, 1).ok() => None;
+            add_size(1, usize::MAX).ok() => None;
         }
     }
 }

@@ -27,7 +27,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     };
     tests::assert_runs! { world;
         "run bundle-upgrade {second} --use-http --timeout 20s --rollback-on-failure"
-            => 1, "", "Failed to run bundle upgrade: BundleInstance {name} is not ready after 20s",
+            => 1, "", "Failed to run bundle upgrade: timed out after 20s: BundleInstance {name} is not ready",
             "Kind=Deployment)({namespace}/{name})", "rolling back to ", "\nrolled back to ";
     }
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
@@ -40,7 +40,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     let third = operator.publish_with("0.0.3", &[map(Value::Null)]);
     tests::assert_runs! { world;
         "run bundle-upgrade {third} --use-http --rollback-on-failure"
-            => 1, "", "Failed to run bundle upgrade: BundleInstance {name} is not as it should be:", "{taken}",
+            => 1, "", "Failed to run bundle upgrade: BundleInstance {name} is not ready:", "{taken}",
             "\nrolled back to ";
     }
     is_as_before().await;
@@ -53,7 +53,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     // A second command rolls back as well.
     tests::assert_runs! { world;
         "run bundle-upgrade {third} --use-http --rollback-on-failure"
-            => 1, "", "has this bundle already", "\nrolled back to ";
+            => 1, "", "already has this bundle", "\nrolled back to ";
     }
     is_as_before().await;
     let fourth = operator.publish_with("0.0.4", &[map(Value::Null)]);
@@ -67,7 +67,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     let upgrade = format!("run bundle-upgrade {second} --use-http");
     until_it_says(world.spawn(&upgrade), &format!("/{name} configured\n"));
     assert_eq!(history(&get(name).await).len(), 2);
-    until_it_says(world.spawn(&upgrade), "has this bundle already");
+    until_it_says(world.spawn(&upgrade), "already has this bundle");
     world.ok(&format!("cleanup {name} --timeout 1m"));
 }
 
@@ -81,14 +81,15 @@ async fn interrupted_and_killed_runs_are_continued() {
     let bundle = format!("run bundle {image} --use-http");
     tests::assert_runs! { world;
         "{bundle} --timeout 20s"
-            => 1, "", "Failed to run bundle: BundleInstance {name} is not ready after 20s; its installation goes on";
+            => 1, "", "Failed to run bundle: timed out after 20s: BundleInstance {name} is not ready; the installation \
+                       continues";
     }
     let run = until_it_listens(world.spawn(&bundle)).await;
     assert!(
-        run.err.contains("run the same command again") || run.err.contains("nothing was changed"),
+        run.err.contains("run the same command again") || run.err.contains("no changes were made"),
         "{run:?}"
     );
-    until_it_says(world.spawn(&bundle), "is there already, of this bundle");
+    until_it_says(world.spawn(&bundle), "already exists with this bundle");
     let first = operator.publish("0.0.1");
     tests::assert_runs! { world;
         "cleanup {name}" => 0, _;

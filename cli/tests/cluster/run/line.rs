@@ -19,7 +19,7 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     tests::assert_runs! { world;
         "install {own} {first} --tls-verify=false" => 0, _;
         "run bundle-upgrade {second} --use-http"
-            => 0, _, "{own} was not installed by \"run bundle\"; \"{name}.v0.0.1\" is upgraded from";
+            => 0, _, "{own} was not installed by \"run bundle\"; upgrading from \"{name}.v0.0.1\"";
     }
     let line = history(&get(&own).await);
     assert_eq!(line.len(), 2);
@@ -34,8 +34,8 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     let rebuilt = operator.publish_with("0.0.3", &[map]);
     tests::assert_runs! { world;
         "run bundle-upgrade {second} --use-http"
-            => 1, "", "version 0.0.2 is not newer than 0.0.3, which is installed";
-        "run bundle-upgrade {rebuilt} --use-http" => 1, "", "version 0.0.3 is not newer than 0.0.3";
+            => 1, "", "version 0.0.2 is not newer than the installed version 0.0.3";
+        "run bundle-upgrade {rebuilt} --use-http" => 1, "", "version 0.0.3 is not newer than the installed version 0.0.3";
         "run bundle-upgrade {rebuilt} --use-http --force" => 0, _;
     }
     history_must_be_true(world, &operator, &own, &first).await;
@@ -55,10 +55,12 @@ async fn history_must_be_true(world: &World, operator: &Operator, own: &str, fir
     };
     let truth = get(own).await.annotations()[INJECTED].clone();
     for (text, expected) in tests::rows![
-        "[{" => "injected-bundles is damaged: it is no list of bundles";
+        "[{" => "injected-bundles is malformed: ";
         &*format!("[{{\"imageTag\":\"{first}\"}}]")
-            => "which is installed; its annotation operators.operatorframework.io/injected-bundles names";
-        &truth.replace(operator.name.as_str(), "nobody") => "cannot be had; remove its annotation";
+            => "does not contain the installed";
+        &truth.replace(operator.name.as_str(), "nobody") => "; remove annotation \
+                                                             operators.operatorframework.io/injected-bundles to use the \
+                                                             installed bundle";
     ] {
         annotate(Some(text)).await;
         let before = get(own).await;
@@ -91,11 +93,11 @@ async fn platform_operators_decide_about_versions(world: &World, operator: &Oper
     };
     owned_by(json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])).await;
     let next = operator.publish("0.0.5");
-    let kept = "which would make it anew; nothing was deleted";
+    let kept = "which would recreate it; nothing was deleted";
     tests::assert_runs! { world;
         "run bundle-upgrade {next} --use-http"
-            => 1, "", "belongs to PlatformOperator {name}, which would change it back; nothing was changed";
-        "run bundle {next} --use-http" => 1, "", "belongs to PlatformOperator {name}, which decides about its version";
+            => 1, "", "belongs to PlatformOperator {name}, which would revert the change; no changes were made";
+        "run bundle {next} --use-http" => 1, "", "belongs to PlatformOperator {name}, which controls its version";
         "cleanup {name}" => 1, "", "Cleanup operator: ", "{kept}";
         "uninstall {own}" => 1, "", "{kept}", "kubectl delete platformoperator {name}";
     }

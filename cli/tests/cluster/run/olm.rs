@@ -37,7 +37,7 @@ async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &O
     let too_new = operator.publish_claiming("0.0.3", "4.21");
     let too_old = operator.publish_spec("0.0.4", &json!({"minKubeVersion": "1.99.0"}));
     let nothing = "no existing operator found in the cluster to upgrade";
-    let hidden = "says on which OpenShift it runs at most, and which one this is may not be seen";
+    let hidden = "sets maxOpenShiftVersion, but you are not allowed to read the cluster version";
     let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
     let too_small = "requires Kubernetes >= 1.99.0 but the cluster is 1.";
     for (engine, command, image, user, expected) in tests::rows![
@@ -107,10 +107,10 @@ async fn cleanup_removes_what_was_made(scene: &Scene) {
     installed(scene).await;
     let run = scene.ok(&format!("cleanup tide --as {TENANT}"));
     run.err_has(
-        "Whether other namespaces install from catalogsource \"tide-catalog\" is not known",
+        "cannot determine whether other namespaces install from catalogsource \"tide-catalog\"",
     );
     run.err_has(format!(
-        "customresourcedefinition {DEFINITION:?} stays, and all of its custom resources"
+        "customresourcedefinition {DEFINITION:?} and all of its custom resources are kept"
     ));
     assert_eq!(run.out, "Operator \"tide\" uninstalled\n");
     let group = "operatorgroup \"operator-sdk-og\"";
@@ -131,7 +131,8 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
     cleanup_removes_what_was_made(&scene).await;
     tests::assert_runs! { scene;
         "cleanup tide --as {TENANT}" => 0, _, "package \"tide\" not found in namespace tides",
-            "Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken";
+            "cannot determine whether the package has a BundleInstance because you are not allowed to list BundleInstances; \
+             using OLM";
     }
     demands_are_checked_before_anything_is_made(&scene, &operator).await;
     who_serves_the_package_is_found_out(&scene).await;
@@ -156,14 +157,14 @@ async fn who_serves_the_package_is_found_out(scene: &Scene) {
     let here = json!({"installNamespace": SPACE});
     instance("coral", json!({})).await;
     tests::assert_runs! { scene;
-        "cleanup coral" => 1, "", "BundleInstance coral does not tell yet where it is installed, which may not be tides; nothing \
-            was deleted";
+        "cleanup coral" => 1, "", "BundleInstance coral does not report its install namespace yet, so it may not be in \
+                                   tides; nothing was deleted";
     }
     instance("others", json!({"installNamespace": "prod"})).await;
     instance("coral", here.clone()).await;
     let stays = "package \"coral\" not found in namespace tides; BundleInstance others is installed in prod\n";
     tests::assert_runs! { scene;
-        "cleanup coral" => 0, _, "OLM does not run here, though its definitions are there", "bundleinstance \"coral\" deleted";
+        "cleanup coral" => 0, _, "OLM is not running although its CRDs are installed", "bundleinstance \"coral\" deleted";
         "cleanup coral" => 0, _, "{stays}";
     }
     let labels = json!({"app": "catalog-operator"});
@@ -177,7 +178,7 @@ async fn who_serves_the_package_is_found_out(scene: &Scene) {
     tests::assert_runs! { scene;
         "cleanup coral" => 0, _, "bundleinstance \"coral\" deleted";
         // Now that nothing of it is in the namespace, it is OLM's.
-        "cleanup coral" => 0, _, "BundleInstance others is installed in prod, and not in tides; OLM is taken",
+        "cleanup coral" => 0, _, "BundleInstance others is installed in prod, not in tides; using OLM",
             "package \"coral\" not found in namespace tides";
     }
     let client = scene.cluster.client().unwrap();
@@ -187,6 +188,6 @@ async fn who_serves_the_package_is_found_out(scene: &Scene) {
     let patched = deployments.patch("catalog-operator", &params, &away).await;
     patched.unwrap();
     tests::assert_runs! { scene;
-        "cleanup coral" => 0, _, "OLM does not run here", "{stays}";
+        "cleanup coral" => 0, _, "OLM is not running", "{stays}";
     }
 }

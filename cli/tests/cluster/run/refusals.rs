@@ -23,7 +23,7 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let failed = "error: Failed to run bundle: ";
     tests::assert_runs! { world;
         "run bundle {missing} --use-http" => 1, "", "{failed}", "pull bundle image: ";
-        "run bundle {index} --use-http" => 1, "", "{failed}", "is a catalog and no bundle";
+        "run bundle {index} --use-http" => 1, "", "{failed}", "is a catalog, not a bundle";
         "run bundle {odd} --use-http" => 1, "", "{failed}", "four";
         "run bundle {new} --use-http"
             => 1, "", "{failed}", "requires Kubernetes >= 1.99.0 but the cluster is 1.";
@@ -32,14 +32,14 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
         "run bundle {own} --use-http --install-mode AllNamespaces"
             => 1, "", "{failed}", "install mode type \"AllNamespaces\" not supported in CSV";
         "run bundle {own} --use-http --install-mode OwnNamespace"
-            => 1, "", "{failed}", "install mode \"OwnNamespace\" needs OLM";
+            => 1, "", "{failed}", "install mode \"OwnNamespace\" requires OLM";
         "run bundle {good} --use-http --mode replaces"
             => 1, "", "{failed}", "specifying the bundle add mode is not supported";
         "run bundle {good} --use-http --index-image {good}"
-            => 1, "", "{failed}", "the image is a bundle and no catalog";
+            => 1, "", "{failed}", "the image is a bundle, not a catalog";
         "run bundle-upgrade {good} --use-http"
             => 1, "", "error: Failed to run bundle upgrade: ", "no BundleInstance for package";
-        "run bundle ./folder" => 2, _, "is no image";
+        "run bundle ./folder" => 2, _, "is not an image";
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
@@ -48,10 +48,10 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     tests::assert_runs! { world;
         "run bundle {good} --skip-tls --verbose --plugins=go/v4 --service-account=x --image-pull-policy=Always \
          --security-context-config=restricted --ca-secret-name= --timeout=3m0s -n {namespace}"
-            => 0, _, "warning: --image-pull-policy, --security-context-config, --service-account means nothing";
+            => 0, _, "warning: --image-pull-policy, --security-context-config, --service-account ignored";
         "run bundle {own} --use-http" => 1, _, "the bundle does not support the AllNamespaces";
         "run bundle {next} --use-http"
-            => 1, _, "BundleInstance {name} of package \"{name}\" exists already; upgrade it with";
+            => 1, _, "BundleInstance {name} of package \"{name}\" already exists; upgrade it with";
     }
     operators_elsewhere_are_left_alone(world, &operator, &good, &next).await;
 }
@@ -67,7 +67,8 @@ async fn operators_elsewhere_are_left_alone(
     let prod = operator.namespace();
     let before = get(name).await;
     let moved = format!(
-        "BundleInstance {name} is installed in {prod}, and watches all namespaces, so that it cannot be in ci-123 as well"
+        "BundleInstance {name} is installed in {prod} and watches all namespaces, so it cannot be installed in ci-123 as \
+         well"
     );
     tests::assert_runs! { world;
         "cleanup {name} -n ci-123" => 0, "", "warning: package \"{name}\" not found in namespace ci-123; BundleInstance \
@@ -76,16 +77,16 @@ async fn operators_elsewhere_are_left_alone(
         "run bundle {image} --use-http -n ci-123" => 1, _, "{moved}";
         "run bundle {next} --use-http -n ci-123" => 1, _, "{moved}";
         "run bundle-upgrade {next} --use-http -n ci-123"
-            => 1, _, "BundleInstance {name} is installed in {prod}, and cannot be moved to ci-123";
+            => 1, _, "BundleInstance {name} is installed in {prod} and cannot be moved to ci-123";
     }
     let after = get(name).await;
     assert_eq!(after.spec, before.spec);
     assert_eq!(after.metadata.uid, before.metadata.uid);
     assert_eq!(text(operator).await.as_deref(), Some("0.0.1"));
     tests::assert_runs! { world;
-        "run bundle {image} --use-http -n {prod}" => 0, _, "is there already, of this bundle";
+        "run bundle {image} --use-http -n {prod}" => 0, _, "already exists with this bundle";
         "run bundle-upgrade {next} --use-http -n {prod}" => 0, _;
         "cleanup {name} -n {prod} --delete-operator-groups --service-account=x" => 0, "Operator \"{name}\" uninstalled\n",
-            "warning: --delete-operator-groups, --service-account means nothing without OLM\n";
+            "warning: --delete-operator-groups, --service-account ignored without OLM\n";
     }
 }

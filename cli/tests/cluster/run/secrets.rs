@@ -16,7 +16,7 @@ async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
         let source = get(name).await.spec.template.spec.source;
         source.image.unwrap()
     };
-    let again = "configured, for its image is to be pulled in another way";
+    let again = "configured with other pull settings";
     for (secret, said) in [("first", &*format!("/{name} created\n")), ("second", again)] {
         until_it_says(
             world.spawn(&format!("{run} --pull-secret-name {secret}")),
@@ -31,7 +31,7 @@ async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
     let with_ca = format!("{run} --ca-secret-name {secret}");
     tests::assert_runs! { world;
         "{with_ca}"
-            => 1, "", "there is no Secret rukpak-system/{secret}, which --ca-secret-name names: make it with";
+            => 1, "", "Secret rukpak-system/{secret} of --ca-secret-name not found; create it with";
     }
     let pem = tests::Authority::default().pem();
     let apply = async |key: &str, pem: &str| {
@@ -41,7 +41,7 @@ async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
     };
     apply("ca.crt", &pem).await;
     tests::assert_runs! { world;
-        "{with_ca}" => 1, "", "has no certificate in PEM under the key cert.pem";
+        "{with_ca}" => 1, "", "has no PEM certificate under key cert.pem";
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
     apply("cert.pem", &pem).await;

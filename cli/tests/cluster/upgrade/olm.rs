@@ -89,12 +89,12 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
     });
     let lines: Vec<Vec<&str>> = lines.collect();
     let rows = [
-        "blocks|-|it runs on OpenShift 5.0 at most",
-        "blocks|-|it asks not to be upgraded: Migrating: 3 of 7 [31m",
-        "may break|-|ServiceAccount operators/tide called servicecidrs.v1beta1.networking.k8s.io 12 times within a day, which \
-         Kubernetes 1.37 does not serve",
-        "may break|-|ClusterServiceVersion operators/tide.v1.0.0 names the resource of ServiceCIDR, of which Kubernetes 1.37 \
-         does not serve networking.k8s.io/v1beta1 any more: make sure that the operator uses networking.k8s.io/v1",
+        "blocks|-|supports OpenShift up to 5.0",
+        "blocks|-|not upgradeable: Migrating: 3 of 7 [31m",
+        "may break|-|ServiceAccount operators/tide called servicecidrs.v1beta1.networking.k8s.io 12 times within a day; \
+         Kubernetes 1.37 does not serve this API",
+        "may break|-|ClusterServiceVersion operators/tide.v1.0.0 refers to the resource of ServiceCIDR, and Kubernetes 1.37 \
+         does not serve networking.k8s.io/v1beta1: make sure that the operator uses networking.k8s.io/v1",
     ];
     let mut expected = vec![cells("OPERATOR|VERSION|EFFECT|UNBLOCKED BY|WHY")];
     expected.extend(rows.map(|row| [vec![name, "1.0.0"], cells(row)].concat()));

@@ -26,8 +26,8 @@ pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
         "clusteroperators", 1 => "failed to read ClusterOperator platform-operators-aggregated";
         "clusterserviceversions", 1 => "failed to list ClusterServiceVersions";
         "operatorconditions", 1 => "failed to list OperatorConditions";
-        "apirequestcounts", 3 => "warning: who calls APIs that go cannot be seen: ";
-        "subscriptions", 3 => "warning: which channels Subscriptions follow cannot be seen: ";
+        "apirequestcounts", 3 => "warning: failed to read the callers of removed APIs: ";
+        "subscriptions", 3 => "warning: failed to read the channels of Subscriptions: ";
     ] {
         let user = format!("reader-without-{forbidden}-end");
         grant(cluster, &user, forbidden).await;
@@ -43,7 +43,7 @@ pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
         match code {
             1 => {
                 assert_eq!(run.out, "", "{forbidden}");
-                assert!(run.err.contains("ask an administrator"), "{run:?}");
+                assert!(run.err.contains("ask a cluster admin"), "{run:?}");
             }
             _ => assert!(run.out.contains("operators/tide.v1.0.0"), "{run:?}"),
         }

@@ -41,10 +41,10 @@ fn only_images_of_registry_bundles_have_a_next_version() {
         class("core.rukpak.io/registry") => Ok("a.io/b:1");
         class("core.rukpak.io/converter") => Ok("a.io/b:1");
         class("core-rukpak-io-plain") => Err("*has content of class core-rukpak-io-plain*");
-        upload => Err("*from the source upload*");
+        upload => Err("*from source upload*");
     ] {
         let instance = instance(&more);
-        let found = wanted(&instance).map(|image| image.reference.as_str());
+        let found = requested_image(&instance).map(|image| image.reference.as_str());
         ::tests::table::assert_outcome(found, expected, more);
     }
 }
@@ -80,8 +80,8 @@ fn where_an_operator_is_counts_more_than_where_it_was_to_go() {
 fn a_change_can_be_taken_back() {
     let annotations = json!({labels::CSV_NAME: "tide.v1", "other": "x"});
     let before = instance(&json!({"metadata": {"annotations": annotations}}));
-    let wanted = super::wanted(&before).unwrap();
-    let (image, annotations) = back(&before, wanted);
+    let wanted = super::requested_image(&before).unwrap();
+    let (image, annotations) = previous_image(&before, wanted);
     let annotated = json!({
         INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1", labels::VERSION: null,
         labels::PREVIOUS_IMAGE: null,
@@ -96,7 +96,7 @@ fn a_change_can_be_taken_back() {
 
 #[test]
 fn flags_of_a_later_run_count() {
-    let says = |secret: Option<&str>, certificates: Option<&str>, is_insecure| Access {
+    let says = |secret: Option<&str>, certificates: Option<&str>, is_insecure| PullAccess {
         pull_secret: secret.map(str::to_owned),
         certificates: certificates.map(str::to_owned),
         is_insecure,
@@ -166,10 +166,10 @@ fn what_is_installed_is_gone_back_to() {
         "a.io/b:2", None, &status, &one => [None; 4];
     ] {
         let instance = is_wanted(wanted, injected, status);
-        let asked = super::wanted(&instance).unwrap();
-        let (found, annotations) = back(&instance, asked);
+        let asked = super::requested_image(&instance).unwrap();
+        let (found, annotations) = previous_image(&instance, asked);
         assert_eq!(found.reference, image, "{wanted}");
-        let still = still_runs(&instance, asked).map(|it| it.1);
+        let still = running_instead(&instance, asked).map(|it| it.1);
         assert_eq!(still, Some(image).filter(|it| *it != wanted), "{wanted}");
         assert_eq!(found.pull_secret.as_deref(), Some("s"));
         let keys = [

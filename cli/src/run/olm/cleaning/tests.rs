@@ -30,28 +30,28 @@ fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
 #[test]
 fn what_others_need_stays() {
     let own = subscribed("tides", "tide", "tide-catalog", "tide.v1");
-    let ours = Plan {
+    let ours = CleanupPlan {
         subscription: Some("tide-sub".to_owned()),
         csvs: names(&["tide.v1"]),
         source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
-        keeps: None,
+        kept_source_reason: None,
     };
-    let keeps = |why: &str| {
+    let kept_source_reason = |why: &str| {
         Some(format!(
-            "catalogsource \"tide-catalog\" in namespace tides stays: {why}"
+            "catalogsource \"tide-catalog\" in namespace tides is kept: {why}"
         ))
     };
     for (subscriptions, source, expected) in ::tests::rows![
-        vec![], None => Plan { csvs: names(&["tide.v1"]), ..Plan::default() };
+        vec![], None => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
         // The Subscription was deleted by hand, or never made.
-        vec![], Some(source("operator-sdk")) => Plan { subscription: None, ..ours.clone() };
-        vec![], Some(source("somebody")) => Plan { csvs: names(&["tide.v1"]), ..Plan::default() };
+        vec![], Some(source("operator-sdk")) => CleanupPlan { subscription: None, ..ours.clone() };
+        vec![], Some(source("somebody")) => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
         vec![own.clone()], Some(source("operator-sdk")) => ours.clone();
-        vec![own.clone()], None => Plan { source: None, ..ours.clone() };
+        vec![own.clone()], None => CleanupPlan { source: None, ..ours.clone() };
         vec![own.clone()], Some(source("somebody"))
-            => Plan { source: None, keeps: keeps("\"run bundle\" has not made it"), ..ours.clone() };
+            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("not created by \"run bundle\""), ..ours.clone() };
         vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")], Some(source("operator-sdk"))
-            => Plan { source: None, keeps: keeps("other Subscriptions need it"), ..ours.clone() };
+            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("other Subscriptions use it"), ..ours.clone() };
     ] {
         let csvs = [csv("tide.v1", "", true)];
         let found = plan(&subscriptions, &csvs, source.as_ref(), "tides", "tide");
@@ -63,18 +63,17 @@ fn what_others_need_stays() {
 #[test]
 fn definitions_stay_that_another_operator_owns() {
     let owner = |namespace: &str, owned: &str| {
-        Owner::of(&json!({
+        Owner::from_csv(&json!({
             "metadata": {"namespace": namespace, "name": "tide.v1"},
             "spec": {"customresourcedefinitions": {"owned": [{"name": owned}]}},
         }))
     };
     let own = |it: &Owner| it.namespace == "tides";
-    let told = "customresourcedefinition \"a\" stays, and all of its custom resources: ";
-    let shared = "clusterserviceversion \"tide.v1\" in namespace other owns it as well";
-    let unknown =
-        "whether another operator owns it is not known: no; --delete-crds deletes it nevertheless";
+    let told = "customresourcedefinition \"a\" and all of its custom resources are kept: ";
+    let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns it";
+    let unknown = "cannot determine whether another operator owns it: no; use --delete-crds to delete it anyway";
     let no = "no".to_owned();
-    for (owners, is_asked_for, go, stay) in ::tests::rows![
+    for (owners, is_asked_for, delete, keep) in ::tests::rows![
         Ok(vec![]), false, &["a", "b"][..] => None;
         Ok(vec![owner("tides", "a")]), false, &["a", "b"] => None;
         // The same operator, installed twice.
@@ -84,14 +83,14 @@ fn definitions_stay_that_another_operator_owns() {
         Err(&no), true, &["a", "b"] => None;
     ] {
         let owners = owners.as_deref().map_err(|it| *it);
-        let found = definitions(names(&["a", "b"]), owners, own, is_asked_for);
-        let stay = stay.map(|why| format!("{told}{why}"));
-        let expected = (names(go), stay.into_iter().collect());
-        assert_eq!((found.go, found.stay), expected);
+        let found = crds(names(&["a", "b"]), owners, own, is_asked_for);
+        let keep = keep.map(|why| format!("{told}{why}"));
+        let expected = (names(delete), keep.into_iter().collect());
+        assert_eq!((found.delete, found.keep), expected);
     }
-    let found = definitions(names(&["a"]), Err(&no), own, false);
+    let found = crds(names(&["a"]), Err(&no), own, false);
     let expected = (names(&[]), vec![format!("{told}{unknown}")]);
-    assert_eq!((found.go, found.stay), expected);
+    assert_eq!((found.delete, found.keep), expected);
 }
 
 // parity: sdk-33

@@ -1,4 +1,4 @@
-//! What OLM is at when a package is to go.
+//! InstallPlans in progress of a package that is to be removed.
 
 use anyhow::anyhow;
 use manifests::object::{at, text};
@@ -6,83 +6,87 @@ use serde_json::Value;
 
 use super::{
     super::{
-        api::{Kind, Olm, changes, until},
+        api::{Kind, Olm, changes, wait_for},
         approving::csvs,
     },
-    gone, named, subscription,
+    named, subscription, wait_deleted,
 };
-use crate::{message, run::Task};
+use crate::{message, run::RunContext};
 
-/// An InstallPlan that OLM is at: it would make what has been removed again.
+/// InstallPlan in progress, which would create removed objects again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unfinished {
+pub(super) struct PendingInstallPlan {
     name: String,
-    /// Whether it installs something for others as well.
+    /// Whether it also installs objects for other Subscriptions.
     is_shared: bool,
 }
 
-/// Those of a package.
+/// Returns the plans of a package that are in progress.
 pub(super) async fn unfinished_plans(
     olm: Olm<'_>,
     namespace: &str,
     package: &str,
-) -> anyhow::Result<Vec<Unfinished>> {
+) -> anyhow::Result<Vec<PendingInstallPlan>> {
     let subscriptions = olm.list(Kind::Subscription, namespace).await?;
     let Some(own) = subscription(&subscriptions, namespace, package) else {
-        // Without a Subscription its plans go by themselves.
+        // Plans without a Subscription are removed automatically.
         return Ok(Vec::new());
     };
     let plans = olm.list(Kind::InstallPlan, namespace).await?;
     Ok(unfinished(&plans, own, &subscriptions))
 }
 
-/// The plans of a Subscription that were approved and go on, given all Subscriptions of the namespace.
-fn unfinished(plans: &[Value], own: &Value, subscriptions: &[Value]) -> Vec<Unfinished> {
+/// Returns the approved plans of a Subscription that are in progress, given all Subscriptions of the namespace.
+fn unfinished(plans: &[Value], own: &Value, subscriptions: &[Value]) -> Vec<PendingInstallPlan> {
     fn is_of(plan: &Value, subscription: &Value) -> bool {
-        let status = |path: &[&str]| text(subscription, path).filter(|it| !it.is_empty());
+        let status = |path: &[&str]| text(subscription, path).filter(|value| !value.is_empty());
         let current = status(&["status", "currentCSV"]);
         status(&["status", "installPlanRef", "name"]) == Some(named(plan))
-            || current.is_some_and(|it| csvs(plan).contains(it))
+            || current.is_some_and(|csv| csvs(plan).contains(csv))
     }
-    let goes_on = |plan: &&Value| {
+    let is_in_progress = |plan: &&Value| {
         let phase = text(plan, &["status", "phase"]).unwrap_or_default();
         let is_approved = at(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
         is_approved && !matches!(phase, "Complete" | "Failed")
     };
-    let going = plans.iter().filter(goes_on).filter(|it| is_of(it, own));
-    let all = going.map(|plan| Unfinished {
+    let pending = plans
+        .iter()
+        .filter(is_in_progress)
+        .filter(|plan| is_of(plan, own));
+    let all = pending.map(|plan| PendingInstallPlan {
         name: named(plan).to_owned(),
         is_shared: subscriptions
             .iter()
-            .any(|it| named(it) != named(own) && is_of(plan, it)),
+            .any(|other| named(other) != named(own) && is_of(plan, other)),
     });
     all.collect()
 }
 
-/// Has a plan end: what others wait for too is waited for, and the rest is deleted.
-pub(super) async fn settle(
-    task: &Task<'_>,
+/// Ends a plan: waits for it if other Subscriptions need it, and deletes it otherwise.
+pub(super) async fn wait_or_fail(
+    task: &RunContext<'_>,
     namespace: &str,
-    install: &Unfinished,
+    install: &PendingInstallPlan,
 ) -> anyhow::Result<()> {
     let (olm, kind, name) = (Olm(task.cluster), Kind::InstallPlan, &install.name);
     if !install.is_shared {
-        return gone(task, kind, namespace, name).await;
+        return wait_deleted(task, kind, namespace, name).await;
     }
     message::note(&format!(
-        "Waiting for InstallPlan {name}, which installs for other Subscriptions as well"
+        "Waiting for InstallPlan {name}, which also installs for other Subscriptions"
     ));
-    let changes = changes(olm.of(kind, namespace), name);
-    let ended = until([changes], task.deadline, async || {
+    let changes = changes(olm.api(kind, namespace), name);
+    let ended = wait_for([changes], task.deadline, async || {
         let plan = olm.find(kind, namespace, name).await?;
-        let phase = plan.as_ref().map(|it| text(it, &["status", "phase"]));
-        let goes_on = phase.is_some_and(|it| !matches!(it, Some("Complete" | "Failed")));
-        Ok((!goes_on).then_some(()))
+        let phase = plan.as_ref().map(|plan| text(plan, &["status", "phase"]));
+        let is_in_progress =
+            phase.is_some_and(|phase| !matches!(phase, Some("Complete" | "Failed")));
+        Ok((!is_in_progress).then_some(()))
     });
     ended.await?.ok_or_else(|| {
         anyhow!(
-            "InstallPlan {name} would make again what is removed, and installs for other Subscriptions as well: it was not done within \
-             {:?}; nothing was removed; try again when it is",
+            "timed out after {:?}: InstallPlan {name}, which would recreate the removed objects and also installs for other \
+             Subscriptions, is not complete; nothing was removed; retry when it is complete",
             task.deadline.timeout
         )
     })
@@ -129,7 +133,7 @@ mod tests {
             let mut all = others;
             all.push(own.clone());
             let found = unfinished(std::slice::from_ref(&plan), &own, &all);
-            let expected = expected.map(|is_shared| Unfinished {
+            let expected = expected.map(|is_shared| PendingInstallPlan {
                 name: "install-1".to_owned(),
                 is_shared,
             });

@@ -27,11 +27,12 @@ fn a_catalog_that_others_have_made_is_known_by_its_image() {
         json!({INJECTED: "null", INDEX: "quay.io/example/other"}), json!("quay.io/example/index:v{kube_major_version}")
             => Ok((Some("quay.io/example/other"), 0));
         json!({INDEX: "quay.io/example/other"}), json!(null) => Ok((Some("quay.io/example/other"), 0));
-        json!({INDEX: "no image"}), json!(null) => Err("annotation operators.operatorframework.io/index-image is damaged: *");
+        json!({INDEX: "no image"}), json!(null) => Err("annotation operators.operatorframework.io/index-image is malformed: \
+                                                        *");
         json!({INJECTED: r#"[{"imageTag":"quay.io/example/tide:v1","mode":"newest"}]"#}), json!(null)
-            => Err("annotation operators.operatorframework.io/injected-bundles is damaged: *");
+            => Err("annotation operators.operatorframework.io/injected-bundles is malformed: *");
         json!({INJECTED: "[{"}), json!("quay.io/example/index")
-            => Err("annotation operators.operatorframework.io/injected-bundles is damaged: *");
+            => Err("annotation operators.operatorframework.io/injected-bundles is malformed: *");
     ] {
         let source = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
         let expected = expected.map(|(index, count)| (index.map(str::to_owned), count));
@@ -40,8 +41,8 @@ fn a_catalog_that_others_have_made_is_known_by_its_image() {
     }
 }
 
-fn member(csv: &str, image: &str, digest: &str) -> Member<()> {
-    Member {
+fn member(csv: &str, image: &str, digest: &str) -> HistoryEntry<()> {
+    HistoryEntry {
         csv: csv.to_owned(),
         package: "tide".to_owned(),
         pinned: format!("a.io/tide@sha256:{digest}"),
@@ -59,7 +60,7 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
     let second = member("tide.v2", "a.io/tide@sha256:2", "2");
     let tagged = member("tide.v2", "a.io/tide:latest", "2");
     let moved =
-        "a.io/tide:latest of the history is \"tide.v2\" by now, and OLM has installed \"tide.v1\"*";
+        "a.io/tide:latest in the history is now \"tide.v2\", but OLM has installed \"tide.v1\"*";
     for (history, has_index, installed, new, expected) in ::tests::rows![
         vec![], true, "tide.v0", ("tide.v1", "1") => Ok(0);
         vec![&first], false, "tide.v1", ("tide.v2", "2") => Ok(1);
@@ -75,10 +76,10 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
         // It was the tag of another version once.
         vec![&tagged], false, "tide.v1", ("tide.v2", "2") => Err(moved);
     ] {
-        let history: Vec<Member<()>> = history.into_iter().cloned().collect();
+        let history: Vec<HistoryEntry<()>> = history.into_iter().cloned().collect();
         let pinned = format!("other.io/tide@sha256:{}", new.1);
-        let standing = ::tests::with!(Standing, installed: installed.to_owned(), current: installed.to_owned());
-        let found = before(history.clone(), has_index, &standing, (new.0, &pinned));
+        let standing = ::tests::with!(InstallState, installed: installed.to_owned(), current: installed.to_owned());
+        let found = predecessors(history.clone(), has_index, &standing, (new.0, &pinned));
         let expected = expected.map(|count| history[..count].to_vec());
         assert_outcome(found, expected, new);
     }
@@ -91,40 +92,40 @@ fn what_olm_has_given_up_is_not_gone_through_again() {
         ["1", "2", "3"].map(|it| member(&format!("tide.v{it}"), &format!("a.io/tide:{it}"), it));
     let failed =
         |names: &[&str]| -> BTreeSet<String> { names.iter().map(|it| (*it).to_owned()).collect() };
-    let images = |image: &str| GivenUp::Images(BTreeSet::from([image.to_owned()]));
-    for (installed, current, has_given_up, not_unpacked, failed, expected) in ::tests::rows![
-        "tide.v1", "tide.v1", false, GivenUp::Something, failed(&[]) => 1;
-        "tide.v2", "tide.v2", false, GivenUp::Something, failed(&[]) => 2;
-        "tide.v3", "tide.v3", false, GivenUp::Something, failed(&[]) => 3;
-        "tide.v1", "tide.v1", false, GivenUp::Nothing, failed(&["tide.v2"]) => 1;
+    let images = |image: &str| UnpackFailures::Images(BTreeSet::from([image.to_owned()]));
+    for (installed, current, has_failed_for_good, not_unpacked, failed, expected) in ::tests::rows![
+        "tide.v1", "tide.v1", false, UnpackFailures::Unknown, failed(&[]) => 1;
+        "tide.v2", "tide.v2", false, UnpackFailures::Unknown, failed(&[]) => 2;
+        "tide.v3", "tide.v3", false, UnpackFailures::Unknown, failed(&[]) => 3;
+        "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&["tide.v2"]) => 1;
         // From an index.
-        "tide.v0", "tide.v0", false, GivenUp::Something, failed(&[]) => 0;
+        "tide.v0", "tide.v0", false, UnpackFailures::Unknown, failed(&[]) => 0;
         // By its Job, named as the history has it, or by its digest; another package's Job says nothing.
         "tide.v1", "tide.v1", false, images("a.io/tide:3"), failed(&[]) => 1;
         "tide.v1", "tide.v1", false, images(&line[2].pinned), failed(&[]) => 1;
         "tide.v1", "tide.v1", false, images("a.io/coral:1"), failed(&[]) => 3;
         "tide.v2", "tide.v2", false, images("a.io/tide:2"), failed(&[]) => 3;
         // What was not given up is to be gone through.
-        "tide.v1", "tide.v1", false, GivenUp::Nothing, failed(&[]) => 3;
-        "tide.v2", "tide.v2", false, GivenUp::Nothing, failed(&["tide.v2", "coral.v1"]) => 3;
+        "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&[]) => 3;
+        "tide.v2", "tide.v2", false, UnpackFailures::None, failed(&["tide.v2", "coral.v1"]) => 3;
         // OLM is on its way.
-        "tide.v1", "tide.v2", false, GivenUp::Something, failed(&["tide.v2"]) => 3;
-        "", "", false, GivenUp::Something, failed(&["tide.v1"]) => 3;
+        "tide.v1", "tide.v2", false, UnpackFailures::Unknown, failed(&["tide.v2"]) => 3;
+        "", "", false, UnpackFailures::Unknown, failed(&["tide.v1"]) => 3;
         // The upgrade had begun, and the plan has failed or was deleted.
-        "tide.v1", "tide.v2", true, GivenUp::Nothing, failed(&["tide.v2"]) => 1;
-        "tide.v1", "tide.v2", true, GivenUp::Nothing, failed(&[]) => 1;
-        "tide.v1", "coral.v2", true, GivenUp::Nothing, failed(&[]) => 3;
-        "", "tide.v1", true, GivenUp::Nothing, failed(&["tide.v1"]) => 3;
+        "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&["tide.v2"]) => 1;
+        "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&[]) => 1;
+        "tide.v1", "coral.v2", true, UnpackFailures::None, failed(&[]) => 3;
+        "", "tide.v1", true, UnpackFailures::None, failed(&["tide.v1"]) => 3;
     ] {
-        let standing = Standing {
+        let standing = InstallState {
             installed: installed.to_owned(),
             current: current.to_owned(),
-            has_given_up,
+            has_failed_for_good,
             not_unpacked,
             failed,
         };
         let new = ("tide.v4", "a.io/tide@sha256:4");
-        let found = before(line.to_vec(), true, &standing, new).unwrap();
+        let found = predecessors(line.to_vec(), true, &standing, new).unwrap();
         assert_eq!(found, line[..expected], "{standing:?}");
     }
 }
@@ -133,7 +134,7 @@ fn what_olm_has_given_up_is_not_gone_through_again() {
 #[test]
 fn a_history_that_lies_is_told_with_what_to_do() {
     let good = member("tide.v1", "a.io/tide:1", "1");
-    let other = Member {
+    let other = HistoryEntry {
         package: "coral".to_owned(),
         ..member("coral.v1", "a.io/coral:1", "2")
     };
@@ -142,10 +143,12 @@ fn a_history_that_lies_is_told_with_what_to_do() {
         vec![] => Ok(());
         vec![good.clone()] => Ok(());
         vec![good.clone(), other] => Err(
-            "a.io/coral:1 of the history of CatalogSource tides is of package \"coral\" and not of \"tide\"; correct the annotation *injected-bundles*",
+            "a.io/coral:1 in the history of CatalogSource tides belongs to package \"coral\", not to \"tide\"; set \
+             annotation *injected-bundles*",
         );
         vec![good, again] => Err(
-            "a.io/tide:1 and a.io/tide:2 of the history of CatalogSource tides are both \"tide.v1\"; correct the annotation *injected-bundles*",
+            "a.io/tide:1 and a.io/tide:2 in the history of CatalogSource tides are both \"tide.v1\"; remove \
+             *injected-bundles*",
         );
     ] {
         let found = check(&history, "tide", "tides");
@@ -180,7 +183,7 @@ fn a_catalog_has_to_lead_on_from_what_is_installed() {
         (&circle, "a", "c", false),
         (&[], "a", "a", true),
     ] {
-        let leads = leads(entries.iter(), installed, target);
+        let leads = is_reachable(entries.iter(), installed, target);
         assert_eq!(leads, expected, "{installed} {target}");
     }
 }
@@ -198,7 +201,7 @@ fn a_catalog_of_very_many_ranges_is_looked_at_once() {
         .collect();
     let mut asked = 0;
     let counted = entries.iter().inspect(|_| asked += 1);
-    assert!(!leads(counted, "x", "lost"));
+    assert!(!is_reachable(counted, "x", "lost"));
     assert_eq!(asked, entries.len());
-    assert!(leads(entries.iter(), "x", "v19999"));
+    assert!(is_reachable(entries.iter(), "x", "v19999"));
 }

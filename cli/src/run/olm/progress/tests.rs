@@ -15,17 +15,17 @@ fn csv(phase: &str) -> Option<Value> {
 }
 
 /// The observation of a Subscription without a status, and the requested version.
-const SEEN: Seen<'_> = Seen {
+const SEEN: OlmState<'_> = OlmState {
     target: "tide.v2",
     subscription: &Value::Null,
     plan: None,
     before: &NOTHING,
     image: "a.io/tide:2",
-    given_up: &GivenUp::Nothing,
+    failed_unpack: &UnpackFailures::None,
     csv: None,
-    former: None,
+    replaced_csv: None,
 };
-const NOTHING: Earlier = Earlier {
+const NOTHING: PriorFailures = PriorFailures {
     failed_plan: None,
     unpacking: None,
 };
@@ -33,11 +33,11 @@ const NOTHING: Earlier = Earlier {
 // parity: sdk-7, sdk-9
 #[test]
 fn plans_are_approved_until_the_version_is_there() {
-    let wait = |text: &str| Next::Wait(text.to_owned());
-    let failed = |text: &str| Next::Failed(text.to_owned());
+    let wait = |text: &str| NextStep::Wait(text.to_owned());
+    let failed = |text: &str| NextStep::Failed(text.to_owned());
     let installed = |name: &str| json!({"installedCSV": name});
     for (status, plan, csv, expected) in ::tests::rows![
-        json!({}), None, None => wait("OLM to make an InstallPlan");
+        json!({}), None, None => wait("OLM to create an InstallPlan");
         json!({"conditions": [
             {"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"},
             {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
@@ -47,8 +47,8 @@ fn plans_are_approved_until_the_version_is_there() {
             {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
             {"type": "BundleUnpackFailed", "status": "True", "reason": "EnsureInstallPlanFailed", "message": "busy"},
         ]}), None, None => wait("Subscription tide: ConstraintsNotSatisfiable: no; EnsureInstallPlanFailed: busy");
-        json!({}), plan(false, &json!({})), None => Next::Approve("install-1".to_owned());
-        json!({}), plan(false, &json!({"phase": "RequiresApproval"})), None => Next::Approve("install-1".to_owned());
+        json!({}), plan(false, &json!({})), None => NextStep::Approve("install-1".to_owned());
+        json!({}), plan(false, &json!({"phase": "RequiresApproval"})), None => NextStep::Approve("install-1".to_owned());
         json!({}), plan(true, &json!({"phase": "Installing", "bundleLookups": [
             {"path": "p", "conditions": [{"type": "BundleLookupPending", "reason": "JobIncomplete", "message": "unpack job not completed"}]},
         ]})), None => wait("InstallPlan install-1: JobIncomplete: unpack job not completed");
@@ -56,7 +56,7 @@ fn plans_are_approved_until_the_version_is_there() {
         json!({}), plan(true, &json!({"phase": "Failed", "conditions": [
             {"type": "Installed", "status": "False", "reason": "InstallComponentFailed", "message": "denied"},
         ]})), None => failed("InstallPlan install-1 failed: InstallComponentFailed: denied");
-        json!({}), plan(true, &json!({"phase": "Failed"})), None => failed("InstallPlan install-1 failed: it does not say why");
+        json!({}), plan(true, &json!({"phase": "Failed"})), None => failed("InstallPlan install-1 failed: no reason given");
         json!({}), plan(true, &json!({"phase": "Failed", "message": "denied", "bundleLookups": [
             {"conditions": [{"type": "BundleLookupFailed", "status": "True", "reason": "r"}]},
         ]})), None => failed("InstallPlan install-1 failed: denied");
@@ -87,22 +87,22 @@ fn plans_are_approved_until_the_version_is_there() {
             "status": {"phase": "Installing"},
         })), csv("Succeeded") => wait("InstallPlan install-1: Installing");
         // A plan that goes on with something else does not matter.
-        installed("tide.v2"), plan(true, &json!({"phase": "Installing"})), csv("Succeeded") => Next::Done;
+        installed("tide.v2"), plan(true, &json!({"phase": "Installing"})), csv("Succeeded") => NextStep::Done;
         // The one before it was installed; OLM goes on by itself.
-        installed("tide.v1"), plan(true, &json!({"phase": "Complete"})), None => wait("OLM to go on from tide.v1");
-        installed("tide.v1"), plan(false, &json!({})), None => Next::Approve("install-1".to_owned());
+        installed("tide.v1"), plan(true, &json!({"phase": "Complete"})), None => wait("OLM to continue from tide.v1");
+        installed("tide.v1"), plan(false, &json!({})), None => NextStep::Approve("install-1".to_owned());
         json!({}), plan(true, &json!({"phase": "Complete"})), csv("Pending")
             => wait("ClusterServiceVersion tide.v2: Pending: m");
         json!({}), None, csv("Failed") => failed("csv failed: reason: \"R\", message: \"m\"");
-        installed("tide.v1"), None, csv("Succeeded") => wait("OLM to go on from tide.v1");
-        installed("tide.v2"), plan(true, &json!({"phase": "Complete"})), csv("Succeeded") => Next::Done;
+        installed("tide.v1"), None, csv("Succeeded") => wait("OLM to continue from tide.v1");
+        installed("tide.v2"), plan(true, &json!({"phase": "Complete"})), csv("Succeeded") => NextStep::Done;
         // A pending plan for yet another version does not matter.
-        installed("tide.v2"), plan(false, &json!({})), csv("Succeeded") => Next::Done;
+        installed("tide.v2"), plan(false, &json!({})), csv("Succeeded") => NextStep::Done;
         // What the status of others says does not end the command.
-        json!({"conditions": "x"}), Some(json!([])), Some(json!(1)) => wait("OLM to make an InstallPlan");
+        json!({"conditions": "x"}), Some(json!([])), Some(json!(1)) => wait("OLM to create an InstallPlan");
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": status});
-        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(); ..SEEN);
+        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(); ..SEEN);
         assert_eq!(next(seen), expected, "{seen:?}");
     }
 }
@@ -117,15 +117,17 @@ fn what_failed_before_is_waited_past() {
     });
     let plan = plan(true, &json!({"phase": "Failed"}));
     let seen = |before| {
-        next(::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), before; ..SEEN))
+        next(
+            ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before; ..SEEN),
+        )
     };
-    let known = before(&subscription, plan.as_ref());
+    let known = prior_failures(&subscription, plan.as_ref());
     assert_eq!(known.failed_plan.as_deref(), Some("install-1"));
     assert_eq!(known.unpacking, Some(failed));
     let waits = "Subscription tide: BundleUnpackFailed: m".to_owned();
-    assert_eq!(seen(&known), Next::Wait(waits));
-    let fails = "InstallPlan install-1 failed: it does not say why".to_owned();
-    assert_eq!(seen(&NOTHING), Next::Failed(fails));
+    assert_eq!(seen(&known), NextStep::Wait(waits));
+    let fails = "InstallPlan install-1 failed: no reason given".to_owned();
+    assert_eq!(seen(&NOTHING), NextStep::Failed(fails));
 }
 
 // parity: sdk-9
@@ -135,27 +137,28 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     let unpack = |reason: &str| condition("BundleUnpackFailed", reason);
     let other = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "n"});
     let remedy = format!(
-        "OLM does not try it again: publish a bundle that it can pull, and upgrade to that one with \"{} run bundle-upgrade \
-         IMAGE\"; the other one is left out then, and the operator that runs is left alone",
+        "OLM does not retry; publish a bundle that OLM can pull, and upgrade to it with \"{} run bundle-upgrade IMAGE\"; \
+         the failed bundle is then skipped, and the running operator is not changed",
         crate::args::name()
     );
     let failed = |reason: &str, whose: &str| {
-        Next::Failed(format!(
-            "OLM cannot unpack a bundle: {reason}: m; {whose}; {remedy}"
+        NextStep::Failed(format!(
+            "OLM failed to unpack a bundle: {reason}: m; {whose}; {remedy}"
         ))
     };
     let (own, any) = (
-        "it is a.io/tide:2",
-        "it may be another package's, which keeps this one waiting as well",
+        "the bundle is a.io/tide:2",
+        "a failing bundle of any package in the namespace blocks this one",
     );
     let others = |images: &str| {
-        Next::Failed(format!(
-            "OLM cannot unpack a bundle: BundleUnpackFailed: m; it is not that of tide.v2, and may be another package's; Jobs have \
-             failed of: {images}; OLM installs nothing in the namespace before; see that they can be pulled, or remove what wants \
-             them, and run the same command again"
+        NextStep::Failed(format!(
+            "OLM failed to unpack a bundle: BundleUnpackFailed: m; it is not the bundle of tide.v2 and may belong to \
+             another package; failed Jobs of: {images}; OLM installs nothing in the namespace until this is fixed; make \
+             sure that these images can be pulled, or remove the Subscriptions that need them, and run the same command \
+             again"
         ))
     };
-    let wait = |reason: &str| Next::Wait(format!("Subscription tide: {reason}: m"));
+    let wait = |reason: &str| NextStep::Wait(format!("Subscription tide: {reason}: m"));
     let job = "BundleUnpackFailed";
     let images = |images: &[&str]| {
         let images = images.iter().map(|it| (*it).to_owned());
@@ -174,7 +177,7 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
         unpack("ErrorPreventedUnpacking"), None, None, false, images(&[]) => failed("ErrorPreventedUnpacking", any);
         // It is said of another one.
         unpack(job), None, None, false, images(&["a.io/coral:1", "b.io/x"]) => others("a.io/coral:1, b.io/x");
-        unpack(job), None, None, false, images(&[]) => others("none here");
+        unpack(job), None, None, false, images(&[]) => others("none");
         // The same is said again, of this one.
         unpack(job), None, Some(unpack(job)), false, images(&["a.io/tide:1", "a.io/tide:2"]) => failed(job, own);
         // What OLM tries again, or has said before.
@@ -185,12 +188,13 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
         condition("ResolutionFailed", "ConstraintsNotSatisfiable"), None, None, false, images(&["a.io/tide:2"])
             => wait("ConstraintsNotSatisfiable");
         // It has gone on since.
-        unpack(job), plan(false, &json!({})), None, false, images(&["a.io/tide:2"]) => Next::Approve("install-1".to_owned());
+        unpack(job), plan(false, &json!({})), None, false, images(&["a.io/tide:2"]) => NextStep::Approve("install-1".to_owned());
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
-        let before = ::tests::with!(Earlier, unpacking: before; ..NOTHING);
-        let given_up = given_up(&subscription, &groups[..=usize::from(tries_again)], jobs);
-        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), before: &before, given_up: &given_up; ..SEEN);
+        let before = ::tests::with!(PriorFailures, unpacking: before; ..NOTHING);
+        let failed_unpack =
+            failed_unpack(&subscription, &groups[..=usize::from(tries_again)], jobs);
+        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before: &before, failed_unpack: &failed_unpack; ..SEEN);
         assert_eq!(next(seen), expected, "{seen:?}");
     }
     let group = |annotations: Value| json!({"metadata": {"annotations": annotations}});
@@ -244,14 +248,14 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
         tide(pending), vec![], failed, true, vec![], "tide.v3", None => None;
         tide(pending), vec![], plan(true, &json!({"phase": "Installing"})), false, vec![], "tide.v3", None => None;
         // Somebody has deleted it.
-        tide(pending), vec![], None, false, vec![forward], "tide.v3", Some("is gone") => Some(patch);
-        first, vec![], None, false, vec![], "tide.v3", Some("is gone") => Some(cleanup);
+        tide(pending), vec![], None, false, vec![forward], "tide.v3", Some("was deleted") => Some(patch);
+        first, vec![], None, false, vec![], "tide.v3", Some("was deleted") => Some(cleanup);
         tide(pending), vec![], None, true, vec![], "tide.v3", None => None;
         subscription("tide-sub", "", "tide.v1", ""), vec![], None, false, vec![], "tide.v3", None => None;
     ] {
         let mut all = others;
         all.push(own.clone());
-        let halt = Halt {
+        let stall_check = StallCheck {
             target,
             subscription: &own,
             plan: plan.as_ref(),
@@ -260,12 +264,12 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
             groups: &groups,
         };
         let given_up = given_up.map(|it| format!("InstallPlan install-1 {it}"));
-        assert_eq!(halt.given_up(), given_up, "{halt:?}");
-        assert_eq!(halt.has_given_up(), given_up.is_some());
-        let told = halt.stuck();
-        assert_eq!(told.is_some(), expected.is_some(), "{halt:?}");
+        assert_eq!(stall_check.failure(), given_up, "{stall_check:?}");
+        assert_eq!(stall_check.has_failed_for_good(), given_up.is_some());
+        let told = stall_check.stall_reason();
+        assert_eq!(told.is_some(), expected.is_some(), "{stall_check:?}");
         if let (Some(told), Some(part), Some(why)) = (told, expected, given_up) {
-            let start = format!("{why}; OLM does not try it again: ");
+            let start = format!("{why}; OLM does not retry; ");
             assert!(told.starts_with(&start) && told.contains(part), "{told}");
         }
     }
@@ -275,15 +279,16 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
 #[test]
 fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
     let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v2"}});
-    let further = "InstallPlan install-1 failed: denied; OLM does not try it again: correct what it says, have OLM go on with: \
-                   kubectl patch installplans.operators.coreos.com install-1 --namespace tides --subresource status --type merge \
-                   --patch '{\"status\":{\"phase\":\"Installing\",\"startTime\":null}}'; and run the same command again";
+    let further = "InstallPlan install-1 failed: denied; OLM does not retry; fix the reported problem and make OLM resume \
+                   the plan: kubectl patch installplans.operators.coreos.com install-1 --namespace tides --subresource \
+                   status --type merge --patch '{\"status\":{\"phase\":\"Installing\",\"startTime\":null}}'; then run the \
+                   same command again";
     let pending = "ClusterServiceVersion tide.v2: Pending: m";
     let retrying =
         "InstallPlan install-1: retrying: denied; ClusterServiceVersion tide.v2: Pending: m";
     let failed = json!({"phase": "Failed", "message": "denied"});
     let tries = json!({"phase": "Installing", "message": "retrying: denied"});
-    let known = ::tests::with!(Earlier, failed_plan: Some("install-1".to_owned()); ..NOTHING);
+    let known = ::tests::with!(PriorFailures, failed_plan: Some("install-1".to_owned()); ..NOTHING);
     let unknown = NOTHING;
     for (names, status, csv, before, expected) in [
         ("tide.v2", &failed, csv("Pending"), &unknown, Err(further)),
@@ -299,11 +304,11 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
             "spec": {"approved": true, "clusterServiceVersionNames": [names]}, "status": status,
         });
         let found = next(
-            ::tests::with!(Seen, subscription: &subscription, plan: Some(&plan), before, csv: csv.as_ref(); ..SEEN),
+            ::tests::with!(OlmState, subscription: &subscription, plan: Some(&plan), before, csv: csv.as_ref(); ..SEEN),
         );
         let expected = match expected {
-            Ok(waits) => Next::Wait(waits.to_owned()),
-            Err(fails) => Next::Failed(fails.to_owned()),
+            Ok(waits) => NextStep::Wait(waits.to_owned()),
+            Err(fails) => NextStep::Failed(fails.to_owned()),
         };
         assert_eq!(found, expected, "{plan}");
     }
@@ -319,30 +324,34 @@ fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
     let (healthy, broken) = ([("Installing", "Waiting")], [("Failed", "Check")]);
     let strategy =
         |name: &str| json!({"metadata": {"name": "og"}, "spec": {"upgradeStrategy": name}});
-    let waits = "tide.v1, which is to be replaced, is in phase Installing: Waiting: m; OLM replaces only what has succeeded";
-    let fails = "tide.v1, which is to be replaced, has failed, and is in phase Failed: Check: m; ";
-    let forward = "tide.v1, which is to be replaced, is in phase Failed: Check: m; OLM replaces only what has succeeded or failed";
+    let waits = "tide.v1, which is to be replaced, is in phase Installing: Waiting: m; OLM replaces only versions that \
+                 succeeded";
+    let fails = "tide.v1, which is to be replaced, has failed and is in phase Failed: Check: m; ";
+    let forward = "tide.v1, which is to be replaced, is in phase Failed: Check: m; OLM replaces only versions that \
+                   succeeded or failed";
     let unapproved = plan(false, &json!({}));
     let ended = plan(true, &json!({"phase": "Failed", "message": "denied"}));
     for (plan, csv, past, group, expected) in ::tests::rows![
-        &unapproved, None, healthy, "Default" => Next::Wait(format!("the approval of InstallPlan install-1: {waits}"));
-        &unapproved, None, broken, "Default" => Next::Failed(fails.to_owned());
-        &unapproved, None, broken, FORWARD => Next::Approve("install-1".to_owned());
+        &unapproved, None, healthy, "Default" => NextStep::Wait(format!("the approval of InstallPlan install-1: {waits}"));
+        &unapproved, None, broken, "Default" => NextStep::Failed(fails.to_owned());
+        &unapproved, None, broken, FORWARD => NextStep::Approve("install-1".to_owned());
         // OLM makes no plan.
-        &None, None, healthy, "Default" => Next::Wait(format!("OLM to go on from tide.v1; {waits}"));
-        &None, None, broken, "Default" => Next::Failed(fails.to_owned());
+        &None, None, healthy, "Default" => NextStep::Wait(format!("OLM to continue from tide.v1; {waits}"));
+        &None, None, broken, "Default" => NextStep::Failed(fails.to_owned());
         // It has been approved already.
-        &None, csv("Pending"), healthy, "Default" => Next::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {waits}"));
-        &None, csv("Pending"), broken, "Default" => Next::Failed(fails.to_owned());
-        &None, csv("Pending"), broken, FORWARD => Next::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {forward}"));
+        &None, csv("Pending"), healthy, "Default" => NextStep::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {waits}"));
+        &None, csv("Pending"), broken, "Default" => NextStep::Failed(fails.to_owned());
+        &None, csv("Pending"), broken, FORWARD => NextStep::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {forward}"));
         // What has failed for another reason is told with that.
-        &ended, None, broken, "Default" => Next::Failed("InstallPlan install-1 failed: denied".to_owned());
+        &ended, None, broken, "Default" => NextStep::Failed("InstallPlan install-1 failed: denied".to_owned());
     ] {
-        let former = replacing::tests::csv("tide.v1", "", &past);
-        let former = replacing::tests::former(&former, &[strategy(group)]);
-        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(), former: Some(&former); ..SEEN);
+        let replaced_csv = replacing::tests::csv("tide.v1", "", &past);
+        let replaced_csv = replacing::tests::replaced_csv(&replaced_csv, &[strategy(group)]);
+        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(), replaced_csv: Some(&replaced_csv); ..SEEN);
         match (next(seen), expected) {
-            (Next::Failed(why), Next::Failed(start)) => assert!(why.starts_with(&start), "{why}"),
+            (NextStep::Failed(why), NextStep::Failed(start)) => {
+                assert!(why.starts_with(&start), "{why}");
+            }
             (found, expected) => assert_eq!(found, expected, "{seen:?}"),
         }
     }

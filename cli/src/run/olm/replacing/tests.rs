@@ -16,8 +16,8 @@ pub(crate) fn csv(name: &str, replaces: &str, past: &[(&str, &str)]) -> Value {
 }
 
 /// What is said of it, given the OperatorGroups of its namespace.
-pub(crate) fn former(csv: &Value, groups: &[Value]) -> Former {
-    Former::of(csv, groups)
+pub(crate) fn replaced_csv(csv: &Value, groups: &[Value]) -> ReplacedCsv {
+    ReplacedCsv::from_csv(csv, groups)
 }
 
 const PENDING: (&str, &str) = ("Pending", "RequirementsUnknown");
@@ -79,7 +79,7 @@ fn version_to_replace_comes_from_target_or_subscription() {
         let replaced = replaced(target.as_ref(), subscription);
         assert_eq!(replaced, expected, "{target:?}");
     }
-    let keeps = |past: &[(&str, &str)]| keeps(&csv("tide.v1", "", past));
+    let keeps = |past: &[(&str, &str)]| is_blocking(&csv("tide.v1", "", past));
     ::tests::assert_rows! {
         keeps(&[]) => true;
         keeps(&[PENDING]) => true;
@@ -101,15 +101,15 @@ fn what_has_olm_go_on_is_told_with_its_command() {
         "remove it with \"{name} cleanup tide --namespace tides\" and run the bundle with \"{name} run bundle IMAGE\""
     );
     let asks = format!(
-        "have OLM go on from what has failed with: kubectl patch operatorgroups.operators.coreos.com og --namespace tides --type \
-         merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"TechPreviewUnsafeFailForward\"}}}}'; and run the same command again; \
-         or {anew}"
+        "make OLM continue from the failed version: kubectl patch operatorgroups.operators.coreos.com og --namespace tides \
+         --type merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"TechPreviewUnsafeFailForward\"}}}}'; then run the same \
+         command again; or {anew}"
     );
     let denied = ("Failed", "InstallComponentFailedNoRetry");
     let failed = |phase: &str, reason: &str, remedy: &str| {
         Some(format!(
-            "tide.v1, which is to be replaced, has failed, and is in phase {phase}: {reason}: m; OLM replaces only what has \
-             succeeded: see that it becomes healthy, or {remedy}"
+            "tide.v1, which is to be replaced, has failed and is in phase {phase}: {reason}: m; OLM replaces only versions \
+             that succeeded; make sure that it becomes healthy, or {remedy}"
         ))
     };
     let one = std::slice::from_ref(&group);
@@ -128,17 +128,21 @@ fn what_has_olm_go_on_is_told_with_its_command() {
         &[TIMEOUT], &two, failed("Failed", "InstallCheckFailed", &anew) => true;
         &[TIMEOUT], &[], failed("Failed", "InstallCheckFailed", &anew) => true;
     ] {
-        let former = former(&csv("tide.v1", "", past), groups);
-        assert_eq!(former.stuck(&subscription), expected, "{past:?} {groups:?}");
-        assert_eq!(former.is_first(), is_first, "{past:?} {groups:?}");
+        let replaced_csv = replaced_csv(&csv("tide.v1", "", past), groups);
+        assert_eq!(
+            replaced_csv.stall_reason(&subscription),
+            expected,
+            "{past:?} {groups:?}"
+        );
+        assert_eq!(replaced_csv.is_first(), is_first, "{past:?} {groups:?}");
     }
     let told = |past: &[(&str, &str)], group: &Value| {
-        former(&csv("tide.v1", "", past), std::slice::from_ref(group)).told()
+        replaced_csv(&csv("tide.v1", "", past), std::slice::from_ref(group)).describe()
     };
     ::tests::assert_rows! {
-        told(&[WAITS], &group) => "tide.v1, which is to be replaced, is in phase Installing: InstallWaiting: m; OLM replaces only \
-            what has succeeded";
-        told(&[TIMEOUT], &forward) => "tide.v1, which is to be replaced, is in phase Failed: InstallCheckFailed: m; OLM replaces \
-            only what has succeeded or failed";
+        told(&[WAITS], &group) => "tide.v1, which is to be replaced, is in phase Installing: InstallWaiting: m; OLM \
+                                   replaces only versions that succeeded";
+        told(&[TIMEOUT], &forward) => "tide.v1, which is to be replaced, is in phase Failed: InstallCheckFailed: m; OLM \
+                                       replaces only versions that succeeded or failed";
     }
 }

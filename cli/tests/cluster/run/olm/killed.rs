@@ -126,7 +126,7 @@ async fn killed_upgrades_with_olm_are_continued() {
     let status = json!({"installPlanRef": plan});
     scene.status("Subscription", name, &status).await;
     tests::assert_runs! { scene;
-        "{upgrade}" => 1, _, "InstallPlan install-2 would install coral.v1 (Subscription coral) as well",
+        "{upgrade}" => 1, _, "InstallPlan install-2 also installs coral.v1 (Subscription coral)",
             "kubectl patch installplan install-2 --namespace tides";
     }
     let plan = scene.of("InstallPlan").get("install-2").await.unwrap();

@@ -17,10 +17,12 @@ pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Sce
     run.err_has("error: Failed to run bundle: create catalog: failed to create Pod ");
     run.err_has("violates PodSecurity \"restricted:latest\"");
     run.err_has("; run the same command again with --security-context-config=restricted");
-    run.err_lacks("administrator");
+    run.err_lacks("cluster admin");
     tests::assert_runs! { scene;
         "{bundle} --security-context-config=restricted --timeout=10s"
-            => 1, "", "error: Failed to run bundle: create catalog: registry pod ", " did not become ready within 10s",
+            => 1, "", "error: Failed to run bundle: create catalog: timed out after 10s: registry pod ", " is not ready; \
+                                                                                                          the CatalogSource \
+                                                                                                          was not changed",
             "Pod {SPACE}/";
     }
     // OLM learns of no server before one is ready, and what was made can be removed.
