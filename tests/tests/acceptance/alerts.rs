@@ -105,15 +105,15 @@ const CASES: &str = r#"
         report_written{pod="a",name="platform-operators-core"} 1x1000
         pull_configuration_problems{source="Proxy"} 0x1000
         admission_policies_missing{pod="a"} 0x1000
-    nobody leads | 11 | RukpakProvisionerDown{} No provisioner works.
+    nobody leads | 11 | RukpakProvisionerDown{} No provisioner replica is active.
         leader{pod="b"} 0x1000
         leader{namespace="elsewhere",pod="a"} 1x1000
     nobody leads for a moment, as in a rollout | 13 | nothing
         leader{pod="a"} 1x5 0x8 1x1000
         leader{namespace="elsewhere",pod="a"} 1x1000
-    nothing is scraped | 11 | RukpakProvisionerDown{} No provisioner works.
+    nothing is scraped | 11 | RukpakProvisionerDown{} No provisioner replica is active.
         leader{namespace="elsewhere",pod="a"} 1x1000
-    the gate is closed | 361 | RukpakClusterNotUpgradeable{} Installed operators keep the cluster from its next minor version.
+    the gate is closed | 361 | RukpakClusterNotUpgradeable{} Installed operators block the upgrade of the cluster to its next minor version.
         leader{pod="a"} 1x1000
         leader{pod="b"} 0x1000
         # Another pod, for another reason.
@@ -126,26 +126,26 @@ const CASES: &str = r#"
         leader{pod="a"} 1x1000
         platform_operator_installed{name="tide"} 0x1000
         platform_operator_installed{name="etcd"} 1x1000
-    one that is installed is unhealthy | 21 | RukpakPlatformOperatorUnhealthy{} Installed platform operators are in trouble.
+    one that is installed is unhealthy | 21 | RukpakPlatformOperatorUnhealthy{} Installed platform operators are unhealthy.
         leader{pod="a"} 1x1000
         platform_operators{pod="a",state="unhealthy"} 1x1000
-    a status cannot be written | 16 | RukpakStatusNotWritten{name=platform-operators-aggregated} The status of platform-operators-aggregated is out of date.
+    a status cannot be written | 16 | RukpakStatusNotWritten{name=platform-operators-aggregated} The status of platform-operators-aggregated is outdated.
         leader{pod="a"} 1x1000
         report_written{pod="a",name="platform-operators-core"} 1x1000
         report_written{pod="a",name="platform-operators-aggregated"} 0x1000
-    a catalog is away | 31 | RukpakCatalogUnavailable{exported_namespace=catalogs,name=mine} The catalog catalogs/mine cannot be read.
+    a catalog is away | 31 | RukpakCatalogUnavailable{exported_namespace=catalogs,name=mine} The catalog catalogs/mine is unavailable.
         leader{pod="a"} 1x1000
         catalog_available{exported_namespace="catalogs",name="mine"} 0x1000
-    most of what one controller does fails | 60 | RukpakReconcileErrors{controller=Bundle} Most of what the controller Bundle does fails.
+    most of what one controller does fails | 60 | RukpakReconcileErrors{controller=Bundle} Most reconciles of controller Bundle fail.
         leader{pod="a"} 1x1000
         reconciles_total{controller="Bundle"} 0+10x1000
         reconcile_failures_total{controller="Bundle",reason="A"} 0+4x1000
         reconcile_failures_total{controller="Bundle",reason="B"} 0+4x1000
         reconciles_total{controller="Instance"} 0+10x1000
-    somebody fights | 150 | RukpakRepairsDoNotEnd{} Somebody keeps changing what was installed.
+    somebody fights | 150 | RukpakRepairsDoNotEnd{} Installed objects are changed repeatedly.
         leader{pod="a"} 1x1000
         objects_repaired_total{pod="a"} FIGHT
-    the cluster's proxy makes no sense | 31 | RukpakPullConfigurationInvalid{source=Proxy} The cluster's Proxy cannot be followed in pulling.
+    the cluster's proxy makes no sense | 31 | RukpakPullConfigurationInvalid{source=Proxy} The pull configuration in the cluster's Proxy is invalid.
         leader{pod="a"} 1x1000
         pull_configuration_problems{source="Proxy"} 2x1000
     the admission policies are missing | 62 | RukpakAdmissionPoliciesMissing{} Admission policies of the provisioner do not exist.

@@ -44,7 +44,7 @@ fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
 
 /// The crates of each row of the README's picture. What stands behind them in a line describes them.
 fn rows_of_picture<'a>(readme: &'a str, crates: &BTreeSet<&str>) -> Vec<BTreeSet<&'a str>> {
-    let (_, section) = readme.split_once("## How it is built").unwrap();
+    let (_, section) = readme.split_once("## Architecture").unwrap();
     let picture = section.split("```").nth(1).unwrap();
     let row = |line: &'a str| -> BTreeSet<&'a str> {
         let words = line.split_whitespace();

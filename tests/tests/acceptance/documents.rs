@@ -67,7 +67,12 @@ fn nameless(text: &str) -> Vec<&str> {
             && text.chars().all(|it| it.is_ascii_alphanumeric())
     };
     // Of the one the text is the first that follows, of the other any.
-    let begins = ["reason: \"", "reason = \"", "reason(\"", "told("];
+    let begins = [
+        "reason: \"",
+        "reason = \"",
+        "reason(\"",
+        "condition_update(",
+    ];
     let gives_one = |line: &&str| {
         let found = begins.iter().find_map(|it| Some((it, line.find(it)?)));
         found.is_some_and(|(begin, at)| {
@@ -103,8 +108,8 @@ fn every_reason_of_a_condition_is_explained() {
     let named: BTreeSet<String> = GUIDES.iter().map(|(it, _)| (*it).to_owned()).collect();
     assert_eq!(found, named);
     assert!(count > 45, "{count}");
-    let code = "let told = told(IMAGE, false, \"TwoTemplates\", &why);\nreason: \"NotReady\".to_owned(),\n\
-                told(left.len(), named, \"left\")\nreason: reason::KEPT,\n#[expect(a, reason = \"it is a table\")]";
+    let code = "let resolved = condition_update(IMAGE, false, \"TwoTemplates\", &why);\nreason: \"NotReady\".to_owned(),\n\
+                condition_update(left.len(), named, \"left\")\nreason: reason::KEPT,\n#[expect(a, reason = \"it is a table\")]";
     let lines: Vec<&str> = code.lines().take(2).collect();
     assert_eq!(nameless(code), lines);
 }

@@ -127,8 +127,7 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
         let status = it.status.as_ref();
         status.is_some_and(|status| {
             line(&status.conditions, INSTALLED) == "False SourceFailed"
-                && message(&status.conditions, INSTALLED)
-                    .contains("no bundle that can be installed")
+                && message(&status.conditions, INSTALLED).contains("no eligible bundle")
         })
     })
     .await;

@@ -51,7 +51,7 @@ async fn what_the_documents_say_of_removal_leaves_nothing() {
     let there = operators.list(&ListParams::default()).await.unwrap();
     assert!(there.items.len() >= WANTED.len(), "{there:?}");
 
-    let commands = documents::commands("operations.md", "## Upgrading and removing it", 0);
+    let commands = documents::commands("operations.md", "## Upgrade and uninstall", 0);
     assert_eq!(commands.matches("kubectl delete").count(), 5, "{commands}");
     documents::run(cluster, &commands);
 

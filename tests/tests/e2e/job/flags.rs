@@ -67,7 +67,7 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     assert_eq!(pod.init_containers.unwrap().len(), 1);
     assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
 
-    let (failed, words) = ("False UnpackFailed", "not done within 40 s");
+    let (failed, words) = ("False UnpackFailed", "timed out after 40 s");
     let late = told(world, "by-copy-missing", failed, words).await;
     // It was about to try again, or had just done so.
     let conditions = late.status.unwrap().conditions;

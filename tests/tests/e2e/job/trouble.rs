@@ -74,7 +74,7 @@ async fn a_name_that_the_node_cannot_read_fails_with_what_to_do() {
     let told = message(&status.conditions, "Unpacked");
     for words in [
         "the node cannot read the name of the image",
-        "make a new Bundle",
+        "create a new Bundle",
     ] {
         assert!(told.contains(words), "{told}");
     }
@@ -92,7 +92,7 @@ async fn files_that_the_job_may_not_read_are_named() {
     let file = "FROM scratch\nCOPY manifests /manifests\nCOPY metadata /metadata\n";
     Buildah::new().publish(file, folder.path(), &image, &[]);
     world.bundle(name, pulled(&image)).await;
-    let words = "FileUnreadable: \"/bundle/manifests/csv.yaml\" may not be read by user 65532; make it readable";
+    let words = "FileUnreadable: \"/bundle/manifests/csv.yaml\" is not readable by user 65532; make it readable";
     let bundle = told(world, name, "False UnpackFailed", words).await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
     delete(world, name).await;

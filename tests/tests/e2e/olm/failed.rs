@@ -29,12 +29,12 @@ async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
     let timeout = "operatorframework.io/bundle-unpack-timeout=40s";
     world.kubectl(&["-n", space, "annotate", "operatorgroup", "--all", timeout]);
     let args = ["run", "bundle-upgrade", &second.image];
-    let why = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM cannot unpack a bundle: ";
+    let why = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM failed to unpack a bundle: ";
     let run = fails(rukpak(world, space, &args), why);
     assert!(run.err.contains("run bundle-upgrade IMAGE"), "{run:#?}");
     world.succeeded(space, &first.csv());
     let run = upgrade(world, space, &third, &[]);
-    run.err_has("Leaving out what OLM has given up after \"conch.v0.0.1\"");
+    run.err_has("Skipping versions after \"conch.v0.0.1\" that OLM failed to install");
 }
 
 /// The second version has a Service with a port that another one has, and nobody may create the third one at first. When that is
@@ -94,7 +94,7 @@ async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
     let told = |key| annotation(world, space, "argonaut-catalog", key);
     let history = || ["injected-bundles", "registry-pod-name"].map(told);
     let before = history();
-    let why = "argonaut.v0.0.1, which is to be replaced, has failed, and is in phase ";
+    let why = "argonaut.v0.0.1, which is to be replaced, has failed and is in phase ";
     let said = told_twice(world, space, &second, why);
     assert_eq!(history(), before);
     let versions = names(world, space, "clusterserviceversions");
@@ -111,8 +111,10 @@ fn told_twice(world: &World, namespace: &str, version: &Version, why: &str) -> S
     let told = |run: &Run| {
         let start = "error: Failed to run bundle upgrade: ";
         assert!(run.err.contains(start), "{run:#?}");
-        let (_, said) = run.err.split_once("with: kubectl ").unwrap();
-        let (said, _) = said.split_once("; and run the same command again").unwrap();
+        let (_, said) = run.err.split_once(": kubectl ").unwrap();
+        let (said, _) = said
+            .split_once("; then run the same command again")
+            .unwrap();
         format!("kubectl {said}")
     };
     assert_eq!(told(&run), told(&again));

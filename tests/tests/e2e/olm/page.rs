@@ -17,7 +17,7 @@ const REGISTRY_THERE: &str = "quay.io/example";
 const OPM_THERE: &str = "quay.io/operator-framework/opm:latest";
 const NAMESPACE_THERE: &str = "namespace tides";
 /// Whether OLM has noticed the catalog within half a minute is chance.
-const CHANCE: &str = "OLM does not say yet that it is connected";
+const CHANCE: &str = "OLM does not report a connection to CatalogSource";
 
 /// A command of the page, and what it prints.
 #[derive(Debug)]

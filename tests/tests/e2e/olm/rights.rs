@@ -93,7 +93,7 @@ async fn an_admin_of_one_namespace_removes_an_operator() {
     for what in ["customresourcedefinition", "operatorgroup"] {
         let told = format!("warning: {what} ");
         let is_told =
-            |it: &str| it.starts_with(&told) && it.contains(" stays") && it.contains("forbidden");
+            |it: &str| it.starts_with(&told) && it.contains(" kept: ") && it.contains("forbidden");
         assert!(run.err.lines().any(is_told), "{told}: {run:#?}");
     }
     for kind in ["subscriptions.operators.coreos.com", "csv", "catalogsource"] {

@@ -58,14 +58,14 @@ async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
     let many: Vec<String> = (0..501).map(|it| format!("a.io/winkle:v{it}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let missing = other.image.replace("dogwinkle", "nobody");
-    let damaged = "annotation operators.operatorframework.io/injected-bundles is damaged: ";
+    let damaged = "annotation operators.operatorframework.io/injected-bundles is malformed: ";
     for (wrong, told) in tests::rows![
         "[{".to_owned() => damaged;
         is_right.replace("semver", "sideways") => damaged;
         list(&many) => damaged;
-        list(&[&missing]) => "cannot be had";
-        list(&[&other.image]) => "is of package \"dogwinkle\"";
-        list(&[&versions[0].image]) => "would never get from there to \"winkle.v0.0.3\"";
+        list(&[&missing]) => "failed to fetch ";
+        list(&[&other.image]) => "belongs to package \"dogwinkle\"";
+        list(&[&versions[0].image]) => "has no upgrade path to \"winkle.v0.0.3\"";
         list(&[]) => "cannot upgrade: no catalog image reference exists";
     ] {
         write(world, space, &wrong);
