@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Builds the files of the image in dist/ARCHITECTURE/: the static binaries `provisioner` and `unpack`, and the CA
-# certificates that Mozilla trusts. RUKPAK_IMAGE_PROFILE=dev builds faster and without optimization, for the end-to-end
-# tests, and shares procedural macros and build scripts with other debug builds. Argument: amd64 or arm64; the default is
-# the architecture of this machine. Another architecture needs a C compiler in CC_aarch64_unknown_linux_musl, and a linker
-# in CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
+# certificates that Mozilla trusts. RUKPAK_IMAGE_PROFILE=ci builds faster and without optimization, for the end-to-end
+# tests. Argument: amd64 or arm64; the default is the architecture of this machine. Another architecture needs a C
+# compiler in CC_aarch64_unknown_linux_musl, and a linker in CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -43,16 +42,11 @@ $cargo build --locked --quiet --profile "$profile" --target "$target" -p provisi
 $cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
 
 built=${CARGO_TARGET_DIR:-target}/$target
-case $profile in
-dev) directory=debug ;;
-*) directory=$profile ;;
-esac
 to=dist/$arch
 mkdir -p "$to/etc/ssl/certs"
 new=$(mktemp -d dist/new.XXXXXX)
 trap 'rm -rf "$new"' EXIT
-cp "$built/$directory/provisioner" "$built/unpack/unpack" "$new/"
-[ "$profile" != dev ] || strip "$new/provisioner"
+cp "$built/$profile/provisioner" "$built/unpack/unpack" "$new/"
 authorities >"$new/ca-certificates.crt"
 for program in provisioner unpack; do
 	if readelf --program-headers "$new/$program" | grep -q INTERP; then fail "$program is not static"; fi

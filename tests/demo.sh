@@ -57,7 +57,7 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 		(. tests/needs.sh node)
 		RUST_BACKTRACE=0 cluster-up --node --check
 		say "Building the image of the provisioner (several minutes the first time)"
-		RUKPAK_IMAGE_PROFILE=dev image/build.sh >/dev/null
+		RUKPAK_IMAGE_PROFILE=ci image/build.sh >/dev/null
 		export RUKPAK_DEMO=node
 		exec cluster-up --node -- tests/demo.sh
 	fi

@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 . tests/needs.sh node
 renice --priority 10 $$ >/dev/null
 tests/programs.sh tools opm node runtime pods olm
-RUKPAK_IMAGE_PROFILE=dev image/build.sh >/dev/null
+RUKPAK_IMAGE_PROFILE=ci image/build.sh >/dev/null
