@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_apiserver_says_how_long_to_wait() {
+    fn api_server_determines_the_retry_delay() {
         let of = |status| {
             let status: Status = serde_json::from_value(status).unwrap();
             let status = Box::new(status);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_apiserver_that_does_not_answer_may_come_back_as_another_one() {
+    fn status_codes_are_classified_as_refusal_or_outage() {
         for (code, refuses, may_be_another) in [
             (None, false, true),
             (Some(500), false, true),

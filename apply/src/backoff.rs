@@ -150,52 +150,52 @@ mod tests {
 
     use super::*;
 
-    /// Within the quarter that pauses are spread by.
-    fn is_about(pause: Duration, milliseconds: u64) -> bool {
-        let ratio = pause.div_duration_f64(Duration::from_millis(milliseconds));
+    /// Reports whether a delay is within the jitter of a quarter.
+    fn is_about(delay: Duration, milliseconds: u64) -> bool {
+        let ratio = delay.div_duration_f64(Duration::from_millis(milliseconds));
         (0.74..1.26).contains(&ratio)
     }
 
     #[test]
-    fn pauses_grow_while_a_watch_fails_and_more_so_while_it_is_refused() {
+    fn watch_backoff_grows_faster_while_forbidden() {
         let plain = [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000];
         let refused = [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000];
         for (is_refused, expected) in [(false, plain), (true, refused)] {
-            let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+            let (mut backoff, mut now) = (Pauses::default(), Instant::now());
             for expected in expected {
-                let pause = pauses.at(is_refused, now);
-                assert!(is_about(pause, expected), "{pause:?} {expected}");
-                now += pause;
-                // It lists anew, and is refused again.
-                pauses.reset();
+                let delay = backoff.at(is_refused, now);
+                assert!(is_about(delay, expected), "{delay:?} {expected}");
+                now += delay;
+                // The relist is refused too.
+                backoff.reset();
             }
-            // What has worked for long, or has told of something, begins again.
+            // A long success or an event resets the delay.
             let first = expected[0];
             assert!(is_about(
-                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
                 first
             ));
             assert!(is_about(
-                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
                 2 * first
             ));
-            pauses.reset();
-            pauses.reset();
+            backoff.reset();
+            backoff.reset();
             assert!(is_about(
-                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
                 first
             ));
         }
     }
 
     #[tokio::test]
-    async fn a_watch_that_is_refused_waits_longer() {
-        for (code, goes_on) in [(403, false), (503, true)] {
+    async fn forbidden_watch_waits_longer() {
+        for (code, ends_soon) in [(403, false), (503, true)] {
             let status = Status::failure("no", "Any").with_code(code);
             let failure = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let events = [Ok(Event::<()>::Init), Err(failure), Ok(Event::Init)];
             let all = patient(stream::iter(events)).count();
-            assert_rows!(timeout(Duration::from_secs(1), all).await.ok() => goes_on.then_some(3), "{code}");
+            assert_rows!(timeout(Duration::from_secs(1), all).await.ok() => ends_soon.then_some(3), "{code}");
         }
     }
 }

@@ -395,7 +395,7 @@ mod tests {
         cache.bound();
         assert_eq!(cache.entries.len(), MAX_NEGATIVE_ENTRIES + 3);
         assert_eq!(cache.versions("absent-0").next(), None);
-        // As many again may come before the next look through all of them.
+        // The next cleanup runs only after as many more entries were added.
         record(&mut cache, "absent", "v1", false);
         cache.bound();
         assert!(cache.versions("absent").next().is_some());

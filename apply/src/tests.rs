@@ -1,4 +1,4 @@
-//! Helpers of the tests of several modules.
+//! Helpers for the tests of several modules.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) fn owner() -> Owner {
     }
 }
 
-/// Returns an object; one in a namespace is in `operators`.
+/// Returns a step with an object; namespaced objects are in `operators`.
 pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Step {
     let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
     let namespace = namespaced.then_some("operators");
@@ -44,7 +44,7 @@ pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Ste
     }
 }
 
-/// A kind whose resource has its usual name.
+/// Returns a kind whose resource has its default plural.
 pub(crate) fn kind(api: &str, kind: &str, namespaced: bool) -> (GroupVersionKind, Arc<Kind>) {
     let (group, version) = group_version(api);
     let gvk = GroupVersionKind::gvk(group, version, kind);

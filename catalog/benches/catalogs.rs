@@ -1,4 +1,4 @@
-//! A catalog of 10,000 bundles: read and checked from a folder, and a bundle chosen of it.
+//! A catalog of 10,000 bundles: loading and validating it from a directory, and choosing a bundle.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn catalogs(criterion: &mut Criterion) {
         name: "operator-0042.v1.3.0".into(),
         version: package
             .bundle("operator-0042.v1.3.0")
-            .map(|it| it.version.clone()),
+            .map(|bundle| bundle.version.clone()),
         catalog: None,
     };
     let request = Request {

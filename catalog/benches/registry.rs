@@ -1,5 +1,5 @@
-//! A catalog of 10,000 bundles: made ready, opened again, and listed over TCP. `cli/benches/opm.rs` compares
-//! the whole process with the real opm.
+//! A catalog of 10,000 bundles: building its store, opening it again, and listing it over TCP. `cli/benches/opm.rs`
+//! compares the whole process with the real opm.
 //!
 //! `cargo bench -p catalog --features registry --bench registry`
 
@@ -83,7 +83,7 @@ fn list(runtime: &tokio::runtime::Runtime, address: &str) {
     });
 }
 
-fn best(what: &str, mut run: impl FnMut()) {
+fn best(name: &str, mut run: impl FnMut()) {
     let times = (0..RUNS).map(|_| {
         let since = Instant::now();
         run();
@@ -92,13 +92,16 @@ fn best(what: &str, mut run: impl FnMut()) {
     let mut times: Vec<Duration> = times.collect();
     times.sort();
     let middle = times.get(RUNS / 2).unwrap();
-    println!("{what}: {:.1} ms", middle.as_secs_f64() * 1000.0);
+    println!("{name}: {:.1} ms", middle.as_secs_f64() * 1000.0);
 }
 
-/// Of this process, in megabytes.
+/// Returns a memory value of this process from `/proc/self/status`, in megabytes.
 fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|it| it.strip_prefix(name)).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
     let kilobytes = line.split_whitespace().next().unwrap();
     kilobytes.parse::<u64>().unwrap() / 1000
 }

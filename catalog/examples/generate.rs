@@ -1,4 +1,4 @@
-//! Writes a catalog to measure with: `generate FOLDER [PACKAGES [BUNDLES [BYTES]]]`.
+//! Generates a catalog for measurements: `generate FOLDER [PACKAGES [BUNDLES [BYTES]]]`.
 
 use std::{env, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! Reads and checks a catalog, and tells what that took, to be compared with others: `load FOLDER`.
+//! Loads and validates a catalog, and prints the time and memory that this takes: `load FOLDER`.
 
 use std::{env, fs, io, path::Path, time::Instant};
 
@@ -15,7 +15,11 @@ fn main() -> io::Result<()> {
     let source = Source::Folder(Path::new(&folder));
     let catalog = catalog::load(source, &Limits::default()).map_err(io::Error::other)?;
     let took = start.elapsed();
-    let bundles: usize = catalog.packages.values().map(|it| it.bundles.len()).sum();
+    let bundles: usize = catalog
+        .packages
+        .values()
+        .map(|package| package.bundles.len())
+        .sum();
     let status = fs::read_to_string("/proc/self/status")?;
     let memory = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     println!(

@@ -1,4 +1,4 @@
-//! Prints a catalog as `opm render` does, with nothing beside it: `render FOLDER [yaml]`.
+//! Prints a catalog like `opm render`, for measurements without other work: `render FOLDER [yaml]`.
 
 use std::{env, error::Error, io, path::Path};
 

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_generated_is_sound_and_of_the_size_asked_for() {
+    fn generated_catalog_is_valid_and_has_the_requested_size() {
         let folder = tempfile::tempdir().unwrap();
         let shape = Shape {
             packages: 3,

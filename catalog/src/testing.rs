@@ -1,4 +1,4 @@
-//! Shared by the unit tests and the test programs of this crate.
+//! Helpers for the unit tests and the test programs of this crate.
 
 #![allow(
     dead_code,
@@ -24,7 +24,7 @@ pub(crate) fn starts(text: impl Display, start: &str) {
     assert!(text.starts_with(start), "{text:.2000}\nwithout {start}");
 }
 
-/// Files by path.
+/// Returns files by path.
 pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
     let limits = content::Limits {
         total: 1 << 30,
@@ -38,23 +38,23 @@ pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
     builder.finish()
 }
 
-/// The blob of a package.
+/// Returns the blob of a package.
 pub(crate) fn package(name: &str, default_channel: &str) -> Value {
     json!({"schema": "olm.package", "name": name, "defaultChannel": default_channel})
 }
 
-/// The blob of a channel.
+/// Returns the blob of a channel.
 pub(crate) fn channel(package: &str, name: &str, entries: &Value) -> Value {
     json!({"schema": "olm.channel", "package": package, "name": name, "entries": entries})
 }
 
-/// The blob of a bundle.
+/// Returns the blob of a bundle.
 pub(crate) fn bundle(package: &str, name: &str, version: &str) -> Value {
     json!({"schema": "olm.bundle", "package": package, "name": name, "image": "quay.io/foo/bundle:v1", "properties": [
         {"type": "olm.package", "value": {"packageName": package, "version": version}}]})
 }
 
-/// A package whose bundles replace one another in one channel.
+/// Returns a package whose bundles replace one another in one channel.
 pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Value> {
     let mut before = Value::Null;
     let entry = |bundle: &Value| {
@@ -69,17 +69,17 @@ pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Va
     [&documents[..], bundles].concat()
 }
 
-/// A property with a manifest.
+/// Returns a property with a manifest.
 pub(crate) fn object(manifest: &str) -> Value {
     json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(manifest)}})
 }
 
-/// A file with a document on each line.
+/// Returns a file with one document per line.
 pub(crate) fn lines(documents: &[Value]) -> String {
     list(documents, |document| format!("{document}\n"))
 }
 
-/// The files of a bundle of a package. Its ClusterServiceVersion has this name and version, and more metadata and spec.
+/// Returns the files of a bundle, whose ClusterServiceVersion has this name and version, and more metadata and spec.
 pub(crate) fn bundle_files(package: &str, name: &str, version: &str, more: &Value) -> Content {
     let mut csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": name},
@@ -103,7 +103,7 @@ pub(crate) fn bundle_files(package: &str, name: &str, version: &str, more: &Valu
     ])
 }
 
-/// The texts of all items, one after the other.
+/// Concatenates the texts of all items.
 pub(crate) fn list<I: IntoIterator, T: Display>(
     items: I,
     mut text: impl FnMut(I::Item) -> T,
@@ -112,7 +112,7 @@ pub(crate) fn list<I: IntoIterator, T: Display>(
     texts.collect()
 }
 
-/// Asserts that work takes fewer seconds than these.
+/// Asserts that work takes at most this number of seconds.
 pub(crate) fn within<T>(seconds: u64, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let done = work();
@@ -121,7 +121,7 @@ pub(crate) fn within<T>(seconds: u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Generous: others work on the machine, too. What is quadratic takes hours.
+/// Generous, because other work runs on the machine. Quadratic run time would take hours.
 pub(crate) fn in_time<T>(work: impl FnOnce() -> T) -> T {
     within(60, work)
 }

@@ -1,4 +1,4 @@
-//! What strangers may hand to `render`: whatever it is, there is an answer, the same one twice.
+//! Untrusted input of `render`: every input gets an answer, and twice the same one.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,11 +38,11 @@ const CATALOG: &str = r#"{"schema": "olm.package", "name": "a", "icon": {"base64
 {"schema": "olm.deprecations", "package": "a", "entries": [{"reference": {"schema": "olm.bundle", "name": "b"}, "message": "m"}]}
 {"schema": "other", "a": [[{}]]}"#;
 
-/// Pieces that have done harm, between dots.
+/// Known harmful values, between dots.
 const ODD: &str = "null·{}·[]·\"\"·-1·1e999·1e300·\0·\n---\n·{·}·[·]·\"·\\·\\ud800·:·,·&a·*a·<<: *a·!!binary x·\t·\u{feff}·\u{85}·../..\
     ·olm.bundle·olm.csv.metadata·kind·true";
 
-/// Cuts, copies, replaces or inserts something somewhere.
+/// Truncates, copies, replaces or inserts at a random position.
 fn mutated(text: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
@@ -60,7 +60,7 @@ fn mutated(text: &str, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// What becomes of it in both formats, or why it cannot be rendered.
+/// Renders the content in both formats, or returns the error.
 fn answer(render: impl Fn(&mut Render) -> Result<(), catalog::render::Error>) -> Vec<String> {
     let mut answers = Vec::new();
     for level in [Level::None, Level::ALL] {
@@ -81,7 +81,7 @@ fn answer(render: impl Fn(&mut Render) -> Result<(), catalog::render::Error>) ->
 }
 
 #[test]
-fn whatever_is_changed_gets_an_answer_fuzz() {
+fn fuzz_changed_bundles_get_an_answer() {
     fuzz(3000, 10, |random| {
         let mut change = |text: &str| match random.below(2) {
             0 => text.as_bytes().to_vec(),
@@ -105,7 +105,7 @@ fn whatever_is_changed_gets_an_answer_fuzz() {
     });
 }
 
-/// What the limits bound is tested where catalogs are walked.
+/// Tests of the walk cover the limits themselves.
 #[test]
 fn limits_hold_in_rendering() {
     let catalog = content(&[("a", "{\"schema\": \"x\"}\n".repeat(200))]);
@@ -116,7 +116,7 @@ fn limits_hold_in_rendering() {
 }
 
 #[test]
-fn what_is_nested_too_deeply_is_an_error() {
+fn too_deep_nesting_is_an_error() {
     for (levels, json, yaml) in [(100, true, true), (900, true, false), (5000, false, false)] {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         let deep = format!("{{\"schema\": \"x\", \"package\": \"p\", \"a\": {open}1{close}}}");

@@ -1,17 +1,17 @@
-//! Our output beside that of the real `opm`, byte by byte, on the same input.
+//! Byte-by-byte comparison of our output with that of the real `opm` on the same input.
 //!
-//! Nothing is compared with files that were recorded once: opm runs each time. Where the two differ on purpose,
-//! docs/catalogs.md says so, and the tests here say it again. Where both refuse something, it is for the same reason.
+//! Each comparison runs opm; no results are recorded. docs/catalogs.md lists the intended differences, and the tests
+//! repeat them. If both reject an input, they do so for the same reason.
 //!
-//! The tables in `opm/validation` name the rows of two acceptance lists, loading (E.1) and validation (E.2). Of E.1 row 1 is
-//! what cannot be read, 2 folders, 3 `.indexignore`, 4 several documents, 5 keys, 6 manifests within bundles.
+//! The tables in `opm/validation` name the rows of two acceptance lists, loading (E.1) and validation (E.2). In E.1,
+//! row 1 is unreadable input, 2 directories, 3 `.indexignore`, 4 several documents, 5 keys, 6 manifests within bundles.
 //!
-//! Of the messages about whole trees (E.2), no files lead opm to these, for it stops before, or fills the fields itself:
-//! `package key`, `channel key` and `channel … not correctly linked to parent package`, `package name must not be empty`,
-//! `channel name must not be empty`, `package must be set`, `channel must be set`, `package does not match channel's
-//! package`, `default channel … not found in channels list`, and errors of properties. `must be exactly one property with
-//! type "olm.package"` is said of entries without a bundle alone, in
-//! `trees::an_entry_without_a_bundle_is_told_of_every_channel`.
+//! No files lead opm to these messages about whole trees (E.2), because it fails before, or sets the fields itself:
+//! `package key`, `channel key` and `channel … not correctly linked to parent package`, `package name must not be
+//! empty`, `channel name must not be empty`, `package must be set`, `channel must be set`, `package does not match
+//! channel's package`, `default channel … not found in channels list`, and errors of properties. Only entries without a
+//! bundle lead to `must be exactly one property with type "olm.package"`, in
+//! `trees::entry_without_bundle_is_reported_for_every_channel`.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ use catalog::{
 use opm::reason::Reason;
 use tempfile::TempDir;
 
-/// A folder with files, gone when dropped.
+/// A directory with files, removed on drop.
 struct Folder(TempDir);
 
 impl Folder {
@@ -62,7 +62,7 @@ impl Folder {
     }
 }
 
-/// What opm prints, or what it says instead.
+/// Returns opm's output, or its error.
 fn run(folder: &Path, args: &[&str]) -> Result<String, String> {
     let output = tests::opm(folder, args);
     let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -76,9 +76,13 @@ fn print(rendered: &Rendered, format: Format) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What we make of folders, each of which is a catalog or a bundle.
-fn ours(folders: &[PathBuf], level: Level, template: Option<&str>) -> Result<Rendered, Error> {
-    let template: Option<Template> = template.map(|it| it.parse().unwrap());
+/// Renders directories, each of which is a catalog or a bundle.
+fn rukpak_output(
+    folders: &[PathBuf],
+    level: Level,
+    template: Option<&str>,
+) -> Result<Rendered, Error> {
+    let template: Option<Template> = template.map(|text| text.parse().unwrap());
     let mut render = Render::new(level);
     for folder in folders {
         if folder.join("manifests").is_dir() && folder.join("metadata").is_dir() {
@@ -92,8 +96,8 @@ fn ours(folders: &[PathBuf], level: Level, template: Option<&str>) -> Result<Ren
     Ok(render.finish())
 }
 
-/// Both formats and all levels are the same bytes; or both refuse it. Tells whether it could be rendered without
-/// migrations.
+/// Asserts that opm and this crate render the same bytes in both formats at all levels, or that both reject the input.
+/// Returns whether it could be rendered without migrations.
 fn assert_same(folders: &[&str], root: &Path, template: Option<&str>) -> bool {
     let mut rendered = false;
     for level in Level::NAMES {
@@ -111,8 +115,8 @@ fn assert_same_in(
     level: &str,
     format: Format,
 ) -> bool {
-    let paths: Vec<PathBuf> = folders.iter().map(|it| root.join(it)).collect();
-    let rendered = ours(&paths, level.parse().unwrap(), template);
+    let paths: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
+    let rendered = rukpak_output(&paths, level.parse().unwrap(), template);
     let name = format.extension();
     let mut args = vec!["render", "--migrate-level", level, "-o", name];
     if let Some(template) = template {
@@ -121,14 +125,14 @@ fn assert_same_in(
     args.extend(folders);
     match (&rendered, &run(root, &args)) {
         (Ok(rendered), Ok(theirs)) => same(&print(rendered, format), theirs),
-        (Err(ours), Err(theirs)) => {
-            let ours = ours.to_string();
+        (Err(rukpak), Err(theirs)) => {
+            let rukpak = rukpak.to_string();
             assert!(
-                Reason::of(&ours).is(&Reason::of(theirs)),
-                "{folders:?} {level} {name}: two reasons\nours: {ours}\nopm:  {theirs}"
+                Reason::of(&rukpak).is(&Reason::of(theirs)),
+                "{folders:?} {level} {name}: two reasons\nours: {rukpak}\nopm:  {theirs}"
             );
         }
-        (Err(ours), Ok(_)) => panic!("{folders:?} {level} {name}: only we refuse it: {ours}"),
+        (Err(rukpak), Ok(_)) => panic!("{folders:?} {level} {name}: only we refuse it: {rukpak}"),
         (Ok(_), Err(theirs)) => {
             panic!("{folders:?} {level} {name}: only opm refuses it: {theirs}")
         }
@@ -136,21 +140,24 @@ fn assert_same_in(
     rendered.is_ok()
 }
 
-/// Shows the first lines that differ, not megabytes.
+/// Shows the first differing lines instead of megabytes.
 #[track_caller]
-fn same(ours: &str, theirs: &str) {
-    if ours == theirs {
+fn same(rukpak: &str, theirs: &str) {
+    if rukpak == theirs {
         return;
     }
-    let mut both = ours.lines().zip(theirs.lines());
-    let lines = ours.lines().count().min(theirs.lines().count());
+    let mut both = rukpak.lines().zip(theirs.lines());
+    let lines = rukpak.lines().count().min(theirs.lines().count());
     let at = both
-        .position(|(ours, theirs)| ours != theirs)
+        .position(|(rukpak, theirs)| rukpak != theirs)
         .unwrap_or(lines);
     let around = |text: &str| {
         let lines = text.lines().skip(at.saturating_sub(5)).take(9);
         testing::list(lines, |line| format!("{line:.300}\n"))
     };
-    let (ours, theirs) = (around(ours), around(theirs));
-    panic!("line {} differs\n--- ours\n{ours}--- opm\n{theirs}", at + 1);
+    let (rukpak, theirs) = (around(rukpak), around(theirs));
+    panic!(
+        "line {} differs\n--- ours\n{rukpak}--- opm\n{theirs}",
+        at + 1
+    );
 }

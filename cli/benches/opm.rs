@@ -1,5 +1,5 @@
-//! `rukpak catalog` and the real opm in turns, as whole processes, over one catalog of 10,000 bundles: validated, rendered,
-//! made ready, served again, and listed. Prints the table of docs/performance.md.
+//! Compares `rukpak catalog` with the real opm, as processes, on one catalog of 10,000 bundles: validation, rendering, serving
+//! without and with a cache, and listing. Prints the table of docs/performance.md.
 //!
 //! `cargo bench -p cli --bench opm`
 
@@ -22,12 +22,12 @@ use catalog::{
 use futures::TryStreamExt;
 use tokio::runtime::Runtime;
 
-/// How often each is run; the middle one is told.
+/// Runs per program; the median is printed.
 const RUNS: usize = 5;
-/// Between two looks at a process: its memory grows for far longer than that.
-const LOOK: Duration = Duration::from_millis(2);
-/// A program that does not answer by then never will.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Interval between two reads of the memory of a process. The memory grows for much longer than this.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Limit for the first answer of a server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() {
     let place = tempfile::tempdir().unwrap();
@@ -54,52 +54,52 @@ struct Bench<'a> {
     runtime: Runtime,
 }
 
-/// What a run took: until its end, or its first answer.
+/// Time until the end or the first answer of a run, and its peak memory.
 #[derive(Clone, Copy)]
-struct Took {
+struct Measurement {
     time: Duration,
-    /// The most of memory that it had, in kilobytes.
+    /// Peak resident memory in KiB.
     memory: u32,
 }
 
-/// A program that is killed in the end.
+/// A process that is killed on drop.
 struct Running(Child);
 
 // === impl Bench ===
 
 impl Bench<'_> {
-    fn both(&self, what: &str, args: &[&str]) {
-        let [theirs, ours] = in_turns(|program| self.to_its_end(program, args, Stdio::null()));
-        row(what, theirs, ours);
+    fn both(&self, label: &str, args: &[&str]) {
+        let [opm, rukpak] = in_turns(|program| self.run_to_end(program, args, Stdio::null()));
+        row(label, opm, rukpak);
     }
 
-    /// Renders into a new file each time, which is deleted before the next run starts.
-    fn to_file(&self, what: &str, format: &str) {
+    /// Renders into a new file, which is deleted before the next run starts.
+    fn to_file(&self, label: &str, format: &str) {
         let path = self.place.join("rendered");
         let args = ["render", "catalog", "-o", format];
-        let [theirs, ours] = in_turns(|program| {
+        let [opm, rukpak] = in_turns(|program| {
             let file = File::create(&path).unwrap();
-            let took = self.to_its_end(program, &args, file.into());
+            let measurement = self.run_to_end(program, &args, file.into());
             fs::remove_file(&path).unwrap();
-            took
+            measurement
         });
-        row(what, theirs, ours);
+        row(label, opm, rukpak);
     }
 
-    /// A cache is made where none was.
+    /// Creates a new cache.
     fn cold(&self) {
-        let [theirs, ours] = in_turns(|program| {
+        let [opm, rukpak] = in_turns(|program| {
             let cache = cache(program);
             drop(fs::remove_dir_all(self.place.join(&cache)));
-            self.to_its_end(program, &serve(&cache, &["--cache-only"]), Stdio::null())
+            self.run_to_end(program, &serve(&cache, &["--cache-only"]), Stdio::null())
         });
-        row("serve, nothing there before", theirs, ours);
+        row("serve, nothing there before", opm, rukpak);
     }
 
-    /// Served from the cache of before, whose integrity is enforced, until a list of packages is answered.
+    /// Serves from the existing cache with enforced integrity, until the list of packages is answered.
     fn warm(&self) {
         let mut lists = [Vec::new(), Vec::new()];
-        let [theirs, ours] = in_turns(|program| {
+        let [opm, rukpak] = in_turns(|program| {
             let free = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = free.local_addr().unwrap().port().to_string();
             drop(free);
@@ -111,13 +111,16 @@ impl Bench<'_> {
             let time = since.elapsed();
             let list = self.list(&client);
             let memory = running.memory().unwrap();
-            let at = usize::from(matches!(program, Program::Ours));
-            lists.get_mut(at).unwrap().push(Took { time: list, memory });
-            Took { time, memory }
+            let at = usize::from(matches!(program, Program::Rukpak));
+            lists
+                .get_mut(at)
+                .unwrap()
+                .push(Measurement { time: list, memory });
+            Measurement { time, memory }
         });
-        row("serve again, until it answers", theirs, ours);
-        let [theirs, ours] = lists.map(middle);
-        row("ListBundles, 15,000 entries", theirs, ours);
+        row("serve again, until it answers", opm, rukpak);
+        let [opm, rukpak] = lists.map(middle);
+        row("ListBundles, 15,000 entries", opm, rukpak);
     }
 
     fn first_answer(&self, address: &str, since: Instant) -> Client {
@@ -129,8 +132,8 @@ impl Bench<'_> {
             if let Some(client) = answered {
                 return client;
             }
-            assert!(since.elapsed() < PATIENCE, "nobody serves {address}");
-            thread::sleep(LOOK);
+            assert!(since.elapsed() < ANSWER_TIMEOUT, "nobody serves {address}");
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -139,12 +142,12 @@ impl Bench<'_> {
         let count = client
             .list_bundles()
             .try_fold(0, |count, _| async move { Ok(count + 1) });
-        // Half of the bundles are in two channels.
+        // Half of the bundles are in two channels, which results in 15,000 entries.
         assert_eq!(self.runtime.block_on(count).unwrap(), 15_000);
         since.elapsed()
     }
 
-    fn to_its_end(&self, program: Program, args: &[&str], out: Stdio) -> Took {
+    fn run_to_end(&self, program: Program, args: &[&str], out: Stdio) -> Measurement {
         let since = Instant::now();
         let mut running = self.start(program, args, out);
         let mut memory = 0;
@@ -153,16 +156,16 @@ impl Bench<'_> {
             if let Some(status) = running.0.try_wait().unwrap() {
                 assert!(status.success(), "{program} {args:?} failed");
                 let time = since.elapsed();
-                return Took { time, memory };
+                return Measurement { time, memory };
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     fn start(&self, program: Program, args: &[&str], out: Stdio) -> Running {
         let mut command = match program {
             Program::Opm => tests::opm_command(self.place),
-            Program::Ours => {
+            Program::Rukpak => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_rukpak"));
                 command.arg("catalog").current_dir(self.place);
                 command
@@ -176,7 +179,7 @@ impl Bench<'_> {
 #[derive(Clone, Copy)]
 enum Program {
     Opm,
-    Ours,
+    Rukpak,
 }
 
 // === impl Program ===
@@ -185,7 +188,7 @@ impl Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Opm => "opm",
-            Self::Ours => "rukpak",
+            Self::Rukpak => "rukpak",
         })
     }
 }
@@ -193,10 +196,12 @@ impl Display for Program {
 // === impl Running ===
 
 impl Running {
-    /// The most it has had, in kilobytes; nothing of a process that has ended.
+    /// Returns the peak resident memory in KiB, or `None` after the process has ended.
     fn memory(&self) -> Option<u32> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
-        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))?;
         line.split_whitespace().next()?.parse().ok()
     }
 }
@@ -224,35 +229,35 @@ fn cache(program: Program) -> String {
     format!("cache-{program}")
 }
 
-fn in_turns(mut run: impl FnMut(Program) -> Took) -> [Took; 2] {
+fn in_turns(mut run: impl FnMut(Program) -> Measurement) -> [Measurement; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for _ in 0..RUNS {
-        for (times, program) in all.iter_mut().zip([Program::Opm, Program::Ours]) {
+        for (times, program) in all.iter_mut().zip([Program::Opm, Program::Rukpak]) {
             times.push(run(program));
         }
     }
     all.map(middle)
 }
 
-/// The middle of the times, and the most of the memory.
-fn middle(mut runs: Vec<Took>) -> Took {
-    runs.sort_by_key(|it| it.time);
-    Took {
+/// Returns the median of the times and the maximum of the memory.
+fn middle(mut runs: Vec<Measurement>) -> Measurement {
+    runs.sort_by_key(|run| run.time);
+    Measurement {
         time: runs.get(RUNS / 2).unwrap().time,
-        memory: runs.iter().map(|it| it.memory).max().unwrap(),
+        memory: runs.iter().map(|run| run.memory).max().unwrap(),
     }
 }
 
-fn row(what: &str, theirs: Took, ours: Took) {
-    let cell = |it: Took| {
-        let milliseconds = it.time.as_secs_f64() * 1000.0;
-        format!("{milliseconds:.0} ms, {} MB", it.memory / 1000)
+fn row(label: &str, opm: Measurement, rukpak: Measurement) {
+    let cell = |measured: Measurement| {
+        let milliseconds = measured.time.as_secs_f64() * 1000.0;
+        format!("{milliseconds:.0} ms, {} MB", measured.memory / 1000)
     };
-    let times = theirs.time.as_secs_f64() / ours.time.as_secs_f64();
-    let memory = f64::from(theirs.memory) / f64::from(ours.memory);
+    let times = opm.time.as_secs_f64() / rukpak.time.as_secs_f64();
+    let memory = f64::from(opm.memory) / f64::from(rukpak.memory);
     println!(
-        "| {what} | {} | {} | {times:.1}, memory {memory:.1} |",
-        cell(theirs),
-        cell(ours)
+        "| {label} | {} | {} | {times:.1}, memory {memory:.1} |",
+        cell(opm),
+        cell(rukpak)
     );
 }

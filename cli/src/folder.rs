@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_sort_and_are_known_again() {
+    fn file_names_sort_and_are_recognized() {
         let metadata = json!({"name": "a:b/../c_d"});
         let role = json!({"apiVersion": "v1", "kind": "Role", "metadata": metadata});
         let role = Object::try_from(role).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_others_give_a_terminal_no_orders() {
+    fn untrusted_text_loses_control_characters() {
         ::tests::assert_rows! {
             clean("\u{1b}[31mred\r\n") => " [31mred  ";
             clean("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e") => "a b c d e";

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_strangers_give_programs_what_they_are_and_terminals_no_orders() {
+    fn untrusted_text_is_escaped_and_round_trips() {
         let evil =
             "a\u{1b}[2J\u{7f}\u{9b}b\u{202e}c\u{2066}d\u{61c}\u{200f}\u{2028}e\n\"שלום\u{1f600}";
         let value = json!({"k\u{202e}": [evil, evil.replace('\n', ""), "one\n\u{202e}two\n"]});

@@ -71,29 +71,32 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_items() {
         let items: Vec<u64> = (0..50).collect();
-        let mut seen = Vec::new();
+        let mut results = Vec::new();
         let work = |item: &u64| {
             thread::sleep(Duration::from_micros((50 - item) * 20));
             item * 2
         };
         let outcome: io::Result<()> = each(&items, 4, work, |double| {
-            seen.push(double);
+            results.push(double);
             Ok(())
         });
         assert!(outcome.is_ok());
-        assert_eq!(seen, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(
+            results,
+            items.iter().map(|item| item * 2).collect::<Vec<_>>()
+        );
     }
 
     #[test]
-    fn the_first_failure_ends_it() {
+    fn first_failure_ends_the_run() {
         let items = [1, 2, 3, 4];
-        let mut seen = 0;
+        let mut count = 0;
         let take = |item| {
-            seen += 1;
+            count += 1;
             let error = || io::Error::other("two");
             (item != 2).then_some(()).ok_or_else(error)
         };
         let error = each(&items, 2, |item| *item, take).unwrap_err();
-        assert_eq!((error.to_string().as_str(), seen), ("two", 2));
+        assert_eq!((error.to_string().as_str(), count), ("two", 2));
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transfers_are_told_in_one_line() {
+    fn transfers_are_described_in_one_line() {
         let since = Instant::now();
         let transfer = |name: &str, done, total| {
             let progress = Progress::default();

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_olm_the_bundle_does_not_say_where_it_goes() {
+    fn olm_ignores_the_namespace_that_the_bundle_suggests() {
         let suggested = SuggestedNamespaces {
             context: "here",
             bundle: "there",
@@ -318,7 +318,7 @@ mod tests {
 
     // parity: sdk-23
     #[test]
-    fn opm_itself_is_an_index_without_anything() {
+    fn opm_image_is_an_empty_index() {
         let digest = "0".repeat(64);
         let pinned = format!("quay.io/operator-framework/opm@sha256:{digest}");
         for (name, expected) in [
@@ -340,12 +340,12 @@ mod tests {
             let name = image.reference.to_string();
             assert_eq!(IndexKind::new(&name, &image), expected, "{name}");
         }
-        // As operator-sdk, which makes a database of it: a mode is accepted.
+        // operator-sdk creates a database for this index, so it accepts a mode.
         assert!(PulledIndex::empty().is_database);
     }
 
     #[test]
-    fn an_index_that_is_remembered_need_not_be_one() {
+    fn malformed_recorded_index_is_rejected() {
         assert!(recorded_index("quay.io/example/index:v1").is_ok());
         assert!(recorded_index(DEFAULT_INDEX).is_ok());
         for name in [

@@ -4,7 +4,7 @@ use clap::Args;
 use manifests::api::instance::BundleInstance;
 use serde_json::{Value, json};
 
-/// The BundleInstance `tide`, with fields that are added or have other values.
+/// Returns the BundleInstance `tide`, with these fields added or replaced.
 pub(crate) fn instance(more: &Value) -> BundleInstance {
     let mut value = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide", "generation": 2},
@@ -17,7 +17,7 @@ pub(crate) fn instance(more: &Value) -> BundleInstance {
     serde_json::from_value(value).unwrap()
 }
 
-/// Adds the fields of a value to another one, or changes them.
+/// Merges the fields of a value into another one.
 pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -37,7 +37,7 @@ pub(crate) fn condition((type_, status, reason, message): (&str, &str, &str, &st
     })
 }
 
-/// The error of a request that the API server answers with this status.
+/// Returns the error of a request that the API server answers with this status.
 pub(crate) fn refused(status: Value) -> kube::Error {
     kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
 }

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_differ_in_case_alone_are_found_in_folders_too() {
+    fn case_collisions_are_found_in_directories_too() {
         let paths = ["a/B", "A/b", "a/c", "b", "ß/x"];
         assert_eq!(case_collisions(paths.into_iter()), [("A/b", "a/B")]);
         assert_eq!(case_collisions(["a", "b", "a/b"].into_iter()), []);

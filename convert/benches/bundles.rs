@@ -1,5 +1,5 @@
-//! From a bundle's files to the text of its plain manifests: one typical bundle, one of a megabyte, and, with
-//! `RUKPAK_CORPUS`, a hundred real ones in one process.
+//! Conversion of a bundle's files to the text of its plain manifests: a typical bundle, a bundle of one megabyte, and,
+//! with `RUKPAK_CORPUS`, a hundred published ones in one process.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn open(bundle: &Path) -> Content {
         .content
 }
 
-/// Converts and writes; the number of bytes keeps the optimiser honest.
+/// Converts and writes a bundle. The returned length keeps the optimizer from removing the work.
 fn run(content: &Content) -> usize {
     let conversion = convert::plain(content, &Options::default());
     conversion
@@ -36,7 +36,7 @@ fn run(content: &Content) -> usize {
         .sum()
 }
 
-/// The example with its large definition four times, under names of their own.
+/// The example with its large CRD four times, under different names.
 fn megabyte(example: &Content) -> Content {
     let mut files = Builder::new(Limits::default());
     for (path, file) in example.files() {

@@ -326,7 +326,7 @@ mod tests {
             "olm.gvk.required" => gvk("Star");
             "olm.package.required" => json!({"packageName": "moon", "versionRange": "1.2.0 || 1.4.0"});
             "olm.package.required" => json!({"packageName": "tide", "versionRange": "1.0.0 || 2.0.0"});
-            // What the bundle itself is.
+            // The package and the API of the bundle itself.
             "olm.package" => json!({"packageName": "sea", "version": "1.0.0"});
             "olm.gvk" => gvk("Tide");
         ];
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn images_of_everything_that_runs_are_told_once() {
+    fn images_of_workloads_are_listed_once() {
         let pods = |images: &[&str]| {
             let containers: Vec<_> = images.iter().map(|image| json!({"image": image})).collect();
             json!({"template": {"spec": {"containers": containers}}})
@@ -362,8 +362,8 @@ mod tests {
             item(json!({"kind": "Etcd", "spec": pods(&["g"])})),
         ];
         let images = images(Csv::new(&csv), &others).into_iter();
-        let told = images.map(|image| image.image + "=" + &image.name);
-        let told: Vec<_> = told.collect();
-        assert_eq!(told, ["a=a", "a=b", "c=", "d=", "e=", "f="]);
+        let found = images.map(|image| image.image + "=" + &image.name);
+        let found: Vec<_> = found.collect();
+        assert_eq!(found, ["a=a", "a=b", "c=", "d=", "e=", "f="]);
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     /// The rows of all spellings are those of `manifests::openshift`.
     // parity: max-4, max-olm-1
     #[test]
-    fn installed_csv_declares_what_olm_has_written() {
+    fn installed_csv_declares_the_values_that_olm_wrote() {
         let max = |value: &str| {
             let property = format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
             format!("[{property}]")
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_is_what_olm_has_written() {
+    fn package_is_the_one_that_olm_wrote() {
         let properties = |value: Value| json!({"properties": [{"type": "a", "value": 1}, {"type": "olm.package", "value": value}]});
         assert_each!(|text, expected| package(|key| (key == PROJECTED).then_some(text.as_str())).as_deref() => expected;
             properties(json!({"packageName": "etcd", "version": "1"})).to_string() => Some("etcd");

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_configuration_names_every_problem() {
+    fn invalid_configuration_reports_every_problem() {
         assert_each!(|config, message| DeploymentConfig::try_from(config).unwrap_err() => has message;
             json!([]) => "is a list, not a mapping";
             json!({"envs": []}) => "unknown field envs; did you mean env?";

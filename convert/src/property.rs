@@ -405,7 +405,7 @@ mod tests {
         read_text(key, &format!("{key}:\n- {entry}\n"))
     }
 
-    /// The properties of a file, and the remedies of the findings.
+    /// Returns the properties of a file, and the remedies of the findings.
     fn read_text(name: &str, text: &str) -> (Listed, Vec<String>) {
         let file = "metadata/a.yaml".to_owned();
         let content = content([(&*file, text)]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_have_any_case() {
+    fn field_names_ignore_case() {
         let (listed, remedies) = read("properties", "{Type: a, VALUE: 4.10}");
         assert_eq!(listed.entries[0].type_, "a");
         assert_eq!(listed.entries[0].value.get(), "4.10");

@@ -1,4 +1,4 @@
-//! Shared by the unit tests and the test program of this crate.
+//! Helpers for the unit tests and the test program of this crate.
 
 #![allow(dead_code, reason = "each of them uses only a part")]
 
@@ -11,7 +11,7 @@ pub(crate) const CSV: &str = "manifests/csv.yaml";
 pub(crate) const CRD: &str = "manifests/crd.yaml";
 pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
-/// A bundle in the making: its files by path.
+/// A bundle under construction: its files by path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bundle(pub(crate) BTreeMap<String, String>);
 
@@ -26,7 +26,7 @@ impl Bundle {
         self
     }
 
-    /// A file that is JSON.
+    /// Sets a JSON file.
     pub(crate) fn json(&self, path: &str) -> Value {
         serde_json::from_str(&self.0[path]).unwrap()
     }
@@ -86,7 +86,7 @@ pub(crate) fn content<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -
     builder.finish()
 }
 
-/// JSON pointers of a value and of all values in it.
+/// Returns the JSON pointers of a value and of all values in it.
 pub(crate) fn pointers(value: &Value) -> Vec<String> {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields

@@ -1,4 +1,4 @@
-//! Whole bundles: what a good one becomes, and what a bad one is told.
+//! Whole bundles: the conversion of valid ones, and the rejection of invalid ones.
 
 #![allow(
     clippy::unwrap_used,

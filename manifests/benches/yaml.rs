@@ -31,7 +31,7 @@ fn measure(criterion: &mut Criterion, name: &str, files: &[Vec<u8>]) {
     group.bench_function("read", |bencher| {
         bencher.iter(|| files.iter().map(|file| read(file)).collect::<Vec<_>>());
     });
-    // The mark that ends a document sends it to the complete reader.
+    // The document end marker requires the complete reader.
     let ended: Vec<_> = files
         .iter()
         .map(|file| [file.as_slice(), b"\n...\n"].concat())

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_normalised_and_cannot_leave_the_root() {
+    fn paths_are_normalized_and_cannot_leave_the_root() {
         for (paths, normal) in ::tests::rows![
             &["a"][..] => Some("a");
             &["./a/b", "a//b/", "a/./b"] => Some("a/b");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_named_when_they_are_reached() {
+    fn exceeded_limits_are_named() {
         let limits = with!(Limits::default() => total: 20, file: 6, entries: 3, path: 8, depth: 2);
         let cases = ::tests::rows![
             "a", "1234567", 20 => "larger than the limit of 6 bytes";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_path_twice_is_refused_however_it_is_spelt() {
+    fn duplicate_path_is_rejected_in_every_spelling() {
         let mut files = Builder::new(Limits::default());
         add(&mut files, "a/b", "1").unwrap();
         let mut again = |path| add(&mut files, path, "2");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_list_their_own_files_only() {
+    fn directories_list_only_their_own_files() {
         let mut files = Builder::new(Limits::default());
         for path in "manifests/b manifests/a/c manifests2/x manifest z".split(' ') {
             add(&mut files, path, path).unwrap();

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_normalised_as_docker_does() {
+    fn references_are_normalized_as_by_docker() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for (texts, normal) in ::tests::rows![
             &["busybox", "docker.io/busybox"][..] => Some("docker.io/library/busybox:latest");

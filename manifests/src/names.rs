@@ -220,7 +220,7 @@ mod tests {
 
     // parity: convert-10
     #[test]
-    fn generated_names_fit_and_are_legal_whatever_comes_in() {
+    fn generated_names_are_valid_for_every_input() {
         let long = "a".repeat(300);
         let readable = "- ... foo. foo-.bar Foo_Bar é a.-b keda.v2.17.0-keda-olm-operator";
         let cut = (40..70).map(|length| format!("{}.-b", "a".repeat(length)));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn legal_names_are_the_apiservers() {
+    fn name_check_equals_that_of_the_api_server() {
         for (name, subdomain, label, service, segment) in [
             ("a", true, true, true, true),
             ("a.b", true, false, false, true),

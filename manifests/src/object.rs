@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_version_is_no_part_of_the_identity() {
+    fn identity_ignores_the_api_version() {
         for api in ["policy/v1", "policy/v1beta1"] {
             let metadata = json!({"name": "a", "namespace": "n"});
             let budget =
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_from_kinds_that_end_in_list() {
+    fn lists_differ_from_kinds_that_end_in_list() {
         assert_each!(|value, list| is_list(&value) => list;
             json!({"apiVersion": "v1", "kind": "List", "items": [7]}) => true;
             json!({"apiVersion": "v1", "kind": "List", "items": null}) => true;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_need_comes_first() {
+    fn dependencies_are_applied_first() {
         let ordered = ::tests::rows![
             "v1" => "Namespace";
             "apiextensions.k8s.io/v1" => "CustomResourceDefinition";

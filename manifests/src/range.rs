@@ -209,7 +209,7 @@ mod tests {
     /// Results of blang v4.0.0 for [`VERSIONS`], one letter each; `None` for an error.
     // parity: validate-6
     #[test]
-    fn ranges_hold_for_what_blang_says() {
+    fn ranges_match_the_versions_of_blang() {
         const VERSIONS: &str =
             "0.9.0 1.0.0-rc.1 1.0.0 1.0.0+b 1.0.5 1.2.0-alpha 1.2.3 1.3.0 2.0.0-rc.1 2.0.0 3.1.0";
         for (ranges, holds) in ::tests::rows![
@@ -242,8 +242,12 @@ mod tests {
             for &range in ranges {
                 let letter = |holds: bool| if holds { 't' } else { 'f' };
                 let found = Range::parse(range).ok().map(|range| {
-                    let versions = VERSIONS.split(' ').map(|it| Version::parse(it).unwrap());
-                    versions.map(|it| letter(range.matches(&it))).collect()
+                    let versions = VERSIONS
+                        .split(' ')
+                        .map(|text| Version::parse(text).unwrap());
+                    versions
+                        .map(|version| letter(range.matches(&version)))
+                        .collect()
                 });
                 assert_eq!(found, holds.map(str::to_owned), "{range:?}");
             }
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blang_drops_or_crashes_on_is_refused() {
+    fn input_that_blang_drops_or_crashes_on_is_rejected() {
         assert_each!(|range, problem| Range::parse(range).unwrap_err().to_string() => problem;
             "! 1.0.0" => r#"version range "! 1.0.0" has no version in "!""#;
             "1.2.3 - 2.0.0" => r#"version range "1.2.3 - 2.0.0" has no version in "-""#;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_refuses_what_parse_refuses() {
+    fn strict_rejects_what_parse_rejects() {
         assert_each!(|text, fine| strict(text).is_ok() => fine;
             "1.2.3" => true;
             "1.2.3-rc.1+b.7" => true;

@@ -18,12 +18,12 @@ use manifests::{
 const HEADER: &str =
     "# Made from the types in manifests/src/api by `make generate`: changes here are lost.\n";
 
-/// The directory `optional` has the definitions of other projects: `kubectl apply -f crds` must not replace theirs.
+/// The directory `optional` contains the CRDs of other projects, because `kubectl apply -f crds` must not replace them.
 #[test]
-fn definitions_are_fresh() {
-    let ours = definitions::all().into_iter().map(|crd| ("crds", crd));
+fn crds_are_up_to_date() {
+    let own = definitions::all().into_iter().map(|crd| ("crds", crd));
     let foreign = definitions::foreign().into_iter();
-    for (folder, crd) in ours.chain(foreign.map(|crd| ("optional", crd))) {
+    for (folder, crd) in own.chain(foreign.map(|crd| ("optional", crd))) {
         let name = crd.metadata.name.as_deref().expect("every one has a name");
         let text = yaml::to_string(&crd).expect("a definition is JSON");
         fresh(&format!("{folder}/{name}.yaml"), &text);
@@ -31,7 +31,7 @@ fn definitions_are_fresh() {
 }
 
 #[test]
-fn files_to_install_are_fresh() {
+fn install_files_are_up_to_date() {
     let options = install::Options::default();
     for (path, text) in tests::rows![
         "install/rukpak.yaml" => install::file(&options);
@@ -47,7 +47,7 @@ fn files_to_install_are_fresh() {
 }
 
 #[test]
-fn the_folder_for_a_release_payload_is_fresh_and_has_nothing_else() {
+fn release_payload_directory_is_up_to_date() {
     let options = release::options(install::Options::default().image);
     let mut expected: Vec<String> = Vec::new();
     for release::File { name, text } in release::files(&options) {

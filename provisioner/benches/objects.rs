@@ -1,5 +1,5 @@
-//! What is done for each object of an instance: planned at each try, compared with what the watches saw at each look, and
-//! its fields hashed at each event. With ten thousand objects.
+//! Work per object of an instance, with ten thousand objects: planning in each attempt, the comparison with the watches
+//! in each reconcile, and hashing the fields of each event.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ fn objects() -> Vec<Object> {
     (0..COUNT).map(|number| object(number).unwrap()).collect()
 }
 
-/// The managedFields of a Deployment that the apiserver keeps for us, and of its controller.
+/// The managedFields of a Deployment: the provisioner's entry and that of the Deployment controller.
 fn metadata() -> Value {
     let fields: serde_json::Map<String, Value> = (0..60)
         .map(|number| (format!("f:field{number}"), json!({"f:nested": {}})))
@@ -86,7 +86,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         );
     });
 
-    let seen = Seen {
+    let observed = Seen {
         hash: None,
         version: 1,
         fields,
@@ -98,7 +98,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         synced: true,
         objects: inventory
             .keys()
-            .map(|identity| (identity.clone(), seen.clone()))
+            .map(|identity| (identity.clone(), observed.clone()))
             .collect(),
         ..View::default()
     };

@@ -1,5 +1,5 @@
-//! What is decided whenever something about a platform operator changes: whether the cluster may be upgraded, and what the
-//! ClusterOperator says. With a thousand of them, some of which are in trouble.
+//! Decisions after each change of a platform operator: the upgrade gate and the status of the ClusterOperator. Measured
+//! with a thousand platform operators, some of which fail.
 
 #![allow(
     clippy::unwrap_used,

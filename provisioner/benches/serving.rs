@@ -1,7 +1,7 @@
-//! What it costs to serve a thousand CatalogSources that share twenty images: time and memory, when they come, while
-//! nothing changes, when one image does, and when all do.
+//! Time and memory to serve a thousand CatalogSources that share twenty images: at the start, without changes, and when
+//! one image or all images change.
 //!
-//! The Kubernetes objects are not in it: they are two requests for each CatalogSource, and one process has them all.
+//! The Kubernetes objects are not included: they are two requests per CatalogSource, and one process holds them all.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ const IMAGES: usize = 20;
 const PACKAGES: usize = 25;
 const BUNDLES: usize = 20;
 
-/// A catalog with 500 bundles, as they are in an image.
+/// A catalog of 500 bundles, as it is stored in an image.
 #[derive(Debug)]
 struct Image(Vec<u8>);
 
@@ -52,7 +52,7 @@ impl Files for Image {
     }
 }
 
-/// The catalog of an image, in this round of changes.
+/// Returns the catalog of an image in this round of changes.
 fn image(number: usize, round: usize) -> Image {
     let mut bytes = Vec::new();
     let mut add = |document: serde_json::Value| {
@@ -93,7 +93,7 @@ async fn get(stores: &Stores, number: usize, round: usize) -> Arc<Served> {
     stores.get(digest, None, files).await.unwrap()
 }
 
-/// What each CatalogSource does when its image was looked at: as follow does it, all at once.
+/// Offers the content of each CatalogSource, as `follow` does after a poll, all at once.
 async fn offer(stores: &Stores, all: &mut [Listening], round: impl Fn(usize) -> usize) -> usize {
     let served = (0..SOURCES).map(|at| get(stores, at % IMAGES, round(at % IMAGES)));
     let served = futures::future::join_all(served).await;
@@ -107,17 +107,20 @@ async fn offer(stores: &Stores, all: &mut [Listening], round: impl Fn(usize) -> 
     changed
 }
 
-/// Megabytes that the process has.
+/// Returns the resident memory of this process in megabytes.
 fn memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
     let kilobytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kilobytes / 1024.0
 }
 
-fn tell(what: &str, took: Duration) {
+fn report(step: &str, took: Duration) {
     println!(
-        "{what:<58} {:>9.1} ms {:>8.1} MB",
+        "{step:<58} {:>9.1} ms {:>8.1} MB",
         took.as_secs_f64() * 1000.0,
         memory()
     );
@@ -125,7 +128,7 @@ fn tell(what: &str, took: Duration) {
 
 #[tokio::main]
 async fn main() {
-    // Descriptors: two for each listener, and some for who asks.
+    // File descriptors: two per listener, and some for clients.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = rustix::process::Rlimit {
         current: limit.maximum,
@@ -139,7 +142,7 @@ async fn main() {
         size / 1000,
         PACKAGES * BUNDLES
     );
-    tell("at the beginning", Duration::ZERO);
+    report("at the beginning", Duration::ZERO);
     let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
     let mut all: Vec<Listening> = (0..SOURCES)
@@ -149,19 +152,19 @@ async fn main() {
             Listening::new(socket).unwrap()
         })
         .collect();
-    tell("sockets", began.elapsed());
-    for (what, round) in [
+    report("sockets", began.elapsed());
+    for (step, round) in [
         ("all offered, images made to be served", 1),
         ("all offered again, nothing is new", 1),
         ("all offered, every image is another one", 2),
     ] {
         let began = Instant::now();
         let changed = offer(&stores, &mut all, |_| round).await;
-        tell(&format!("{what} ({changed} switched)"), began.elapsed());
+        report(&format!("{step} ({changed} switched)"), began.elapsed());
     }
     let began = Instant::now();
     let changed = offer(&stores, &mut all, |image| if image == 0 { 3 } else { 2 }).await;
-    tell(
+    report(
         &format!("all offered, one image is another one ({changed} switched)"),
         began.elapsed(),
     );
@@ -174,7 +177,7 @@ async fn main() {
         assert_eq!(client.list_packages().await.unwrap().len(), PACKAGES);
         clients.push(client);
     }
-    tell(
+    report(
         "a client of each, which stays, lists the packages",
         began.elapsed(),
     );
@@ -182,12 +185,12 @@ async fn main() {
     let files = std::fs::read_dir(folder.path().join("registries")).unwrap();
     println!("\nfiles to serve from: {}", files.count());
 
-    // Opened anew, as after a restart in the same pod.
+    // Opened again, as after a restart in the same pod.
     drop((all, stores));
     let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
     for number in 1..IMAGES {
         drop(get(&stores, number, 2).await);
     }
-    tell("19 files taken over after a restart", began.elapsed());
+    report("19 files taken over after a restart", began.elapsed());
 }

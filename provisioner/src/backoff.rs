@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_five_minutes() {
+    fn delays_double_up_to_five_minutes() {
         for (failures, is_terminal, seconds) in [
             (0, false, 1),
             (1, false, 1),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_counted_for_each_object_until_it_works_or_changes() {
+    fn failures_are_counted_per_object_until_success_or_change() {
         let backoff = Backoff::default();
         let begun = Instant::now();
         let later = |seconds| begun + Duration::from_secs(seconds);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_before_its_time_has_the_rest_of_the_pause() {
+    fn early_wake_keeps_remaining_backoff() {
         let backoff = Backoff::default();
         let begun = Instant::now();
         let first = backoff.next("a", None, true, begun);

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_that_nobody_tries_any_more_make_room_for_others() {
+    fn expired_rejected_packages_make_room_for_others() {
         let begin = Instant::now();
         let mut wants = PackageInterest::default();
         for at in 0..MAX_REJECTED {

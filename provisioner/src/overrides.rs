@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_is_about_one_content() {
+    fn override_applies_to_one_digest() {
         let (content, image, other) = (digest("a"), digest("b"), digest("c"));
         let of_image =
             |reference: String| with!(BundleSource, image: Some(with!(ImageSource, reference)));

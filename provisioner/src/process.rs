@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_files_as_allowed_may_be_open() {
+    fn open_file_limit_is_raised_to_the_maximum() {
         let before = rustix::process::getrlimit(Resource::Nofile);
         let most = before.maximum.unwrap_or(1 << 20);
         let few = with!(before => current: Some(most - 1));

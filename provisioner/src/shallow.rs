@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_anybody_reads_is_as_it_was() {
+    fn shallow_values_are_unchanged() {
         for text in [
             r#"{"a":[1,-2,0.1,18446744073709551615,true,null,"ä\n\u0000",{}],"b":{"c":[[]]}}"#,
             "null",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_null_and_the_rest_is_read() {
+    fn deep_values_become_null() {
         let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
         for (depth, is_whole) in [
             (MAX_DEPTH - 1, true),

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_catalog_counts_before_the_bundle_if_it_names_a_release() {
+    fn catalog_value_that_names_a_release_precedes_the_bundle() {
         for (bundle, catalog, expected) in [
             (None, None, None),
             (Some("4.12"), None, Some("4.12")),
@@ -314,14 +314,14 @@ mod tests {
         ] {
             let openshift_version = openshift_version(version, release);
             let found = [openshift_version.running, openshift_version.highest()]
-                .map(|it| it.map(|it| it.to_string()));
+                .map(|version| version.map(|version| version.to_string()));
             let found = found.each_ref().map(Option::as_deref);
             assert_eq!(found, [running, highest], "{version} {release:?}");
         }
     }
 
     #[test]
-    fn servers_name_their_version_in_many_ways() {
+    fn server_version_formats_are_parsed() {
         for (git, major, minor, version) in [
             ("v1.36.3", "1", "36", Some((1, 36, 3))),
             ("v1.27.4-gke.900", "1", "27+", Some((1, 27, 4))),

@@ -76,24 +76,25 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_is_late_is_not_believed() {
+    fn stale_watch_events_are_ignored() {
         let written = Written::default();
         assert!(written.is_before(&bundle("a", "1")));
         written.note(&bundle("a", "9"));
-        for (seen, version, expected) in [
+        for (observed, version, expected) in [
             ("a", "8", false),
             ("a", "9", true),
             ("a", "10", true),
             ("a", "later", false),
             ("another", "1", true),
         ] {
-            assert_rows!(written.is_before(&bundle(seen, version)) => expected, "{seen} {version}");
+            assert_rows!(written.is_before(&bundle(observed, version)) => expected, "{observed} {version}");
         }
         written.note(&bundle("a", "later"));
         assert!(!written.is_before(&bundle("a", "10")));
-        for (noted, seen, expected) in [("9", "8", "9"), ("9", "10", "10"), ("later", "8", "8")] {
+        for (noted, observed, expected) in [("9", "8", "9"), ("9", "10", "10"), ("later", "8", "8")]
+        {
             written.note(&bundle("a", noted));
-            assert_rows!(written.newest_version(&bundle("a", seen)).unwrap() => expected, "{noted} {seen}");
+            assert_rows!(written.newest_version(&bundle("a", observed)).unwrap() => expected, "{noted} {observed}");
         }
         assert_eq!(
             written.newest_version(&bundle("another", "1")).unwrap(),

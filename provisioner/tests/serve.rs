@@ -1,4 +1,4 @@
-//! `provisioner serve`, as the pod of a catalog runs it: what it reads, how it ends, and what the kubelet is told.
+//! `provisioner serve` as the pod of a catalog runs it: its input, its termination, and its termination message.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ fn blobs(package: &str) -> String {
             {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
         ]}),
     ];
-    metas.map(|it| it.to_string()).join("\n")
+    metas.map(|meta| meta.to_string()).join("\n")
 }
 
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    if path.extension().is_none_or(|it| it != "gz") {
+    if path.extension().is_none_or(|extension| extension != "gz") {
         fs::write(path, text).unwrap();
         return;
     }
@@ -38,7 +38,7 @@ fn write(path: &Path, text: &str) {
     zip.finish().unwrap();
 }
 
-/// The program, killed with the test.
+/// A running program; dropping it kills it.
 struct Program {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -59,18 +59,18 @@ impl Program {
         Self { child, log }
     }
 
-    /// Where it serves, once it does.
+    /// Waits for the address on which the program serves.
     fn address(&mut self) -> String {
-        let mut seen = String::new();
+        let mut log_text = String::new();
         loop {
             let mut line = String::new();
-            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{seen}");
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{log_text}");
             if let Some((_, address)) = line.split_once("address=") {
                 let address = address.split(' ').next().unwrap();
                 let (_, port) = address.rsplit_once(':').unwrap();
                 return format!("127.0.0.1:{port}");
             }
-            seen.push_str(&line);
+            log_text.push_str(&line);
         }
     }
 
@@ -94,7 +94,7 @@ impl Program {
         assert!(killed.unwrap().success());
     }
 
-    /// The exit code, and the rest of the log.
+    /// Waits for the end, and returns the exit code and the rest of the log.
     fn ended(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
@@ -111,12 +111,12 @@ impl Drop for Program {
 
 // parity: pod-14, run-15
 #[test]
-fn a_catalog_in_parts_is_served_until_the_pod_is_told_to_end() {
+fn catalog_in_parts_is_served_until_termination() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(&root.join("catalog/part-0/a.json.gz"), &blobs("tide"));
     write(&root.join("catalog/part-1/b.yaml"), &blobs("wave"));
-    // What a kubelet has beside the links that it makes.
+    // The data that a kubelet stores next to its links.
     write(&root.join("catalog/part-1/..data/b.yaml"), &blobs("wave"));
     let mut program = Program::start(root, &["catalog", "-p", "0"]);
     assert_eq!(program.packages(), ["tide", "wave"]);
@@ -129,7 +129,7 @@ fn a_catalog_in_parts_is_served_until_the_pod_is_told_to_end() {
 }
 
 #[test]
-fn a_cache_is_made_once_and_served_from() {
+fn cache_is_built_once_and_reused() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(&root.join("catalog/a.json"), &blobs("tide"));
@@ -140,17 +140,17 @@ fn a_cache_is_made_once_and_served_from() {
     assert_eq!(program.packages(), ["tide"]);
     program.terminate();
     assert_eq!(program.ended().0, Some(0));
-    // It is of this very catalog, or it is not served, unless that is allowed.
+    // A cache of another catalog is not served, unless that is allowed.
     write(&root.join("catalog/b.json"), &blobs("wave"));
     let stale = Program::start(root, &["catalog", "--cache-dir=cache", "--port=0"]);
     let (code, log) = stale.ended();
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("integrity check failed"), "{log}");
-    // What is only looked at is used if it is right, and left as it is if not.
+    // A read-only cache is used if it matches, and left unchanged if not.
     let cached = || {
         fs::read_dir(root.join("cache"))
             .unwrap()
-            .map(|it| it.unwrap().file_name())
+            .map(|entry| entry.unwrap().file_name())
             .collect::<Vec<_>>()
     };
     let before = cached();
@@ -171,7 +171,7 @@ fn a_cache_is_made_once_and_served_from() {
 }
 
 #[test]
-fn a_mounted_config_map_of_the_oldest_form_is_served() {
+fn mounted_config_map_of_the_oldest_format_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let csv = "- {metadata: {name: tide.v1}, spec: {version: 1.0.0}}";
@@ -189,7 +189,7 @@ fn a_mounted_config_map_of_the_oldest_form_is_served() {
 
 // parity: pod-14
 #[test]
-fn the_program_is_copied_to_where_another_image_runs_it() {
+fn program_is_copied_into_another_image() {
     let folder = tempfile::tempdir().unwrap();
     let run = |program: &Path, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
@@ -212,7 +212,7 @@ fn the_program_is_copied_to_where_another_image_runs_it() {
 
 // parity: pod-14
 #[test]
-fn what_cannot_be_served_is_told_to_the_kubelet() {
+fn serving_errors_are_written_to_the_termination_log() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(
@@ -228,15 +228,18 @@ fn what_cannot_be_served_is_told_to_the_kubelet() {
         (&["catalog", "--cache-enforce-integrity"], 2, "--cache-dir"),
         (&[], 2, "<DIR>"),
     ] {
-        let words = root.join("last-words");
-        drop(fs::remove_file(&words));
+        let termination_log = root.join("last-words");
+        drop(fs::remove_file(&termination_log));
         let args: Vec<_> = [args, &["--port=0", "-t", "last-words"]].concat();
         let (ended, log) = Program::start(root, &args).ended();
         assert_eq!(ended, Some(code), "{args:?}: {log}");
         assert!(log.contains(problem), "{args:?}: {log}");
         if code == 1 {
-            let words = fs::read_to_string(&words).unwrap();
-            assert!(words.contains(problem), "{args:?}: {words}");
+            let termination_log = fs::read_to_string(&termination_log).unwrap();
+            assert!(
+                termination_log.contains(problem),
+                "{args:?}: {termination_log}"
+            );
         }
     }
 }

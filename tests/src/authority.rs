@@ -1,4 +1,4 @@
-//! A certificate authority that nobody believes unless told to.
+//! A CA (certificate authority) that no client trusts by default.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use rustls::{
 
 use crate::address;
 
-/// A private certificate authority, as companies have one.
+/// A private CA, like that of a company.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// A certificate for this machine, and its key.
+/// A serving certificate for this machine, and its key.
 pub(crate) struct Identity {
     pub(crate) certificate: rcgen::Certificate,
     pub(crate) key: KeyPair,
@@ -37,7 +37,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// An authority of that name.
+    /// Returns a CA with this name.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -49,12 +49,12 @@ impl Authority {
         }
     }
 
-    /// The certificate that clients have to believe.
+    /// Returns the CA certificate that clients have to trust.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A certificate for [`address`] and `localhost`.
+    /// Issues a certificate for [`address`] and `localhost`.
     pub(crate) fn identity(&self) -> Identity {
         self.issue(&[&address().to_string(), "localhost"], |params| {
             let name = &mut params.distinguished_name;
@@ -62,7 +62,7 @@ impl Authority {
         })
     }
 
-    /// A server with a certificate for these names, after a change to its other fields.
+    /// Returns a server configuration with a certificate for these names, after `change` of its other fields.
     pub fn server(
         &self,
         names: &[&str],
@@ -71,7 +71,7 @@ impl Authority {
         self.issue(names, change).server()
     }
 
-    /// A server that uses the certificate of the authority itself.
+    /// Returns a server configuration with the CA certificate itself.
     pub fn server_itself(&self) -> ServerConfig {
         config(self.issuer.der().clone(), self.issuer.key())
     }
@@ -88,7 +88,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// Serves TLS as this identity.
+    /// Returns a server configuration with this identity.
     pub(crate) fn server(&self) -> ServerConfig {
         config(self.certificate.der().clone(), &self.key)
     }

@@ -1,4 +1,4 @@
-//! Images by the builder that most people have.
+//! Images built by buildah.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::process::program;
 
-/// `buildah` with a storage of its own. Dropping it removes its images.
+/// `buildah` with a separate storage. Dropping the value removes its images.
 #[derive(Debug)]
 pub struct Buildah {
     storage: TempDir,
@@ -26,7 +26,7 @@ impl Default for Buildah {
 }
 
 impl Buildah {
-    /// One without images.
+    /// Returns a storage without images.
     pub fn new() -> Self {
         let storage = tempfile::Builder::new().prefix("buildah-").tempdir();
         Self {
@@ -35,7 +35,7 @@ impl Buildah {
         }
     }
 
-    /// Builds a Dockerfile over a folder and tells the image's name.
+    /// Builds a Dockerfile over a directory, and returns the image's name.
     pub fn build(&self, file: &str, context: &Path, flags: &[&str]) -> String {
         let number = self.built.fetch_add(1, Ordering::Relaxed);
         let name = format!("localhost/built-{number}");
@@ -43,7 +43,7 @@ impl Buildah {
         name
     }
 
-    /// Builds straight into a registry without TLS.
+    /// Builds an image and pushes it to a registry without TLS.
     pub fn publish(&self, file: &str, context: &Path, image: &str, flags: &[&str]) {
         let flags = [&["--tls-verify=false"], flags].concat();
         self.build_as(&format!("docker://{image}"), file, context, &flags);
@@ -59,21 +59,21 @@ impl Buildah {
         self.run(&args);
     }
 
-    /// Sends an image to where buildah can: `docker://…`, `oci:…`, `docker-archive:…`.
+    /// Pushes an image to a destination of buildah: `docker://…`, `oci:…`, `docker-archive:…`.
     pub fn push(&self, image: &str, to: &str, flags: &[&str]) {
         self.run(&[&["push", "--quiet"], flags, &[image, to]].concat());
     }
 
-    /// A small system in which `RUN` works.
+    /// Returns an image with a small system in which `RUN` works.
     pub fn base(&self) -> String {
         self.base_of(&["sh", "rm"])
     }
 
-    /// Tools of this machine, and what they are linked with.
+    /// Returns an image with tools of this machine and the libraries that they are linked with.
     pub fn base_of(&self, tools: &[&str]) -> String {
         let root = tempfile::tempdir().unwrap();
         let mut files = BTreeSet::new();
-        for tool in tools.iter().map(|it| program(it)) {
+        for tool in tools.iter().map(|tool| program(tool)) {
             let output = Command::new("ldd").arg(&tool).output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
             let paths = text.split_whitespace().filter(|word| word.starts_with('/'));
@@ -98,7 +98,7 @@ impl Buildah {
         assert!(output.status.success(), "{command:?}: {error}");
     }
 
-    /// Buildah itself, for what may fail.
+    /// Returns the command, for runs that may fail.
     pub fn command(&self) -> Command {
         let folder = |name: &str| self.storage.path().join(name);
         let mut command = Command::new(program("buildah"));

@@ -1,12 +1,12 @@
-//! Commands that tests run, and what they leave behind.
+//! Commands that tests run, and their results.
 
 use std::process::Output;
 
 use serde_json::Value;
 
-/// Arguments of a command: the words of a text, or the items of a list.
+/// Arguments of a command: a text that is split at spaces, or the items of a list.
 pub trait Args {
-    /// The single words.
+    /// Returns the single words.
     fn words(&self) -> Vec<&str>;
 }
 
@@ -46,7 +46,7 @@ impl<T: Args + ?Sized> Args for &T {
     }
 }
 
-/// What a run left behind.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Run {
     /// The exit code; `None` if a signal ended the command.
@@ -57,20 +57,20 @@ pub struct Run {
     pub err: String,
 }
 
-/// What is expected on standard output.
+/// The expected standard output.
 #[derive(Debug)]
 pub enum Out {
-    /// Anything.
+    /// Any output.
     Any,
-    /// This text.
+    /// Exactly this text.
     Is(String),
     /// A text with these parts.
     Has(Vec<String>),
 }
 
-/// Runs commands in their order, by `run` of what stands before the semicolon. A row has a command, its exit code, its standard
-/// output (`_` for anything, or parts of it in brackets), and parts of its standard error. All texts are formatted. As in
-/// [`rows!`](crate::rows), rustfmt leaves the rows as they are.
+/// Runs commands in their order, with method `run` of the value before the semicolon. A row has a command, its exit code, its
+/// standard output (`_` for any, or parts of it in brackets), and parts of its standard error. All texts are formatted. As in
+/// [`rows!`](crate::rows), rustfmt does not change the rows.
 ///
 /// ```
 /// # struct Shell;
@@ -93,11 +93,11 @@ macro_rules! assert_runs {
     (@out _) => { $crate::Out::Any };
     (@out [$($part:literal),+]) => { $crate::Out::Has(vec![$($crate::assert_runs!(@text $part)),+]) };
     (@out $out:literal) => { $crate::Out::Is($crate::assert_runs!(@text $out)) };
-    ($runner:expr; $($command:literal => $code:literal, $out:tt $(, $said:literal)*;)+) => {
+    ($runner:expr; $($command:literal => $code:literal, $out:tt $(, $err_parts:literal)*;)+) => {
         $({
             let command = $crate::assert_runs!(@text $command);
-            let (out, said) = ($crate::assert_runs!(@out $out), [$($crate::assert_runs!(@text $said)),*]);
-            $runner.run(&command).assert(&command, $code, &out, &said);
+            let (out, err_parts) = ($crate::assert_runs!(@out $out), [$($crate::assert_runs!(@text $err_parts)),*]);
+            $runner.run(&command).assert(&command, $code, &out, &err_parts);
         })+
     };
 }
@@ -113,7 +113,7 @@ impl From<Output> for Run {
 }
 
 impl Run {
-    /// Checks the exit code and shows what was said when it is another one.
+    /// Asserts the exit code. The message shows the output.
     #[expect(clippy::return_self_not_must_use, reason = "the check alone is a use")]
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
@@ -121,55 +121,58 @@ impl Run {
         self
     }
 
-    /// Checks everything that a row of [`assert_runs!`](crate::assert_runs) has.
+    /// Asserts all expectations of a row of [`assert_runs!`](crate::assert_runs).
     ///
     /// # Panics
-    /// If something is different; the message has the command.
+    /// Panics if the result differs; the message has the command.
     #[track_caller]
-    pub fn assert(&self, command: &str, code: i32, out: &Out, said: &[String]) {
+    pub fn assert(&self, command: &str, code: i32, out: &Out, err_parts: &[String]) {
         let has_out = match out {
             Out::Any => true,
             Out::Is(text) => self.out == *text,
             Out::Has(parts) => parts.iter().all(|part| self.out.contains(part)),
         };
-        let missing: Vec<_> = said.iter().filter(|it| !self.err.contains(*it)).collect();
+        let missing: Vec<_> = err_parts
+            .iter()
+            .filter(|part| !self.err.contains(*part))
+            .collect();
         assert!(
             self.code == Some(code) && has_out && missing.is_empty(),
             "{command}: not {code}, {out:?}, {missing:?}: {self:#?}"
         );
     }
 
-    /// The JSON on standard output.
+    /// Returns the JSON on standard output.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:#?}"))
     }
 
-    /// Checks that standard output has a part.
+    /// Asserts that standard output has a part.
     #[track_caller]
     pub fn out_has(&self, part: impl AsRef<str>) {
         self.check(self.out.contains(part.as_ref()), part.as_ref());
     }
 
-    /// Checks that standard output does not have a part.
+    /// Asserts that standard output does not have a part.
     #[track_caller]
     pub fn out_lacks(&self, part: impl AsRef<str>) {
         self.check(!self.out.contains(part.as_ref()), part.as_ref());
     }
 
-    /// Checks how standard output starts.
+    /// Asserts the start of standard output.
     #[track_caller]
     pub fn out_starts_with(&self, start: impl AsRef<str>) {
         self.check(self.out.starts_with(start.as_ref()), start.as_ref());
     }
 
-    /// Checks that standard error has a part.
+    /// Asserts that standard error has a part.
     #[track_caller]
     pub fn err_has(&self, part: impl AsRef<str>) {
         self.check(self.err.contains(part.as_ref()), part.as_ref());
     }
 
-    /// Checks that standard error does not have a part.
+    /// Asserts that standard error does not have a part.
     #[track_caller]
     pub fn err_lacks(&self, part: impl AsRef<str>) {
         self.check(!self.err.contains(part.as_ref()), part.as_ref());

@@ -1,13 +1,13 @@
-//! The folder of real bundles that the tests are given.
+//! An optional directory of real bundles with their expected results.
 
 use std::{fs, path::PathBuf};
 
-/// The folder of real bundles, when one is given: `bundles/NAME/`, `outcomes.tsv`, `expected/NAME.json`.
+/// Returns the corpus of real bundles, if the variable names one: `bundles/NAME/`, `outcomes.tsv`, `expected/NAME.json`.
 ///
-/// Says on standard error that there is none, so that a run without it never looks like one with it.
+/// Prints to standard error that the corpus is missing, so that a run without it is recognizable.
 ///
 /// # Panics
-/// When the variable is set and the folder has no `outcomes.tsv`.
+/// Panics if the variable is set and the directory has no `outcomes.tsv`.
 pub fn corpus() -> Option<Corpus> {
     let Some(root) = std::env::var_os("RUKPAK_CORPUS")
         .filter(|root| !root.is_empty())
@@ -25,27 +25,27 @@ pub fn corpus() -> Option<Corpus> {
     }
 }
 
-/// A folder of real bundles with what must become of each.
+/// A directory of real bundles with the expected outcome of each.
 #[derive(Debug)]
 pub struct Corpus {
-    /// Where it is.
+    /// The path of the corpus.
     pub root: PathBuf,
     outcomes: String,
 }
 
-/// What must become of one bundle.
+/// The expected outcome of one bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
-    /// Folder name.
+    /// The name of the bundle's directory.
     pub bundle: &'a str,
-    /// Name of its ClusterServiceVersion.
+    /// The name of the bundle's ClusterServiceVersion.
     pub csv: &'a str,
-    /// `converted` or `rejected: …`.
+    /// `converted`, or `rejected: …` with the cause.
     pub outcome: &'a str,
 }
 
 impl Corpus {
-    /// All bundles.
+    /// Returns the outcomes of all bundles.
     pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         self.outcomes.lines().skip(1).filter_map(|line| {
             let mut fields = line.split('\t');
@@ -57,12 +57,12 @@ impl Corpus {
         })
     }
 
-    /// The folder of a bundle.
+    /// Returns the directory of a bundle.
     pub fn bundle(&self, case: Case<'_>) -> PathBuf {
         self.root.join("bundles").join(case.bundle)
     }
 
-    /// The reference renderer's objects.
+    /// Returns the file with the objects of the reference renderer.
     pub fn expected(&self, case: Case<'_>) -> PathBuf {
         self.root
             .join("expected")

@@ -3,7 +3,7 @@
 /// The label by which an index image names its database.
 pub const DATABASE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
 
-/// The tables of a catalog's database, as the newest opm that still wrote one made them.
+/// The tables of a catalog's database, as the last opm version with support for databases created them.
 pub const DATABASE_TABLES: &str = "
     CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
     INSERT INTO schema_migrations(version) VALUES (13);

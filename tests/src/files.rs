@@ -1,4 +1,4 @@
-//! Files behind URLs.
+//! An HTTP server for files.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use crate::{
     site::{Site, header, plain, unauthorized},
 };
 
-/// What it says of files that have not been added.
+/// The response for a missing file.
 const NOT_FOUND: &str = "the archive of this department has no such file";
 
-/// An HTTP server for files that are added to it.
+/// An HTTP server for files that tests add.
 #[derive(Debug)]
 pub struct FileServer {
     site: Site,
@@ -24,7 +24,7 @@ pub struct FileServer {
 }
 
 impl FileServer {
-    /// Serves https with a certificate of that authority, http without one; if a user is given, then only to that one.
+    /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
     pub fn start(user: Option<User>, authority: Option<&Authority>) -> Self {
         let files = Arc::new(Mutex::new(BTreeMap::new()));
         let shared = Arc::clone(&files);
@@ -35,7 +35,7 @@ impl FileServer {
         Self { site, files }
     }
 
-    /// Adds a file and tells its URL.
+    /// Adds a file, and returns its URL.
     pub fn add(&self, name: &str, content: impl Into<Bytes>) -> String {
         let path = format!("/{name}");
         let url = self.site.url(&path);
@@ -43,7 +43,7 @@ impl FileServer {
         url
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.site.host()
     }

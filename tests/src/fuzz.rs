@@ -1,6 +1,6 @@
-//! Tests with random inputs: the same inputs on every machine, or new ones for as long as wanted.
+//! Tests with random inputs: the same inputs on every machine, or new ones for a given time.
 //!
-//! A short run has a fixed number of rounds. `RUKPAK_FUZZ_SECONDS` makes it as long as that, from another seed each time, and
+//! A short run has a fixed number of rounds. `RUKPAK_FUZZ_SECONDS` sets the duration of a run with a new seed, and
 //! `RUKPAK_FUZZ_SEED` repeats one round: a failed round prints its seed.
 
 use std::{
@@ -11,17 +11,17 @@ use std::{
 
 use serde_json::Value;
 
-/// Numbers that look random, and are the same for the same seed (splitmix64).
+/// A generator of pseudorandom numbers, deterministic for a seed (splitmix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers that start with a seed.
+    /// Returns a generator with a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,22 +29,22 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below an end; 0 if that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % end.max(1) as u64).unwrap()
     }
 
-    /// One of a list.
+    /// Returns an item of a list.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 
-    /// Any byte.
+    /// Returns a byte.
     pub fn byte(&mut self) -> u8 {
         self.number().to_le_bytes()[0]
     }
 
-    /// Bytes that do not compress.
+    /// Returns bytes that do not compress.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {
@@ -66,7 +66,7 @@ impl Random {
         }
     }
 
-    /// Replaces a value by one of `odd`, or removes, copies or renames something, at a random place.
+    /// Replaces a value by one of `odd`, or removes, copies or renames a field or item, at a random place.
     pub fn mutate(&mut self, value: &mut Value, odd: &mut impl FnMut(&mut Self) -> Value) {
         let size = match value {
             Value::Object(map) => map.len(),
@@ -103,11 +103,11 @@ impl Random {
     }
 }
 
-/// Runs a test with random inputs. The test returns how many of its inputs were valid; of a hundred rounds at least `valid` have
-/// to be, as changes that are too wild prove nothing.
+/// Runs a test with random inputs. The test returns the number of its valid inputs. A hundred rounds need at least `valid`
+/// valid inputs, because a test of invalid inputs alone proves nothing.
 ///
 /// # Panics
-/// If a round panics, or too few inputs were valid.
+/// Panics if a round panics, or too few inputs were valid.
 pub fn fuzz(rounds: u64, valid: u64, mut test: impl FnMut(&mut Random) -> usize) {
     let setting = |name: &str| {
         env::var(name)
@@ -120,7 +120,7 @@ pub fn fuzz(rounds: u64, valid: u64, mut test: impl FnMut(&mut Random) -> usize)
     }
     let time = setting("RUKPAK_FUZZ_SECONDS").map(Duration::from_secs);
     let start = Instant::now();
-    // Seeds are multiplied, so that one round does not continue the numbers of another.
+    // Multiplied seeds, so that one round does not repeat the numbers of another.
     let first = time.map_or(0, |_| UNIX_EPOCH.elapsed().unwrap().as_secs() << 20);
     let (mut done, mut found) = (0, 0);
     while time.map_or(done < rounds, |time| start.elapsed() < time) {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_have_other_numbers_and_runs_the_same_ones() {
+    fn rounds_differ_and_runs_repeat() {
         let run = || {
             let mut numbers = Vec::new();
             fuzz(100, 0, |random| {

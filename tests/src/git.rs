@@ -1,4 +1,4 @@
-//! Git repositories, and a server for them over http.
+//! Git repositories, and an HTTP server for them.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,26 +15,26 @@ use crate::{
     site::{Site, header, plain, unauthorized},
 };
 
-/// A bare repository in a folder of repositories, made by git itself. Equal content gives equal commits.
+/// A bare repository in a directory of repositories, created by git. Equal content results in equal commits.
 #[derive(Debug)]
 pub struct Repository {
     path: PathBuf,
 }
 
-/// Git's own `http-backend` behind a web server. Dropping it ends the server and removes its repositories.
+/// Git's `http-backend` behind a web server. Dropping the value stops the server and removes its repositories.
 #[derive(Debug)]
 pub struct GitServer {
     folder: TempDir,
     site: Site,
 }
 
-/// A git that heeds no configuration of this machine or this user, and always writes at the same time.
+/// Makes git ignore the configuration of the machine and the user, and commit with a fixed time.
 pub(crate) fn isolate(command: &mut Command) -> &mut Command {
-    for who in ["AUTHOR", "COMMITTER"] {
+    for role in ["AUTHOR", "COMMITTER"] {
         command
-            .env(format!("GIT_{who}_NAME"), "tests")
-            .env(format!("GIT_{who}_EMAIL"), "tests@localhost")
-            .env(format!("GIT_{who}_DATE"), "2026-01-01T00:00:00Z");
+            .env(format!("GIT_{role}_NAME"), "tests")
+            .env(format!("GIT_{role}_EMAIL"), "tests@localhost")
+            .env(format!("GIT_{role}_DATE"), "2026-01-01T00:00:00Z");
     }
     command
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -54,18 +54,18 @@ impl Repository {
             Path::new("/"),
             &["init", "--quiet", "--bare", "--initial-branch=main", text],
         );
-        // Commits may be asked for by their hash, as the large public servers allow.
+        // Clients may fetch commits by hash, as the large public servers allow.
         repository.git(&["config", "uploadpack.allowReachableSHA1InWant", "true"]);
         repository.git(&["config", "uploadpack.allowFilter", "true"]);
         repository
     }
 
-    /// Where it lies.
+    /// Returns the path of the repository.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Commits all of a folder, as the next commit of that branch, and tells the commit's hash.
+    /// Commits all files of a directory to a branch, and returns the commit's hash.
     pub fn commit(&self, branch: &str, content: &Path) -> String {
         let index = tempfile::tempdir().unwrap();
         let run = |args: &[&str]| {
@@ -90,7 +90,7 @@ impl Repository {
         commit
     }
 
-    /// Runs git in the repository and tells what it prints.
+    /// Runs git in the repository, and returns its standard output.
     pub fn git(&self, args: &[&str]) -> String {
         git(&self.path, args)
     }
@@ -110,7 +110,7 @@ fn output(command: &mut Command) -> String {
 }
 
 impl GitServer {
-    /// Serves https with a certificate of that authority, http without one; if a user is given, then only to that one.
+    /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
     pub fn start(user: Option<User>, authority: Option<&Authority>) -> Self {
         let folder = tempfile::Builder::new().prefix("git-").tempdir().unwrap();
         let root = folder.path().to_owned();
@@ -127,23 +127,23 @@ impl GitServer {
         Self { folder, site }
     }
 
-    /// An empty repository. Its URL is [`GitServer::url`] of the same name.
+    /// Creates an empty repository. Its URL is [`GitServer::url`] of the same name.
     pub fn repository(&self, name: &str) -> Repository {
         Repository::create(self.folder.path(), name)
     }
 
-    /// The URL of a repository, as git takes it.
+    /// Returns the URL of a repository, in the form of git.
     pub fn url(&self, name: &str) -> String {
         self.site.url(&format!("/{name}"))
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.site.host()
     }
 }
 
-/// Runs git's CGI program for one request.
+/// Runs git's CGI program for a request.
 async fn backend(root: &Path, request: Request<Bytes>) -> Response<Bytes> {
     let mut command = Command::new("git");
     isolate(&mut command)
@@ -170,7 +170,7 @@ async fn backend(root: &Path, request: Request<Bytes>) -> Response<Bytes> {
     let mut child = tokio::process::Command::from(command).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let body = request.into_body();
-    // It may have had enough before the end.
+    // The program may end before it has read the whole body.
     let feed = tokio::spawn(async move {
         let _ = stdin.write_all(&body).await;
     });
@@ -179,7 +179,7 @@ async fn backend(root: &Path, request: Request<Bytes>) -> Response<Bytes> {
     parse(&output).unwrap_or_else(|| plain(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// What a CGI program prints: headers, an empty line, the body.
+/// Parses the output of a CGI program: headers, an empty line, the body.
 fn parse(output: &[u8]) -> Option<Response<Bytes>> {
     let end = output.windows(4).position(|four| four == b"\r\n\r\n")?;
     let mut response = Response::builder();

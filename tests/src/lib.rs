@@ -1,17 +1,17 @@
-//! What the tests share: the corpus of real bundles, transcripts on pages, and servers to fetch bundles from.
+//! Shared parts of the tests: the corpus of real bundles, transcripts on pages, and servers to fetch bundles from.
 //!
 //! ```text
 //!             Authority (certificates)
 //!     ┌───────────┼─────────────────────────────┐
 //!  Registry    GitServer   FileServer   TokenServer        Sshd
 //!     │           └───────────┼─────────────┘               │
-//!  Process ── Provisioner   Site                     sshd, one a connection
+//!  Process ── Provisioner   Site                     sshd, one per connection
 //!  docker-registry,         hyper, in a thread
 //!  tinyproxy (HttpProxy)
 //! ```
 //!
-//! Every server is a value: it is ready when it exists, has a port, a folder and credentials of its own, and is gone
-//! when it is dropped, even if that is because the tests were killed. They listen on [`address`].
+//! Every server is a value: it is ready after its construction, has a separate port, directory and credentials, and ends
+//! when it is dropped or the tests are killed. Servers listen on [`address`].
 
 #![allow(
     clippy::unwrap_used,
@@ -72,21 +72,20 @@ pub use table::{Cell, Values};
 pub use tokens::{Grant, TokenServer};
 pub use transcript::{Names, Page, Step, root};
 
-/// Where all servers listen: the address that `CLUSTER_ADDRESS` names, which pods reach as well where there are pods, else
-/// `127.0.0.1`.
+/// Returns the address that all servers listen on: `CLUSTER_ADDRESS`, which pods of a node can reach, or else `127.0.0.1`.
 pub fn address() -> IpAddr {
     let named = std::env::var("CLUSTER_ADDRESS").unwrap_or_default();
     named.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Bytes as one gzip member.
+/// Compresses bytes as one gzip member.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(bytes).unwrap();
     gzip.finish().unwrap()
 }
 
-/// Writes a file below a directory, and makes the directories above the file.
+/// Writes a file below a directory, and creates its parent directories.
 pub fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -109,12 +108,12 @@ pub fn write_program(path: &Path, script: &str) {
     assert!(shell.wait().unwrap().success(), "{}", path.display());
 }
 
-/// Bytes that do not compress, the same for the same seed.
+/// Returns bytes that do not compress, deterministic for a seed.
 pub fn noise(seed: u64, count: usize) -> Vec<u8> {
     fuzz::Random::new(seed).bytes(count)
 }
 
-/// The message of an error and of all its causes, as users read it.
+/// Returns the message of an error and of all its causes, as users read it.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -125,7 +124,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The pairs of a text such as `key value, another value`.
+/// Returns the pairs of a text such as `key value, another value`.
 pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(", ").map(|pair| pair.split_once(' ').unwrap())
 }
@@ -137,24 +136,24 @@ pub fn assert_has(text: impl Display, part: &str) {
     assert!(text.contains(part), "{part:?} is not in {text:.2000}");
 }
 
-/// A user that servers with accounts know.
+/// A user of servers with accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// The user's name.
     pub name: &'static str,
-    /// Its password.
+    /// The user's password.
     pub password: &'static str,
     bcrypt: &'static str,
 }
 
-/// May read and write everything.
+/// A user that may read and write all repositories.
 pub const OWNER: User = User {
     name: "owner",
     password: "correct horse battery",
     bcrypt: "$2y$05$abcdefghijklmnopqrstuuD3mHdCr44zlIZ.VZCaYRpfQhXMYnEo.",
 };
 
-/// May only read, and with tokens only repositories below `tenant/`.
+/// A user that may only read, and with tokens only repositories below `tenant/`.
 pub const TENANT: User = User {
     name: "tenant",
     password: "other staple",
@@ -162,14 +161,14 @@ pub const TENANT: User = User {
 };
 
 impl User {
-    /// The value of an `Authorization` header.
+    /// Returns the value of an `Authorization` header.
     pub fn basic(&self) -> String {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let pair = format!("{}:{}", self.name, self.password);
         format!("Basic {}", STANDARD.encode(pair))
     }
 
-    /// The user of such a header.
+    /// Returns the user of an `Authorization` header.
     fn of(header: &str) -> Option<Self> {
         [OWNER, TENANT]
             .into_iter()

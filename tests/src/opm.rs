@@ -6,16 +6,16 @@ use std::{
     sync::OnceLock,
 };
 
-/// Runs `opm`, which is built from its Go module where it is not there yet. There is no registry and no home for it.
+/// Runs `opm`, which is built from its Go module if it is missing. The command has no registry and no home directory.
 pub fn opm(folder: &Path, args: &[&str]) -> Output {
-    // It leaves caches behind.
+    // opm leaves caches behind.
     let caches = tempfile::tempdir().unwrap();
     let mut command = opm_command(folder);
     command.args(args).env("TMPDIR", caches.path());
     command.output().unwrap()
 }
 
-/// The same, to be started: `opm serve` does not end by itself.
+/// Returns the command, for `opm serve`, which does not end by itself.
 pub fn opm_command(folder: &Path) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {

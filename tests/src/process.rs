@@ -1,4 +1,4 @@
-//! A program that serves, with a folder of its own.
+//! A server program with a separate directory.
 
 use std::{
     env,
@@ -15,11 +15,11 @@ use std::{
 
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Runs a program until its own standard input ends, and then removes its folder: also when the tests were killed and
-/// cannot do so any more. Arguments: folder, program, its arguments.
-const KEEPER: &str = r#"
+/// A script that runs a program until the script's standard input ends, and then removes the program's directory, also if
+/// the tests are killed. Arguments: directory, program, its arguments.
+const SUPERVISOR: &str = r#"
 folder=$1; shift
 "$@" </dev/null &
 exec 2>/dev/null # the log ends with the program
@@ -29,7 +29,7 @@ wait
 rm -rf -- "$folder"
 "#;
 
-/// A running program. Dropping it kills it and removes its folder.
+/// A running program. Dropping the value kills the program and removes its directory.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -49,7 +49,7 @@ impl Process {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let name = name.into_owned();
         let mut child = Command::new("sh")
-            .args(["-c", KEEPER, &name])
+            .args(["-c", SUPERVISOR, &name])
             .arg(folder.path())
             .arg(program)
             .args(args)
@@ -74,9 +74,9 @@ impl Process {
         self.folder.path()
     }
 
-    /// Waits until the program has said what `find` looks for in the lines of its log.
+    /// Waits for the first line of the program's log for which `find` returns a value, and returns that value.
     pub(crate) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let lines = self.lines.lock().unwrap();
         let mut log = String::new();
         while let Ok(line) = lines.recv_timeout(end - Instant::now()) {
@@ -97,7 +97,7 @@ impl Drop for Process {
     }
 }
 
-/// The lines of a log, read to its end whether anybody wants them or not: a full pipe would stop the program.
+/// Reads the lines of a log to its end, also without a receiver, because a full pipe would block the program.
 fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -108,10 +108,10 @@ fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Where a program lies. Servers are not in everybody's `PATH`.
+/// Returns the path of a program, also of servers outside of the `PATH`.
 ///
 /// # Panics
-/// When it is nowhere.
+/// Panics if the program is not installed.
 pub fn program(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);

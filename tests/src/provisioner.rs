@@ -1,4 +1,4 @@
-//! The provisioner beside a cluster, for tests of those who talk to it.
+//! The provisioner beside a cluster, for tests of its clients.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Starts the program with the rights of a kubeconfig, and waits until it serves content. It is expected beside
-    /// another program of this workspace.
+    /// Starts the program with the permissions of a kubeconfig, and waits until it serves content. The program must be in the
+    /// directory of `other`, another program of this workspace.
     ///
     /// # Panics
-    /// When it has not been built, or does not start.
+    /// Panics if the program is not built, or does not start.
     pub fn beside(other: &Path, kubeconfig: &Path) -> Self {
         Self::with(other, kubeconfig, &[])
     }
 
-    /// The same with more arguments.
+    /// Starts the program like [`Self::beside`], with more arguments.
     ///
     /// # Panics
-    /// When it has not been built, or does not start.
+    /// Panics if the program is not built, or does not start.
     pub fn with(other: &Path, kubeconfig: &Path, more: &[&str]) -> Self {
         let program: PathBuf = other.with_file_name("provisioner");
         assert!(
@@ -60,12 +60,12 @@ impl Provisioner {
         Self { process, content }
     }
 
-    /// `https://127.0.0.1:PORT` of the content service.
+    /// Returns the URL of the content service, `https://127.0.0.1:PORT`.
     pub fn content(&self) -> String {
         format!("https://{}", self.content)
     }
 
-    /// Its folder, which goes with it.
+    /// Returns the program's directory, which is removed with the value.
     pub fn folder(&self) -> &Path {
         self.process.folder()
     }

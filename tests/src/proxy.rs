@@ -1,4 +1,4 @@
-//! A proxy that requests can go through.
+//! An HTTP proxy.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{address, process::Process};
 
-/// A real proxy for HTTP (`tinyproxy` of Debian), which lets everybody through. Dropping it ends it.
+/// A real HTTP proxy (Debian's `tinyproxy`) without access control. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub struct HttpProxy {
     process: Process,
@@ -17,12 +17,12 @@ pub struct HttpProxy {
 }
 
 impl HttpProxy {
-    /// A proxy on a port of its own.
+    /// Starts a proxy on a free port.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// Panics if the proxy cannot be started.
     pub fn start() -> Self {
-        // It takes only a port that is named; one that is free now may be taken when it starts.
+        // tinyproxy needs a port number, and another process can take a free port before tinyproxy starts.
         for _ in 0..10 {
             if let Some(proxy) = Self::on(free()) {
                 return proxy;
@@ -54,12 +54,12 @@ impl HttpProxy {
         None
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How many requests for a host it has been sent; those in tunnels count as one each.
+    /// Returns the number of requests for a host. A tunnel counts as one request.
     pub fn requests(&self, host: &str) -> usize {
         let log = fs::read_to_string(self.process.folder().join("log")).unwrap_or_default();
         let requests = log

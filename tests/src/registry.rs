@@ -1,29 +1,29 @@
-//! A registry for images: the one that most others are measured against.
+//! An image registry: the reference implementation.
 
 use std::{fmt::Write as _, fs, net::SocketAddr, path::Path};
 
 use crate::{Authority, OWNER, TENANT, TokenServer, User, address, process::Process};
 
-/// A real registry (`docker-registry` of Debian). Dropping it ends it and removes what was pushed.
+/// A real registry (Debian's `docker-registry`). Dropping the value stops the registry and removes its images.
 #[derive(Debug)]
 pub struct Registry {
     process: Process,
     host: String,
 }
 
-/// Who may use a registry.
+/// The authentication of a registry.
 #[derive(Debug, Clone, Copy)]
 pub enum Auth<'a> {
-    /// Everybody.
+    /// Every client, without authentication.
     Anonymous,
-    /// Whoever sends a name and a password with every request.
+    /// A name and a password with every request.
     Basic,
-    /// Whoever has a token of this server.
+    /// A token of this server.
     Token(&'a TokenServer),
 }
 
 impl Registry {
-    /// A registry that serves https with a certificate of that authority, and http without one.
+    /// Starts a registry: https with a certificate of the CA, http without a CA.
     pub fn start(auth: Auth<'_>, authority: Option<&Authority>) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("registry-")
@@ -32,7 +32,7 @@ impl Registry {
         let config = config(folder.path(), auth, authority);
         fs::write(folder.path().join("config.yml"), config).unwrap();
         let process = Process::start(folder, "docker-registry", &["serve", "config.yml"]);
-        // It says so once it listens.
+        // The registry logs this line when it listens.
         let host = process.wait_for(|line| {
             let (_, rest) = line.split_once("listening on ")?;
             Some(rest.split([',', '"']).next()?.to_owned())
@@ -40,38 +40,38 @@ impl Registry {
         Self { process, host }
     }
 
-    /// A registry for everybody, without TLS.
+    /// Starts a registry without authentication and TLS.
     pub fn plain() -> Self {
         Self::start(Auth::Anonymous, None)
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// An image reference in this registry.
+    /// Returns an image reference in this registry.
     pub fn image(&self, name: &str) -> String {
         format!("{}/{name}", self.host)
     }
 
-    /// What `docker login` leaves behind for this registry.
+    /// Returns the `config.json` that `docker login` writes for this registry.
     pub fn docker_config(&self, user: User) -> String {
         docker_config(&[(&self.host, user)])
     }
 
-    /// The folder with everything that was pushed.
+    /// Returns the directory with all pushed images.
     pub fn folder(&self) -> std::path::PathBuf {
         self.process.folder().join("data")
     }
 }
 
-/// A `config.json` with these registries or repositories and users.
+/// Returns a `config.json` with users of registries or repositories.
 pub fn docker_config(logins: &[(&str, User)]) -> String {
-    let logins = logins.iter().map(|(place, user)| {
+    let logins = logins.iter().map(|(registry, user)| {
         let auth = user.basic();
         let auth = auth.trim_start_matches("Basic ");
-        ((*place).to_owned(), serde_json::json!({"auth": auth}))
+        ((*registry).to_owned(), serde_json::json!({"auth": auth}))
     });
     let logins: serde_json::Map<_, _> = logins.collect();
     serde_json::json!({"auths": logins}).to_string()

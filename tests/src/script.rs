@@ -4,7 +4,7 @@
 //! 200 << content                                  an answer: a status, and a body after ` << `
 //! 429; Retry-After: 0 << slow down                headers, before the body
 //! << HTTP/1.1 200 OK\r\n\r\nabc                   bytes as they are, without a status; `nothing` for none
-//! 2 x 503 then 200 << content                     answers one after the other; the last one stays
+//! 2 x 503 then 200 << content                     answers one after the other; the last one is repeated
 //! /moved => 200 << content && 302; Location: /moved       the first rule whose text is in the head of the request
 //! GET & !authorization: => 401 && 200             a rule for heads with one text and without another
 //! 200; Content-Length: 9 << abc ~ stall           after the bytes: see [`Ending`]
@@ -58,7 +58,7 @@ impl Received {
     /// Returns the first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = headers.find(|(header, _)| header.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -74,8 +74,8 @@ impl Received {
 }
 
 /// Describes requests, and counts equal ones in a row: `PUT /, 3 x GET /`.
-pub fn counted(seen: &[Received], describe: impl Fn(&Received) -> String) -> String {
-    let lines: Vec<_> = seen.iter().map(describe).collect();
+pub fn counted(requests: &[Received], describe: impl Fn(&Received) -> String) -> String {
+    let lines: Vec<_> = requests.iter().map(describe).collect();
     let counted = lines.chunk_by(PartialEq::eq).map(|lines| match lines {
         [line] => line.clone(),
         lines => format!("{} x {}", lines.len(), lines[0]),
@@ -86,17 +86,17 @@ pub fn counted(seen: &[Received], describe: impl Fn(&Received) -> String) -> Str
 /// The state of the connection after the bytes of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum Ending {
-    /// It is closed.
+    /// The connection is closed.
     #[default]
     Close,
-    /// `stall`: nothing more comes.
+    /// `stall`: the connection stays open without more bytes.
     Stall,
-    /// `drip`: one byte comes every few milliseconds, without end.
+    /// `drip`: one byte is sent every few milliseconds, without end.
     Drip,
-    /// `repeat BYTES`: these come again and again.
+    /// `repeat BYTES`: the bytes are sent repeatedly, without end.
     Repeat(Vec<u8>),
     /// `pass`, `pass COUNT`, `pass without HEADER`, `tunnel`: the server at `{upstream}` continues, up to a number of bytes,
-    /// and sees the request without a header, or not at all.
+    /// and receives the request without a header, or not at all.
     Pass {
         upstream: String,
         limit: u64,
@@ -105,7 +105,7 @@ enum Ending {
     },
 }
 
-/// One answer, and what is read before it.
+/// One answer, and the body that is read before it.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Bytes of the body to read: all of it if `None`.
@@ -158,7 +158,7 @@ impl Answer {
         answer
     }
 
-    /// An answer with this status, these headers and this body.
+    /// Returns an answer with this status, these headers and this body.
     pub fn of(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let headers = headers
             .iter()
@@ -183,7 +183,7 @@ fn split_body(text: &str) -> (&str, &str) {
     }
 }
 
-/// The head of an answer; nothing without a status.
+/// Returns the head of an answer, which is empty without a status.
 fn head_bytes(head: &str, length: Option<usize>, values: &Values) -> Vec<u8> {
     let mut parts = head.split("; ");
     let status = parts.next().unwrap();
@@ -215,7 +215,7 @@ type Choose = dyn Fn(&Received) -> Answer + Send + Sync;
 pub struct Script(Arc<Choose>);
 
 struct Rule {
-    /// Texts that a head has to have, or, with `true`, not to have.
+    /// Texts that a head must contain, or, with `true`, must not contain.
     needles: Vec<(bool, String)>,
     steps: Vec<(usize, String)>,
     asked: AtomicUsize,
@@ -247,7 +247,7 @@ impl Rule {
         needles.all(|(is_absent, needle)| head.contains(needle) != *is_absent)
     }
 
-    /// The script of the next answer.
+    /// Returns the script of the next answer.
     fn next(&self) -> &str {
         let mut number = self.asked.fetch_add(1, Ordering::SeqCst);
         for (count, step) in &self.steps {
@@ -266,7 +266,7 @@ impl Script {
         Self::before(text, values, |_| Answer::of("404", &[], b""))
     }
 
-    /// Reads a script, and answers requests without a rule in another way.
+    /// Reads a script with a default for requests without a rule.
     pub fn before(
         text: &str,
         values: &Values,
@@ -275,7 +275,7 @@ impl Script {
         let rules = text.split(" && ").filter(|rule| !rule.trim().is_empty());
         let rules: Vec<_> = rules.map(|rule| Rule::new(rule, values)).collect();
         let values = values.clone();
-        // A mistake in a script fails the test, and not a connection.
+        // An error in a script fails the test, and not a connection.
         for (_, step) in rules.iter().flat_map(|rule| &rule.steps) {
             drop(Answer::new(step, &values.clone().with("host", "h")));
         }
@@ -302,12 +302,12 @@ impl Cell {
     }
 }
 
-/// A port of [`address`] that is taken, so that scripts can name a server before it runs.
+/// A reserved port of [`address`], so that scripts can name a server before it runs.
 #[derive(Debug)]
 pub struct Port(TcpListener);
 
 impl Port {
-    /// Takes a free port.
+    /// Reserves a free port.
     pub fn take() -> Self {
         let listener = TcpListener::bind((address(), 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -319,7 +319,7 @@ impl Port {
         self.0.local_addr().unwrap().to_string()
     }
 
-    /// Serves a script here: https with a configuration, http without one.
+    /// Serves a script on this port: https with a configuration, http without one.
     pub fn serve(self, tls: Option<ServerConfig>, script: Script) -> ScriptedServer {
         let address = self.0.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Received>>>::default();
@@ -505,7 +505,7 @@ async fn read_body(
     Some(body)
 }
 
-/// Reads so many bytes, or what comes until the client closes.
+/// Reads a number of bytes, or all bytes until the client closes.
 async fn skip(stream: &mut (impl AsyncRead + Unpin), most: usize) {
     let mut buffer = vec![0; 1 << 16];
     let mut read = 0;
@@ -516,7 +516,7 @@ async fn skip(stream: &mut (impl AsyncRead + Unpin), most: usize) {
     }
 }
 
-/// Connects the client with the upstream server until that one closes, or was heard for as long as the script says.
+/// Connects the client with the upstream server until the upstream closes or the script's limit of bytes is reached.
 async fn pass(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: &Received,
@@ -533,7 +533,7 @@ async fn pass(
     };
     let mut server = TcpStream::connect(upstream).await.ok()?;
     if !is_tunnel && request.method != "RAW" {
-        // One request for each connection, so that the script chooses what happens to each.
+        // One request for each connection, so that the script chooses the answer to each.
         let head = request
             .head(without)
             .replacen("\r\n", " HTTP/1.1\r\nconnection: close\r\n", 1);

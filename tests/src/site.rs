@@ -1,4 +1,4 @@
-//! An HTTP server in a thread of its own: the ground for the servers that are no programs.
+//! An HTTP server in a thread: the base of the servers that are not programs.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Authority, address};
 
-/// A server on a port of its own. Dropping it ends it with all its connections.
+/// A server on a free port. Dropping the value stops the server with all its connections.
 #[derive(Debug)]
 pub struct Site {
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Answers requests over https with a certificate of that authority, over http without one.
+    /// Answers requests over https with a certificate of the CA, or over http without a CA.
     pub fn start<A, F>(authority: Option<&Authority>, answer: A) -> Self
     where
         A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
@@ -58,12 +58,12 @@ impl Site {
         }
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// The URL of a path that starts with a slash.
+    /// Returns the URL of a path that starts with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
@@ -73,7 +73,7 @@ impl Drop for Site {
     fn drop(&mut self) {
         drop(self.stop.take());
         let ended = self.thread.take().unwrap().join();
-        // A second panic would end the process, and with it the message of the first.
+        // A second panic would abort the process without the message of the first.
         assert!(ended.is_ok() || thread::panicking(), "a server panicked");
     }
 }
@@ -98,7 +98,7 @@ where
                 }
             });
             let http = hyper::server::conn::http1::Builder::new();
-            // Clients may go away at any moment, and some must not believe the certificate: no failure of the server.
+            // Clients may disconnect at any time, and some must not trust the certificate: neither is an error of the server.
             let _ = match tls {
                 None => http.serve_connection(TokioIo::new(stream), service).await,
                 Some(tls) => match tls.accept(stream).await {
@@ -110,14 +110,14 @@ where
     }
 }
 
-/// An answer that is nothing but its status.
+/// Returns a response with a status and a generic body.
 pub(crate) fn plain(status: StatusCode) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from("not here, or not for you\n"));
     *response.status_mut() = status;
     response
 }
 
-/// Asks for a name and a password.
+/// Returns a response that requests a name and a password.
 pub(crate) fn unauthorized() -> Response<Bytes> {
     let mut response = plain(StatusCode::UNAUTHORIZED);
     let challenge = "Basic realm=\"tests\"".parse().unwrap();
@@ -125,7 +125,7 @@ pub(crate) fn unauthorized() -> Response<Bytes> {
     response
 }
 
-/// The header's value, if it is text.
+/// Returns the header's value, if it is text.
 pub(crate) fn header<'a, B>(request: &'a Request<B>, name: &str) -> Option<&'a str> {
     request.headers().get(name)?.to_str().ok()
 }

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use crate::{Repository, address, git::isolate, process::program, write_program};
 
-/// OpenSSH's server, which knows one key and lets it do nothing but fetch from its repositories. Dropping it ends its
-/// connections and removes its repositories.
+/// OpenSSH's server with one authorized key, which may only fetch from the server's repositories. Dropping the value closes
+/// the connections and removes the repositories.
 #[derive(Debug)]
 pub struct Sshd {
     folder: TempDir,
@@ -27,8 +27,8 @@ pub struct Sshd {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The one command that the key is good for: to fetch from a repository below the folder. Argument of git's own
-/// command is the path in the URL, with a slash before it and in quotes.
+/// The only command of the key: a fetch from a repository below the directory. The argument of git's command is the path
+/// of the URL, with a leading slash and in quotes.
 const COMMAND: &str = r#"#!/bin/sh
 eval "set -- $SSH_ORIGINAL_COMMAND"
 [ "$1" = git-upload-pack ] || { echo "only fetching is possible here" >&2; exit 1; }
@@ -36,12 +36,12 @@ exec git upload-pack "FOLDER/$2"
 "#;
 
 impl Sshd {
-    /// A server with keys of its own.
+    /// Starts a server with new keys.
     pub fn start() -> Self {
         Self::with("ed25519", "AcceptEnv GIT_PROTOCOL")
     }
 
-    /// A server whose keys, and those of its clients, are of that type, and which has this setting besides.
+    /// Starts a server with keys of this type for itself and its clients, and with one more setting.
     pub fn with(key_type: &str, setting: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
         let config = configure(folder.path(), key_type, setting);
@@ -58,37 +58,37 @@ impl Sshd {
         }
     }
 
-    /// An empty repository. Its URL is [`Sshd::url`] of the same name.
+    /// Creates an empty repository. Its URL is [`Sshd::url`] of the same name.
     pub fn repository(&self, name: &str) -> Repository {
         Repository::create(self.folder.path(), name)
     }
 
-    /// The URL of a repository, as git takes it.
+    /// Returns the URL of a repository, in the form of git.
     pub fn url(&self, name: &str) -> String {
         format!("ssh://{}@{}/{name}", user(), self.address)
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// The private key that the server knows.
+    /// Returns the private key that the server accepts.
     pub fn key(&self) -> String {
         self.read("client")
     }
 
-    /// A private key that the server does not know.
+    /// Returns a private key that the server does not accept.
     pub fn strange_key(&self) -> String {
         self.read("stranger")
     }
 
-    /// The line that says how this server can be recognized.
+    /// Returns the line of `known_hosts` with this server's key.
     pub fn known_hosts(&self) -> String {
         self.known_as("host.pub")
     }
 
-    /// A line that takes this server for another one.
+    /// Returns a line of `known_hosts` with the key of another server.
     pub fn mistaken_hosts(&self) -> String {
         self.known_as("stranger.pub")
     }
@@ -106,13 +106,13 @@ impl Sshd {
 impl Drop for Sshd {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread.
+        // The connection wakes the thread.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().unwrap().join();
     }
 }
 
-/// Writes keys and settings into the folder and tells where the settings are.
+/// Writes keys and settings into the directory, and returns the path of the settings.
 fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
     for name in ["host", "client", "stranger"] {
         let mut command = Command::new("ssh-keygen");
@@ -120,7 +120,7 @@ fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
         let status = command.current_dir(folder).status().unwrap();
         assert!(status.success(), "{command:?}");
     }
-    // sshd wants this folder when it runs as root, and only an installed service makes it.
+    // As root, sshd needs this directory, which only an installed service creates.
     if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
         fs::create_dir_all("/run/sshd").unwrap();
     }
@@ -151,7 +151,7 @@ fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
     )
 }
 
-/// Gives each connection an sshd of its own, as inetd does: so the port is ours from the start.
+/// Starts an sshd for each connection, as inetd does, so that this process holds the port from the start.
 fn accept(listener: &TcpListener, config: &Path, stop: &AtomicBool) {
     let mut children: Vec<Child> = Vec::new();
     for stream in listener.incoming() {
@@ -176,7 +176,7 @@ fn accept(listener: &TcpListener, config: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Who runs the tests: sshd lets nobody else in.
+/// Returns the user that runs the tests, the only one that sshd admits.
 fn user() -> String {
     let output = Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

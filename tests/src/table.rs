@@ -7,8 +7,8 @@
 //!   | 1 request: ConnectionBroken*after 3 bytes*
 //! ```
 //!
-//! A line that starts with `|` or `&` continues the row above. Cells know the escapes of Rust (`\r`, `\x1b`, `\u{e9}`, `\|` for a
-//! bar), and `{name}` and `{name*1000}` for what [`Values`] hold.
+//! A line that starts with `|` or `&` continues the row above. Cells support the escapes of Rust (`\r`, `\x1b`, `\u{e9}`, `\|`
+//! for a bar), and `{name}` and `{name*1000}` for [`Values`].
 
 use std::{
     any::Any,
@@ -38,7 +38,7 @@ impl Values {
     /// Returns one of the values.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// Panics if no value has this name.
     pub fn get(&self, name: &str) -> &[u8] {
         let value = self.0.get(name);
         value.unwrap_or_else(|| panic!("no value {name:?}"))
@@ -68,7 +68,7 @@ impl Values {
     }
 }
 
-/// Appends what an escape stands for, and returns the text after it.
+/// Appends the character of an escape, and returns the text after it.
 fn escape<'a>(text: &'a str, expanded: &mut Vec<u8>) -> &'a str {
     let (kind, rest) = text.split_at(1);
     let simple = |byte: u8| (vec![byte], rest);
@@ -92,7 +92,7 @@ fn escape<'a>(text: &'a str, expanded: &mut Vec<u8>) -> &'a str {
     rest
 }
 
-/// Splits the reference that starts here from the text after it. Other braces, as in JSON, are themselves.
+/// Splits the reference at the start of a text from the rest. Other braces, as in JSON, are literal.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let (reference, rest) = text.split_once('}')?;
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_*-".contains(letter);
@@ -108,22 +108,22 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The cell as written.
+    /// Returns the cell as written.
     pub fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// The values that the cell can refer to.
+    /// Returns the values that the cell can refer to.
     pub fn values(&self) -> &Values {
         &self.values
     }
 
-    /// The bytes that the cell stands for.
+    /// Returns the bytes that the cell stands for.
     pub fn bytes(&self) -> Vec<u8> {
         self.values.expand(&self.raw)
     }
 
-    /// The text that the cell stands for.
+    /// Returns the text that the cell stands for.
     pub fn text(&self) -> String {
         String::from_utf8(self.bytes()).unwrap()
     }
@@ -138,7 +138,7 @@ impl Cell {
         }
     }
 
-    /// The cell's words, as settings that a test understands.
+    /// Returns the cell's words, as settings of a test.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.raw.split_whitespace()
     }
@@ -213,10 +213,10 @@ pub fn matches(pattern: &str, text: &str) -> bool {
         .is_some()
 }
 
-/// Runs a test for all rows of a table, and compares what it returns with the last cell of each.
+/// Runs a test for all rows of a table, and compares its result with the last cell of each.
 ///
 /// # Panics
-/// If a row has another outcome, or its test panics; the message has all of these rows.
+/// Panics if a row has another outcome, or its test panics; the message has all of these rows.
 pub async fn check<const N: usize>(
     table: &str,
     values: &Values,
@@ -227,7 +227,7 @@ pub async fn check<const N: usize>(
     let outcomes = stream::iter(&rows).map(async |row: &Row<N>| {
         let outcome = AssertUnwindSafe(test(&row.cells)).catch_unwind().await;
         let expected = row.expected.text();
-        // A panic fails the row even if any outcome is expected.
+        // A panic fails the row, even if the row accepts any outcome.
         let (is_expected, found) = match outcome {
             Ok(found) => (matches(&expected, &found), found),
             Err(panic) => (false, format!("a panic: {}", message(&*panic))),
@@ -248,10 +248,10 @@ pub async fn check<const N: usize>(
     );
 }
 
-/// [`check`] for tests without I/O that is waited for.
+/// [`check`] for synchronous tests.
 ///
 /// # Panics
-/// As [`check`] does.
+/// Panics in the cases of [`check`].
 pub fn compare<const N: usize>(table: &str, values: &Values, test: impl Fn(&[Cell; N]) -> String) {
     let test = async |cells: &[Cell; N]| test(cells);
     futures::executor::block_on(check(table, values, test));
@@ -266,7 +266,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 /// Compares results. An expected error is a pattern, in which `*` stands for any text.
 ///
 /// # Panics
-/// If they are different; the message has the `row`.
+/// Panics if the results differ; the message has the `row`.
 #[expect(clippy::needless_pass_by_value, reason = "rows own what they expect")]
 #[track_caller]
 pub fn assert_outcome<T: Debug + PartialEq, E: Display>(
@@ -282,12 +282,12 @@ pub fn assert_outcome<T: Debug + PartialEq, E: Display>(
     assert!(is_expected, "{row:?}: {found:?}, not {expected:?}");
 }
 
-/// Returns an array of tuples whose values are Rust, in a form that rustfmt leaves as it is: a row on a line, and the expected
+/// Returns an array of tuples with Rust values, in a form that rustfmt does not change: a row on a line, and the expected
 /// outcome after its arrow.
 ///
 /// ```
 /// for (text, expected) in tests::rows![
-///     // A reason why the row is there.
+///     // The reason for the row.
 ///     "12" => Some(12);
 ///     "x" => None;
 /// ] {
@@ -301,8 +301,8 @@ macro_rules! rows {
     };
 }
 
-/// Compares what an expression of a row is with what its last value says, or with a part that a text then `has`. Failures show
-/// the row.
+/// Compares an expression of a row with the row's last value, or asserts that the text `has` that part. Failures show the
+/// row.
 ///
 /// ```
 /// tests::assert_each!(|text, expected| text.parse().ok() => expected;
@@ -330,7 +330,7 @@ macro_rules! assert_each {
     };
 }
 
-/// Compares what is left of each arrow with what is right of it. As in [`rows!`], rustfmt leaves the rows as they are.
+/// Compares the left side of each arrow with its right side. As in [`rows!`], rustfmt does not change the rows.
 ///
 /// ```
 /// tests::assert_rows! {

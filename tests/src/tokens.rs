@@ -1,4 +1,4 @@
-//! Gives out the tokens that a registry asks for.
+//! A token server for registries.
 
 use std::{
     sync::{Arc, Mutex},
@@ -23,8 +23,8 @@ use crate::{
     site::{Site, header, plain, unauthorized},
 };
 
-/// A token server, as the large public registries have one beside them. Everybody may read below `public/`, the tenant
-/// also below `tenant/`, and the owner may read and write everything.
+/// A token server like those of the large public registries. Anonymous clients may read below `public/`, the tenant also
+/// below `tenant/`, and the owner may read and write all repositories.
 #[derive(Debug)]
 pub struct TokenServer {
     site: Site,
@@ -32,14 +32,14 @@ pub struct TokenServer {
     granted: Arc<Mutex<Vec<Grant>>>,
 }
 
-/// A token that was given out.
+/// An issued token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// To whom: a name, or nothing for everybody.
+    /// The user's name, or an empty text for an anonymous client.
     pub user: String,
-    /// The scope that was asked for, as in `repository:public/tide:pull`.
+    /// The requested scope, as in `repository:public/tide:pull`.
     pub scope: String,
-    /// What was allowed of it.
+    /// The allowed actions of the scope.
     pub actions: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl TokenServer {
     pub(crate) const SERVICE: &'static str = "tests";
     pub(crate) const ISSUER: &'static str = "tests";
 
-    /// A token server over https with a certificate of that authority, over http without one.
+    /// Starts a token server: https with a certificate of the CA, http without a CA.
     pub fn start(authority: Option<&Authority>) -> Self {
         let (signer, certificate) = Signer::new();
         let granted = Arc::new(Mutex::new(Vec::new()));
@@ -70,17 +70,17 @@ impl TokenServer {
         }
     }
 
-    /// Where tokens are asked for.
+    /// Returns the URL of the token endpoint.
     pub fn realm(&self) -> String {
         self.site.url("/token")
     }
 
-    /// Every token so far.
+    /// Returns all tokens issued so far.
     pub fn granted(&self) -> Vec<Grant> {
         self.granted.lock().unwrap().clone()
     }
 
-    /// The certificate whose key signs the tokens.
+    /// Returns the certificate whose key signs the tokens.
     pub(crate) fn certificate(&self) -> String {
         self.certificate.clone()
     }
@@ -141,7 +141,7 @@ fn may(user: Option<User>, repository: &str, action: &str) -> bool {
     user == Some(OWNER) || below("public/") || user == Some(TENANT) && below("tenant/")
 }
 
-/// A part of a query as it was before it was encoded.
+/// Decodes a part of a query.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -178,7 +178,7 @@ impl Signer {
         (signer, certificate.pem())
     }
 
-    /// A JSON web token as the registry wants it.
+    /// Returns a JSON web token for the registry.
     fn token(&self, user: &str, access: &[Value]) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)

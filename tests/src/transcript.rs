@@ -10,7 +10,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Names on a page, and what they stand for in a test. A name that contains another one comes first.
+/// Names on a page, and their values in a test. A name that contains another one comes first.
 #[derive(Debug, Default)]
 pub struct Names(pub Vec<(&'static str, String)>);
 
@@ -34,22 +34,22 @@ pub struct Step {
     /// The command, which may have several lines.
     pub command: String,
     /// The page, and the number of the command's last line.
-    place: String,
-    shown: String,
-    /// The places of the shown lines on the page, from 0.
+    location: String,
+    page_output: String,
+    /// The range of the output's lines on the page, from 0.
     lines: Range<usize>,
 }
 
 impl Step {
-    /// Panics unless the page shows what was printed, both after `normalize`.
+    /// Panics unless the page shows the printed text, both after `normalize`.
     #[track_caller]
     pub fn assert_shows(&self, printed: &str, normalize: impl Fn(&str) -> Vec<String>) {
         assert!(
-            stands_for(&normalize(&self.shown), &normalize(printed)),
+            stands_for(&normalize(&self.page_output), &normalize(printed)),
             "{}: {}\nprinted\n{printed}\nand not\n{}",
-            self.place,
+            self.location,
             self.command,
-            self.shown,
+            self.page_output,
         );
     }
 }
@@ -103,7 +103,7 @@ impl Page {
             let printed = names.to_page(&run(&names.to_actual(&step.command)));
             if !is_write {
                 step.assert_shows(&printed, lines);
-            } else if !stands_for(&lines(&step.shown), &lines(&printed)) {
+            } else if !stands_for(&lines(&step.page_output), &lines(&printed)) {
                 played.extend_from_slice(&page[end..step.lines.start]);
                 played.extend(lines(&printed));
                 end = step.lines.end;
@@ -142,14 +142,14 @@ fn steps(path: &str, text: &str, language: &str) -> Vec<Step> {
             }
             steps.push(Step {
                 command,
-                place: format!("{path}:{number}"),
-                shown: String::new(),
+                location: format!("{path}:{number}"),
+                page_output: String::new(),
                 lines: number..number,
             });
         } else {
             let step = steps.last_mut().filter(|_| !is_first);
             let step = step.unwrap_or_else(|| panic!("{path}:{number}: output before a command"));
-            step.shown.extend([line, "\n"]);
+            step.page_output.extend([line, "\n"]);
             step.lines.end = number;
         }
         is_first = false;
@@ -157,9 +157,9 @@ fn steps(path: &str, text: &str, language: &str) -> Vec<Step> {
     steps
 }
 
-/// Reports whether lines of a page stand for those that were printed.
-fn stands_for(shown: &[String], printed: &[String]) -> bool {
-    match shown.split_first() {
+/// Reports whether lines of a page match the printed lines.
+fn stands_for(page_output: &[String], printed: &[String]) -> bool {
+    match page_output.split_first() {
         None => printed.is_empty(),
         Some((first, rest)) if first == "…" => {
             (0..=printed.len()).any(|skipped| stands_for(rest, &printed[skipped..]))
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn dots_stand_for_any_number_of_lines() {
-        for (shown, printed, expected) in [
+        for (page_output, printed, expected) in [
             ("a", "a", true),
             ("a", "b", false),
             ("…", "", true),
@@ -186,8 +186,8 @@ mod tests {
             ("a", "a\nb", false),
             ("a\nb", "a", false),
         ] {
-            let found = stands_for(&lines(shown), &lines(printed));
-            assert_eq!(found, expected, "{shown:?} {printed:?}");
+            let found = stands_for(&lines(page_output), &lines(printed));
+            assert_eq!(found, expected, "{page_output:?} {printed:?}");
         }
     }
 
@@ -228,7 +228,7 @@ $ four
         let page = page();
         let steps = page.steps.iter();
         let found: Vec<_> = steps
-            .map(|step| (&*step.command, &*step.shown, step.lines.clone()))
+            .map(|step| (&*step.command, &*step.page_output, step.lines.clone()))
             .collect();
         let expected = [
             ("one \\\n  more", "out\n\n", 6..8),
@@ -237,13 +237,13 @@ $ four
             ("four", "", 20..20),
         ];
         assert_eq!(found, expected);
-        assert_eq!(page.steps[2].place, "page.md:15");
+        assert_eq!(page.steps[2].location, "page.md:15");
     }
 
     #[test]
     fn parts_of_a_page_have_their_steps() {
         let introduction = page().introduction().steps;
-        assert_eq!((introduction.len(), &*introduction[1].shown), (2, ""));
+        assert_eq!((introduction.len(), &*introduction[1].page_output), (2, ""));
         let [three] = page().section("## Part");
         assert_eq!(three.command, "three");
     }

@@ -1,4 +1,4 @@
-//! The whole product against real parts. One binary: it links once and starts one control plane.
+//! Tests of the whole product with real components. One binary links once and starts one control plane.
 
 #![allow(
     clippy::unwrap_used,

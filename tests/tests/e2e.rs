@@ -1,5 +1,5 @@
-//! The product as its users have it: the image, installed by the install file, on a real node. `tests/e2e.sh` builds what
-//! that takes and runs this; where there is no node, every test fails and says so.
+//! The product as users run it: the image, installed by the install file, on a real node. `tests/e2e.sh` builds the image
+//! and the node, and runs these tests. Without a node every test fails with that message.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Content into the store and out of it: from disk, verified, and from memory.
+//! Writes to the content store, verified reads from disk, and reads from memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
     depth: 32,
 };
 
-/// Files of 50 kB, like manifests, that do not compress to nothing.
+/// Returns files of 50 kB that compress like manifests.
 fn content(size: usize, seed: u64) -> Content {
     let (mut files, mut random) = (Builder::new(LIMITS), Random::new(seed));
     for at in 0..size / 50_000 {
@@ -45,10 +45,10 @@ fn store(c: &mut Criterion) {
         group
             .throughput(Throughput::Bytes(size as u64))
             .sample_size(10);
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let open = |memory| {
             let disk = 4 << 30;
-            Store::open(folder.path(), Budget { disk, memory }).unwrap()
+            Store::open(directory.path(), Budget { disk, memory }).unwrap()
         };
         let (cold, warm) = (open(0), open(1 << 30));
         let tree = Tree::from_content(content(size, 1));

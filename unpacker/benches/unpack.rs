@@ -1,9 +1,9 @@
-//! Reading the layer of an image into a tree, in bytes of tar per second.
+//! Reads an image layer into a tree, in bytes of tar per second.
 //!
-//! The layers are generated: manifests that compress as real ones do, and files as an operating system has them. One
-//! is read for a folder of it, as bundles on top of base images are, and one for everything.
+//! The generated layers contain manifests that compress like real ones, and files of an operating system. One benchmark
+//! selects a directory, as for bundles on top of base images, and one selects all files.
 
-#![allow(clippy::unwrap_used, missing_docs)] // a benchmark may fail loudly, and its macros document nothing
+#![allow(clippy::unwrap_used, missing_docs)] // benchmarks may panic, and criterion's macros have no docs
 
 use std::io::{BufWriter, Write};
 use std::{fmt::Write as _, fs::File, path::Path};
@@ -13,14 +13,14 @@ use flate2::{Compression, write::GzEncoder};
 use tests::fuzz::Random;
 use unpacker::{Limits, Options, Selection, layers::Layers};
 
-/// Bytes of tar before compression: those of a bundle, and those of a base image.
+/// Bytes of the uncompressed tar of a bundle and of a base image.
 const SIZES: [(&str, u64); 2] = [("1MB", 1 << 20), ("200MB", 200 << 20)];
 
 fn unpacking(criterion: &mut Criterion) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, size) in SIZES {
-        let gzip = folder.path().join(format!("{name}.gz"));
-        let zstd = folder.path().join(format!("{name}.zst"));
+        let gzip = directory.path().join(format!("{name}.gz"));
+        let zstd = directory.path().join(format!("{name}.zst"));
         let file = |path: &Path| BufWriter::new(File::create(path).unwrap());
         let encoder = GzEncoder::new(file(&gzip), Compression::default());
         let mut done = layer(encoder, size).finish().unwrap();
@@ -32,8 +32,8 @@ fn unpacking(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(size)).sample_size(10);
         for (format, path) in [("gzip", &gzip), ("zstd", &zstd)] {
             let only = Selection::Only(vec!["manifests".to_owned()]);
-            for (what, select) in [("one folder", only), ("everything", Selection::All)] {
-                group.bench_function(format!("{format}, {what}"), |bencher| {
+            for (selected, select) in [("one folder", only), ("everything", Selection::All)] {
+                group.bench_function(format!("{format}, {selected}"), |bencher| {
                     bencher.iter(|| read(path, &select));
                 });
             }
@@ -57,7 +57,7 @@ fn read(path: &Path, select: &Selection) -> u64 {
     layers.finish().0.size()
 }
 
-/// Writes a bundle and, behind it, as many other files as fill the size.
+/// Writes a bundle, followed by other files up to the size.
 fn layer<W: Write>(writer: W, size: u64) -> W {
     let mut tar = tar::Builder::new(writer);
     let (mut written, mut number, mut random) = (0, 0, Random::new(1));
@@ -77,7 +77,7 @@ fn layer<W: Write>(writer: W, size: u64) -> W {
     tar.into_inner().unwrap()
 }
 
-/// Text with numbers in it, which gzip makes about four times smaller.
+/// Returns text with numbers, which gzip compresses to about a quarter.
 fn text(random: &mut Random, size: usize) -> String {
     let mut text = String::new();
     while text.len() < size {

@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The paths and sizes, or the message.
+    /// Returns the paths and sizes, or the error message.
     fn outcome(configmaps: &[ConfigMap], options: &Options) -> String {
         let (tree, _) = match read(configmaps, options) {
             Ok(read) => read,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_several_configmaps_is_refused_with_their_names() {
+    fn path_in_several_configmaps_is_rejected_with_their_names() {
         let file = [("x", "1")];
         let mut both = configmap("both", None, &file);
         both.binary_data.insert("x".to_owned(), vec![1]);

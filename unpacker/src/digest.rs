@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_read_what_they_write_and_nothing_else() {
+    fn digests_parse_only_their_own_format() {
         let digest = Digest::of(b"");
         let (text, hex) = (digest.to_string(), digest.hex());
         assert_eq!(text.parse(), Ok(digest));

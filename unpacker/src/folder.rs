@@ -253,20 +253,20 @@ mod tests {
 
     use super::*;
 
-    /// A link in `manifests` to a file in `shared`, and a directory beside the bundle with the same file.
+    /// Returns a directory with a link from `manifests` to a file in `shared`, and a sibling with the same file.
     fn linked() -> (tempfile::TempDir, DirListing) {
-        let folder = tempfile::tempdir().unwrap();
-        for directory in ["bundle/manifests", "bundle/shared", "outside"] {
-            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["bundle/manifests", "bundle/shared", "outside"] {
+            fs::create_dir_all(directory.path().join(name)).unwrap();
         }
-        let at = |path: &str| folder.path().join(path);
+        let at = |path: &str| directory.path().join(path);
         fs::write(at("bundle/shared/a"), "1").unwrap();
         fs::hard_link(at("bundle/shared/a"), at("outside/a")).unwrap();
         symlink("../shared/a", at("bundle/manifests/a")).unwrap();
         let options = Options::default();
         let bounds = WalkScope::Unlimited;
         let survey = DirListing::new(&at("bundle"), &options, bounds, Links::Follow).unwrap();
-        (folder, survey)
+        (directory, survey)
     }
 
     #[test]
@@ -277,10 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_becomes_a_link_leads_nowhere() {
-        let (folder, survey) = linked();
-        let shared = folder.path().join("bundle/shared");
-        fs::rename(&shared, folder.path().join("before")).unwrap();
+    fn directory_replaced_by_a_link_is_not_followed() {
+        let (directory, survey) = linked();
+        let shared = directory.path().join("bundle/shared");
+        fs::rename(&shared, directory.path().join("before")).unwrap();
         symlink("../outside", &shared).unwrap();
         for (path, listed) in survey.files.iter() {
             let error = survey.open(path, listed).unwrap_err();
@@ -289,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_that_takes_the_place_of_a_file_is_not_waited_for() {
-        let (folder, survey) = linked();
-        let file = folder.path().join("bundle/shared/a");
+    fn fifo_that_replaces_a_file_does_not_block() {
+        let (directory, survey) = linked();
+        let file = directory.path().join("bundle/shared/a");
         fs::remove_file(&file).unwrap();
         rustix::fs::mkfifoat(CWD, &file, Mode::from_raw_mode(0o600)).unwrap();
         assert!(survey.check().is_err());

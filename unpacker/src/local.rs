@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_whole_or_its_end() {
+    fn image_is_named_by_its_full_name_or_a_suffix() {
         for (full, names, others) in ::tests::rows![
             "v1", "v1" => "v";
             "quay.io/org/app:v1", "quay.io/org/app:v1 app:v1 v1" => "org/app:v1 v";

@@ -170,9 +170,9 @@ mod tests {
     use super::*;
     use crate::Tree;
 
-    /// `XFL` of the header says what level was used: 4 is the fastest.
+    /// `XFL` in the gzip header is the compression level; 4 is the fastest.
     #[test]
-    fn archives_are_packed_in_a_hurry_and_images_as_ever() {
+    fn archives_use_fast_compression_and_images_the_default() {
         let mut builder = manifests::content::Builder::new(manifests::content::Limits::default());
         builder.add("a", 0o644, &mut b"aaaa".as_slice()).unwrap();
         let content = builder.finish();

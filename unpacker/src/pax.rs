@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_by_their_lengths_and_anything_else_is_refused() {
+    fn records_are_read_by_their_lengths_or_rejected() {
         let record = |path: Option<&str>, size, sparse| with!(PaxHeader, path: path.map(Into::into), size, sparse);
         let (nothing, path) = (record(None, None, false), |path| {
             record(Some(path), None, false)

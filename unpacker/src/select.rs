@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_above_and_below_a_wanted_one_are_entered_and_neighbours_are_not() {
+    fn only_parents_and_children_of_selected_paths_are_entered() {
         let select = |paths: &[&str]| {
             let paths = paths.iter().map(|&path| path.to_owned()).collect();
             Select::new(&with!(Options, select: Selection::Only(paths)))
         };
-        let wanted = select(&["./a/b/", "c.yaml"]).unwrap();
-        assert_each!(|path, takes, enters| (wanted.matches(path), wanted.descends_into(path)) => (takes, enters);
+        let selection = select(&["./a/b/", "c.yaml"]).unwrap();
+        assert_each!(|path, takes, enters| (selection.matches(path), selection.descends_into(path)) => (takes, enters);
             "a", false => true;
             "a/b", true => true;
             "a/b/c", true => true;

@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn many_bytes_go_to_an_unnamed_file_and_come_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(Storage::Disk(folder.path().to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(Storage::Disk(directory.path().to_owned()));
         let large: Vec<u8> = (0..(9 << 20)).map(|n: u32| n.to_le_bytes()[1]).collect();
         let mut pieces = Vec::new();
         for bytes in [b"first".as_slice(), &large, b"last", b""] {
@@ -227,11 +227,11 @@ mod tests {
         assert!(matches!(pieces[0].0, Piece::Memory(_)));
         assert!(matches!(pieces[1].0, Piece::Disk { .. }));
         // The file is unlinked while it is in use.
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_full_disk_is_told_from_a_broken_source() {
+    fn full_disk_differs_from_a_broken_source() {
         let large = vec![0; 5 << 20];
         let mut spool = Spool::new(Storage::Disk("/dev/null/none".into()));
         let Err(Failure::Write(error)) = spool.store(&mut large.as_slice()) else {

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_read_as_they_are_written_and_in_no_other_way() {
+    fn claims_parse_only_in_their_own_format() {
         let digest = Digest::of(b"x");
         let (base64, hex) = (BASE64.encode(digest.as_bytes()), digest.hex());
         let read = |name: &'static str, values: &[&str]| {

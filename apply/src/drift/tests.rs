@@ -6,7 +6,7 @@ fn identity(name: &str) -> Identity {
     crate::tests::identity("apps", "Deployment", "shop", name)
 }
 
-fn remembered(fields: Option<Fingerprint>) -> Entry {
+fn recorded(fields: Option<Fingerprint>) -> Entry {
     with!(Entry, version: "v1".to_owned(), fields)
 }
 
@@ -26,20 +26,20 @@ fn fingerprint(text: &str) -> Fingerprint {
 }
 
 #[test]
-fn the_fingerprint_is_of_our_entry_and_of_no_other() {
+fn fingerprint_covers_only_our_entry() {
     let fields = json!({"f:spec": {"f:replicas": {}}});
-    let others = json!({"f:data": {}});
-    let ours = entry("rukpak", "Apply", "", &fields);
-    let alone = Fingerprint::of(&metadata(std::slice::from_ref(&ours)), "rukpak");
+    let other_fields = json!({"f:data": {}});
+    let own_entry = entry("rukpak", "Apply", "", &fields);
+    let alone = Fingerprint::of(&metadata(std::slice::from_ref(&own_entry)), "rukpak");
     assert!(alone.is_some());
-    let crowd = metadata(&[
-        entry("rukpak", "Update", "", &others),
-        entry("rukpak", "Apply", "status", &others),
-        entry("kubectl", "Apply", "", &others),
-        ours,
+    let shared = metadata(&[
+        entry("rukpak", "Update", "", &other_fields),
+        entry("rukpak", "Apply", "status", &other_fields),
+        entry("kubectl", "Apply", "", &other_fields),
+        own_entry,
     ]);
-    assert_eq!(Fingerprint::of(&crowd, "rukpak"), alone);
-    assert_ne!(Fingerprint::of(&crowd, "kubectl"), alone);
+    assert_eq!(Fingerprint::of(&shared, "rukpak"), alone);
+    assert_ne!(Fingerprint::of(&shared, "kubectl"), alone);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn typed_and_untyped_metadata_have_the_same_fingerprint() {
 }
 
 #[test]
-fn order_of_fields_does_not_count_and_every_field_does() {
+fn fingerprint_depends_on_fields_but_not_on_their_order() {
     let of = |text: &str| Fingerprint::from_fields(&serde_json::from_str(text).unwrap()).unwrap();
     let one = of(r#"{"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}}"#);
     assert_eq!(of(r#"{"f:b": {"f:d": {}, "f:c": {}}, "f:a": {}}"#), one);
@@ -65,7 +65,7 @@ fn order_of_fields_does_not_count_and_every_field_does() {
 }
 
 #[test]
-fn nothing_that_is_ours_has_no_fingerprint() {
+fn metadata_without_our_fields_has_no_fingerprint() {
     for metadata in [
         json!({}),
         json!({"managedFields": null}),
@@ -81,7 +81,7 @@ fn nothing_that_is_ours_has_no_fingerprint() {
 
 #[test]
 fn fingerprints_are_written_and_read_as_twelve_digits() {
-    // It is written into status: another text after an update of the provisioner would apply everything once more.
+    // Fingerprints are stored in status: another format in a newer provisioner would apply each object again.
     let fingerprint = Fingerprint::from_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
     assert_eq!(fingerprint.to_string(), "30921c65d9cd");
     assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
@@ -93,28 +93,28 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
 }
 
 #[test]
-fn drift_is_what_is_gone_or_no_longer_ours() {
-    let (ours, theirs) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
-    let seen = |fields, deleting| with!(Seen, hash: None, fields, deleting);
-    // What is remembered, what is seen, whether the watch can tell, whether it is drift.
+fn deleted_and_changed_objects_are_drift() {
+    let (own, foreign) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
+    let observed = |fields, deleting| with!(Seen, hash: None, fields, deleting);
+    // Recorded fields, observed object, whether the watch is synced, whether it is drift.
     let cases = ::tests::rows![
-        "as applied", Some(ours), Some(seen(Some(ours), false)), true => false;
-        "changed", Some(ours), Some(seen(Some(theirs), false)), true => true;
-        "all taken", Some(ours), Some(seen(None, false)), true => true;
-        "changed before all is listed", Some(ours), Some(seen(Some(theirs), false)), false => true;
-        "gone", Some(ours), None, true => true;
-        "not listed yet", Some(ours), None, false => false;
-        "being deleted", Some(ours), Some(seen(Some(theirs), true)), true => false;
+        "as applied", Some(own), Some(observed(Some(own), false)), true => false;
+        "changed", Some(own), Some(observed(Some(foreign), false)), true => true;
+        "all taken", Some(own), Some(observed(None, false)), true => true;
+        "changed before all is listed", Some(own), Some(observed(Some(foreign), false)), false => true;
+        "gone", Some(own), None, true => true;
+        "not listed yet", Some(own), None, false => false;
+        "being deleted", Some(own), Some(observed(Some(foreign), true)), true => false;
         "interrupted before it was applied", None, None, true => true;
-        "interrupted after it was applied", None, Some(seen(Some(ours), false)), true => true;
-        "without managedFields in this cluster", None, Some(seen(None, false)), true => false;
+        "interrupted after it was applied", None, Some(observed(Some(own), false)), true => true;
+        "without managedFields in this cluster", None, Some(observed(None, false)), true => false;
     ];
-    for (name, fields, object, told, expected) in cases {
-        let inventory = Inventory::from([(identity(name), remembered(fields))]);
-        let mut view = with!(View, synced: told);
+    for (name, fields, object, is_synced, expected) in cases {
+        let inventory = Inventory::from([(identity(name), recorded(fields))]);
+        let mut view = with!(View, synced: is_synced);
         match object {
-            Some(seen) => drop(view.objects.insert(identity(name), seen)),
-            None if told => drop(view.absent.insert(identity(name))),
+            Some(observed) => drop(view.objects.insert(identity(name), observed)),
+            None if is_synced => drop(view.absent.insert(identity(name))),
             None => drop(view.unknown.insert(identity(name))),
         }
         assert_rows!(drifted(&inventory, &view) => expected.then(|| identity(name)).into_iter().collect::<Vec<_>>(), "{name}");
@@ -122,12 +122,12 @@ fn drift_is_what_is_gone_or_no_longer_ours() {
 }
 
 #[test]
-fn a_watch_that_does_not_work_hides_no_drift_of_other_kinds() {
-    let ours = Some(fingerprint("00000000000a"));
-    let inventory = ["gone", "hidden"].map(|name| (identity(name), remembered(ours)));
+fn failed_watch_hides_no_drift_of_other_kinds() {
+    let own = Some(fingerprint("00000000000a"));
+    let inventory = ["gone", "hidden"].map(|name| (identity(name), recorded(own)));
     let inventory = Inventory::from(inventory);
     let view = with!(View, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
     assert_eq!(drifted(&inventory, &view), [identity("gone")]);
-    // Of an instance that has told nothing yet nothing is known at all.
+    // Without a view of the instance, no drift is known.
     assert_eq!(drifted(&inventory, &View::default()), [] as [Identity; 0]);
 }

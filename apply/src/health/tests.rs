@@ -11,15 +11,15 @@ enum Expected {
 }
 use Expected::{Current, Failed, InProgress};
 
-/// The objects of one kind.
+/// API version and kind of the tested objects.
 struct Kind(&'static str, &'static str);
 
 impl Kind {
-    /// Checks what objects are like, spec, status, and how they are.
+    /// Checks cases of description, spec, status and expected health.
     fn check<'a>(self, cases: impl IntoIterator<Item = (&'a str, Value, Value, Expected)>) {
         let Self(api_version, kind) = self;
         for (name, mut spec, status, expected) in cases {
-            // As watches read it.
+            // Watches read only these fields.
             if let Some(spec) = spec.as_object_mut() {
                 spec.retain(|field, _| SPEC.contains(&field.as_str()));
             }
@@ -38,8 +38,8 @@ impl Expected {
     fn health(&self) -> Health {
         match self {
             Current => Health::Current,
-            InProgress(words) => Health::InProgress((*words).to_owned()),
-            Failed(words) => Health::Failed((*words).to_owned()),
+            InProgress(message) => Health::InProgress((*message).to_owned()),
+            Failed(message) => Health::Failed((*message).to_owned()),
         }
     }
 }
@@ -106,7 +106,7 @@ fn claims_services_and_disruption_budgets() {
 
 // parity: rukpak-34
 #[test]
-fn definitions_and_api_services() {
+fn crds_and_api_services() {
     let with =
         |type_, status, reason| json!({"conditions": [condition(type_, status, reason, "")]});
     Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").check(::tests::rows![
@@ -150,9 +150,9 @@ fn custom_resources_by_the_standard_conditions() {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "metadata": {"generation": 2}, "status": status});
         assert_eq!(of(&object), expected.health(), "{status}");
     }
-    let going = json!({"apiVersion": "example.com/v1", "kind": "Till",
+    let terminating = json!({"apiVersion": "example.com/v1", "kind": "Till",
         "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": with("Ready", "True")});
-    assert_eq!(of(&going), InProgress("is being deleted").health());
+    assert_eq!(of(&terminating), InProgress("is being deleted").health());
     assert_eq!(of(&json!(null)), Health::Current);
 }
 
@@ -168,9 +168,9 @@ fn kinds_of_other_groups_have_other_rules() {
 fn messages_are_bounded() {
     let status = json!({"conditions": [condition("Ready", "False", "", &"ä".repeat(100_000))]});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "status": status});
-    let Health::InProgress(words) = of(&object) else {
+    let Health::InProgress(message) = of(&object) else {
         panic!("it is not ready");
     };
-    assert_eq!(words.chars().count(), MAX_MESSAGE_LEN + 1);
-    assert!(words.ends_with("ä…"));
+    assert_eq!(message.chars().count(), MAX_MESSAGE_LEN + 1);
+    assert!(message.ends_with("ä…"));
 }

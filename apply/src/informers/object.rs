@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_spec_is_read_what_health_asks_for_whatever_else_it_is() {
+    fn health_view_reads_only_fields_of_health_rules() {
         for (spec, expected) in ::tests::rows![
             r#"{"replicas":2,"template":{"spec":[1]},"type":"LoadBalancer"}"# => json!({"replicas": 2, "type": "LoadBalancer"});
             r#"{"versions":[{"schema":{}}]}"# => json!({});

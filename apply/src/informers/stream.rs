@@ -289,22 +289,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_listings_and_refusals_are_failures_in_a_row() {
+    fn failed_lists_and_refusals_are_consecutive_failures() {
         let minute = Duration::from_secs(60);
         for (is_refused, is_listing, took, expected) in [
             (false, true, 2 * minute, 5),
             (true, false, Duration::from_secs(1), 5),
-            // A quiet connection that a proxy or the client ends.
+            // A proxy or the client closes an idle connection.
             (false, false, Duration::from_secs(75), 1),
         ] {
-            let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+            let (mut backoff, mut now) = (Pauses::default(), Instant::now());
             for _ in 0..5 {
                 if is_listing {
-                    pauses.continue_row(now);
+                    backoff.continue_row(now);
                 }
-                now += pauses.at(is_refused, now) + took;
+                now += backoff.at(is_refused, now) + took;
             }
-            assert_eq!(pauses.count, expected, "{took:?}");
+            assert_eq!(backoff.count, expected, "{took:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ fn object(api_version: &str, kind: &str, name: &str) -> Object {
     Object::try_from(value).unwrap()
 }
 
-fn definition(group: &str, kind: &str, plural: &str) -> Object {
+fn crd(group: &str, kind: &str, plural: &str) -> Object {
     let value = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.{group}")},
@@ -28,7 +28,7 @@ fn definition(group: &str, kind: &str, plural: &str) -> Object {
     Object::try_from(value).unwrap()
 }
 
-/// The kinds of an API server without custom resources.
+/// Returns the kinds of an API server without CRDs.
 fn built_in() -> Found {
     let kinds = ::tests::rows![
         "v1", "Namespace" => false;
@@ -53,7 +53,7 @@ fn plan_with(objects: Vec<Object>, inventory: &Inventory, optional: &[&str]) -> 
     new(objects, &kinds, inventory, &owner(), NAMESPACE, &optional)
 }
 
-/// The identities of what leaves.
+/// Returns the identities of the prune candidates.
 fn leaving(plan: &Plan) -> Vec<String> {
     let identities = plan.leaving.iter().map(|leaving| &leaving.identity);
     identities.map(ToString::to_string).collect()
@@ -63,15 +63,15 @@ fn plan(objects: Vec<Object>) -> Plan {
     plan_with(objects, &Inventory::new(), &[])
 }
 
-/// The plan as text: one line for each object.
+/// Formats a plan with one line for each object.
 fn lines(plan: &Plan) -> String {
-    let line = |action, wave, what| format!("{action:<8}{wave:<15}{what}\n");
+    let line = |action, wave, text| format!("{action:<8}{wave:<15}{text}\n");
     let steps = plan.steps.iter().map(|Step { wave, object, .. }| {
-        let what = format!("{} ({})", object.identity(), object.api_version());
-        line("apply", format!("{wave:?}"), what)
+        let text = format!("{} ({})", object.identity(), object.api_version());
+        line("apply", format!("{wave:?}"), text)
     });
-    let other = |action, what| line(action, String::new(), what);
-    let leaving = leaving(plan).into_iter().map(|what| other("delete", what));
+    let other = |action, text| line(action, String::new(), text);
+    let leaving = leaving(plan).into_iter().map(|text| other("delete", text));
     let absent = |action, all: &[Absent]| -> String {
         let lines = all.iter().flat_map(|absent| {
             let api = &absent.api_version;
@@ -87,7 +87,9 @@ fn lines(plan: &Plan) -> String {
 
 fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
     let entry = with!(Entry, version: "v1".to_owned());
-    let entries = identities.into_iter().map(|it| (it, entry.clone()));
+    let entries = identities
+        .into_iter()
+        .map(|identity| (identity, entry.clone()));
     entries.collect()
 }
 
@@ -100,7 +102,7 @@ fn objects_are_applied_in_waves_and_custom_resources_last() {
         object("apps/v1", "Deployment", "operator"),
         object("admissionregistration.k8s.io/v1", hooks, "hooks"),
         object("rbac.authorization.k8s.io/v1", "ClusterRole", "operator"),
-        definition("etcd.io", "EtcdCluster", "etcdclusters"),
+        crd("etcd.io", "EtcdCluster", "etcdclusters"),
         object("v1", "Namespace", "operators"),
         object("v1", "ServiceAccount", "operator"),
     ]);
@@ -112,29 +114,29 @@ fn objects_are_applied_in_waves_and_custom_resources_last() {
      apply   Workloads      Deployment operators/operator (apps/v1)\n\
      apply   Resources      EtcdCluster operators/example (etcd.io/v1)\n";
     assert_eq!(lines(&plan), expected);
-    // Addressed by what its definition says, since nobody serves it yet.
+    // The API path comes from the CRD, because the API is not served yet.
     let resource = plan.steps.last().unwrap();
     assert_eq!(resource.kind.resource.plural, "etcdclusters");
     assert!(resource.kind.namespaced);
 }
 
 #[test]
-fn a_version_that_the_own_definition_does_not_serve_is_missing_even_if_it_is_served_now() {
+fn version_that_the_bundled_crd_does_not_serve_is_missing() {
     let gvk = GroupVersionKind::gvk("etcd.io", "v1alpha1", "EtcdCluster");
     let mut kinds = built_in();
     let served = kinds[&GroupVersionKind::gvk("", "v1", "ConfigMap")].clone();
     kinds.insert(gvk, served);
     let objects = vec![
-        definition("etcd.io", "EtcdCluster", "etcdclusters"),
+        crd("etcd.io", "EtcdCluster", "etcdclusters"),
         object("etcd.io/v1alpha1", "EtcdCluster", "old"),
     ];
-    let (known, optional) = (Inventory::new(), BTreeSet::new());
-    let plan = new(objects, &kinds, &known, &owner(), NAMESPACE, &optional);
+    let (applied, optional) = (Inventory::new(), BTreeSet::new());
+    let plan = new(objects, &kinds, &applied, &owner(), NAMESPACE, &optional);
     assert_rows!(plan.missing.iter().map(|absent| &*absent.api_version).collect::<Vec<_>>() => ["etcd.io/v1alpha1"]);
 }
 
 #[test]
-fn objects_are_marked_and_lose_what_another_cluster_wrote() {
+fn objects_get_owner_marks_and_lose_cluster_fields() {
     let foreign = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
@@ -162,19 +164,19 @@ fn objects_are_marked_and_lose_what_another_cluster_wrote() {
 }
 
 #[test]
-fn the_garbage_collector_never_gets_definitions_namespaces_and_what_is_kept() {
-    let kept = |keep: Value| {
+fn crds_namespaces_and_retained_objects_have_no_owner() {
+    let annotated = |keep: Value| {
         let mut object = object("v1", "ConfigMap", "kept");
         object.value_mut()["metadata"]["annotations"] = json!({labels::KEEP: keep});
         object
     };
     for (object, owned) in ::tests::rows![
         object("v1", "Namespace", "n") => false;
-        definition("a.io", "A", "as") => false;
-        kept(json!("true")) => false;
-        kept(json!("")) => false;
-        kept(json!("false")) => true;
-        kept(json!(null)) => true;
+        crd("a.io", "A", "as") => false;
+        annotated(json!("true")) => false;
+        annotated(json!("")) => false;
+        annotated(json!("false")) => true;
+        annotated(json!(null)) => true;
         object("v1", "ConfigMap", "c") => true;
         object("rbac.authorization.k8s.io/v1", "ClusterRole", "r") => true;
     ] {
@@ -194,11 +196,11 @@ fn namespaces_are_for_namespaced_kinds_only() {
     broken.value_mut()["metadata"]["labels"] = "nonsense".into();
     let plan = plan(vec![role, broken]);
     let placed = plan.steps.iter().map(|step| step.object.identity());
-    assert_rows!(placed.map(|it| it.to_string()).collect::<Vec<_>>() => ["ConfigMap operators/c", "ClusterRole r"]);
+    assert_rows!(placed.map(|identity| identity.to_string()).collect::<Vec<_>>() => ["ConfigMap operators/c", "ClusterRole r"]);
 }
 
 #[test]
-fn of_two_objects_that_become_one_the_first_counts() {
+fn first_of_two_objects_with_one_identity_is_applied() {
     let mut placed = object("v1", "ConfigMap", "c");
     placed.value_mut()["metadata"]["namespace"] = NAMESPACE.into();
     placed.value_mut()["data"] = json!({"which": "first"});
@@ -208,20 +210,20 @@ fn of_two_objects_that_become_one_the_first_counts() {
 }
 
 #[test]
-fn kinds_that_are_not_served_wait_or_are_missing_with_all_that_need_them() {
+fn objects_of_unserved_kinds_are_deferred_or_missing() {
     let objects = vec![
         object("monitoring.coreos.com/v1", "ServiceMonitor", "b"),
         object("monitoring.coreos.com/v1", "ServiceMonitor", "a"),
         object("operators.coreos.com/v1alpha1", "CatalogSource", "c"),
         object("v1", "ConfigMap", "d"),
     ];
-    let known = [
-        // Applied when it was served; neither is leaving now that it is not.
+    let applied = [
+        // Applied while the API was served: the desired object is retained although the API is not served now.
         identity("monitoring.coreos.com", "ServiceMonitor", NAMESPACE, "a"),
         identity("operators.coreos.com", "CatalogSource", "other", "leaves"),
     ];
     let optional = "ServiceMonitor.monitoring.coreos.com";
-    let plan = plan_with(objects, &inventory(known), &[optional]);
+    let plan = plan_with(objects, &inventory(applied), &[optional]);
     let expected = "apply   Configuration  ConfigMap operators/d (v1)\n\
      delete                 CatalogSource other/leaves\n\
      waits                  ServiceMonitor a (monitoring.coreos.com/v1 is not served)\n\
@@ -240,26 +242,26 @@ fn cluster_scoped_object_remains_while_its_api_is_not_served() {
     let objects = vec![placed, object(api_version, "ServiceMonitor", "bare")];
     let monitor =
         |namespace, name| identity("monitoring.coreos.com", "ServiceMonitor", namespace, name);
-    // As the objects were applied: in a namespace, or to the cluster, where a namespace is removed.
-    let known = inventory([
+    // The identities under which the objects may have been applied: namespaced or cluster-scoped.
+    let applied = inventory([
         monitor("elsewhere", "placed"),
         monitor("", "placed"),
         monitor(NAMESPACE, "bare"),
         monitor("", "bare"),
         monitor(NAMESPACE, "placed"),
     ]);
-    assert_rows!(leaving(&plan_with(objects, &known, &[])) => ["ServiceMonitor operators/placed"]);
+    assert_rows!(leaving(&plan_with(objects, &applied, &[])) => ["ServiceMonitor operators/placed"]);
 }
 
 #[test]
-fn hostile_definitions_bring_nothing() {
+fn hostile_crds_provide_no_kinds() {
     for (group, plural, version) in [
         ("../../api/v1/secrets", "as", "v1"),
         ("a.io", "../as", "v1"),
         ("a.io", "as", "../v1"),
         ("a.io", "as", ""),
     ] {
-        let mut hostile = definition(group, "A", plural);
+        let mut hostile = crd(group, "A", plural);
         hostile.value_mut()["spec"]["versions"][0]["name"] = version.into();
         let resource = object(&format!("{group}/{version}"), "A", "a");
         let plan = plan(vec![hostile, resource]);
@@ -269,8 +271,8 @@ fn hostile_definitions_bring_nothing() {
 }
 
 #[test]
-fn what_leaves_goes_the_other_way_round_and_custom_resources_first() {
-    let known = ::tests::rows![
+fn prune_order_is_reversed_with_custom_resources_first() {
+    let applied = ::tests::rows![
         "", "Namespace", "" => "n";
         "", "ConfigMap", NAMESPACE => "stays";
         "", "ServiceAccount", NAMESPACE => "operator";
@@ -280,9 +282,10 @@ fn what_leaves_goes_the_other_way_round_and_custom_resources_first() {
         "apiextensions.k8s.io", "CustomResourceDefinition", "" => "etcdclusters.etcd.io";
         "etcd.io", "EtcdCluster", NAMESPACE => "example";
     ];
-    let known = known.map(|(group, kind, namespace, name)| identity(group, kind, namespace, name));
-    let stays = object("v1", "ConfigMap", "stays");
-    let plan = plan_with(vec![stays], &inventory(known), &[]);
+    let applied =
+        applied.map(|(group, kind, namespace, name)| identity(group, kind, namespace, name));
+    let retained = object("v1", "ConfigMap", "stays");
+    let plan = plan_with(vec![retained], &inventory(applied), &[]);
     let expected = "EtcdCluster operators/example, CustomResourceDefinition etcdclusters.etcd.io, \
                     ValidatingWebhookConfiguration hooks, Deployment operators/operator, ClusterRole operator, \
                     ServiceAccount operators/operator, Namespace n";
@@ -290,13 +293,13 @@ fn what_leaves_goes_the_other_way_round_and_custom_resources_first() {
 }
 
 #[test]
-fn ten_thousand_objects_are_planned_in_no_time() {
+fn ten_thousand_objects_are_planned_in_five_seconds() {
     let objects = (0..10_000).map(|n| object("v1", "ConfigMap", &format!("c{n}")));
     let objects: Vec<_> = objects.collect();
-    let known = (5_000..15_000).map(|n| identity("", "ConfigMap", NAMESPACE, &format!("c{n}")));
-    let known = inventory(known);
+    let applied = (5_000..15_000).map(|n| identity("", "ConfigMap", NAMESPACE, &format!("c{n}")));
+    let applied = inventory(applied);
     let start = Instant::now();
-    let plan = plan_with(objects, &known, &[]);
+    let plan = plan_with(objects, &applied, &[]);
     assert_eq!((plan.steps.len(), plan.leaving.len()), (10_000, 5_000));
     assert_rows!(start.elapsed() < Duration::from_secs(5) => true, "{:?}", start.elapsed());
 }

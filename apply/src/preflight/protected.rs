@@ -81,7 +81,7 @@ mod tests {
     use crate::tests::{identity, owner};
 
     #[test]
-    fn our_own_objects_are_told_from_those_of_others() {
+    fn objects_of_the_provisioner_are_protected() {
         let cases: &[(&str, &str, &str, &str, Option<&str>)] = &::tests::rows![
             GROUP, "BundleInstance", "", "etcd" => Some("installs this bundle");
             GROUP, "BundleInstance", "", "parent" => Some("cannot be uninstalled");

@@ -8,7 +8,7 @@ fn problem(check: Check, message: impl Into<String>) -> Problem {
 }
 
 #[test]
-fn problems_are_sorted_and_told_once() {
+fn problems_are_sorted_and_reported_once() {
     let sorted = ::tests::rows![
         Check::Ownership => "a";
         Check::Ownership => "b";

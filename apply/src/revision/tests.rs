@@ -17,7 +17,7 @@ fn header(number: i64) -> Header<Value> {
     }
 }
 
-/// Text that does not compress.
+/// Returns text that does not compress.
 fn noise(seed: u64, length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..length).map(|_| random.alphanumeric()).collect()
@@ -71,7 +71,7 @@ fn ten_thousand_objects_take_several_parts() {
 }
 
 #[test]
-fn record_that_was_altered_is_refused() {
+fn modified_record_is_rejected() {
     let objects = [object("a", "1"), object("b", "2")];
     let encoded = encode(&header(3), &objects).unwrap();
     let whole = stream(&encoded);
@@ -89,7 +89,7 @@ fn record_that_was_altered_is_refused() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_refused() {
+fn malformed_record_is_rejected() {
     let compressed = |text: &str| {
         let mut stream = GzEncoder::new(Vec::new(), Compression::default());
         stream.write_all(text.as_bytes()).unwrap();
@@ -117,7 +117,7 @@ fn bytes_that_are_no_record_are_refused() {
 }
 
 #[test]
-fn record_that_exceeds_the_limit_is_refused() {
+fn record_that_exceeds_the_limit_is_rejected() {
     let part = noise(7, 9 << 20);
     let objects: Vec<Object> = (0..5).map(|_| object("o", &part)).collect();
     let refused = encode(&header(1), &objects).unwrap_err();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn managers_and_subresources_are_read_from_what_the_apiserver_says() {
+    fn managers_and_subresources_are_parsed_from_messages() {
         assert_each!(|message, manager, subresource| parse_manager(message) => (manager.to_owned(), subresource.to_owned());
             r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#, "kubectl-edit" => "";
             r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#, "kube-controller-manager"

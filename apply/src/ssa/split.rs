@@ -40,24 +40,24 @@ mod tests {
             let names: Vec<&str> = steps.iter().map(|step| step.object.name()).collect();
             names.join(" ")
         };
-        // The size of a step, and the steps.
-        for (most, expected) in ::tests::rows![
+        // Maximum size of a step, and the expected steps.
+        for (limit, expected) in ::tests::rows![
             1 => &["namespace", "definition", "b", "a", "binding", "workload", "resource"][..];
             2 => &["namespace definition", "b a", "binding workload", "resource"][..];
             3 => &["namespace definition b", "a binding workload", "resource"][..];
             7 => &["namespace definition b a binding workload resource"][..];
             8 => &["namespace definition b a binding workload resource"][..];
-            // A step has an object in any case.
+            // A step has at least one object.
             0 => &["namespace", "definition", "b", "a", "binding", "workload", "resource"][..];
         ] {
             let mut steps = Vec::new();
             let mut left = objects.to_vec();
             while !left.is_empty() {
-                let (step, rest) = split(left, most);
+                let (step, remaining) = split(left, limit);
                 steps.push(text(&step));
-                left = rest;
+                left = remaining;
             }
-            assert_eq!(steps, expected, "{most}");
+            assert_eq!(steps, expected, "{limit}");
         }
         assert_eq!(split(Vec::new(), 2), (Vec::new(), Vec::new()));
     }

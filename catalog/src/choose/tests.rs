@@ -9,7 +9,7 @@ use manifests::{openshift::Spelling, version::strict};
 use super::*;
 use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
 
-/// `name: version`, and then for each channel `name<replaces -skips ~range`.
+/// A package in short: `name: version`, and then for each channel `name<replaces -skips ~range`.
 fn package(default: &str, channels: &[(&str, &str)]) -> Package {
     let mut package = with!(Package, name: "foo".into(), default_channel: default.into());
     let split = |text: &str, mark| match text.split_once(mark) {
@@ -92,11 +92,11 @@ fn answer<'a>(catalog: &'a str, priority: i64, answer: Answer<'a>) -> Offer<'a> 
     }
 }
 
-/// `install 1.0.0`, `upgrade 1.1.0`, `stay`, `nothing`.
+/// Formats a verdict as `install 1.0.0`, `upgrade 1.1.0`, `stay` or `nothing`.
 fn short(decision: &Decision) -> String {
     match &decision.verdict {
-        Verdict::Install(it) => format!("install {}", it.name),
-        Verdict::Upgrade(it) => format!("upgrade {}", it.name),
+        Verdict::Install(bundle) => format!("install {}", bundle.name),
+        Verdict::Upgrade(bundle) => format!("upgrade {}", bundle.name),
         Verdict::Stay(_) => "stay".into(),
         Verdict::Nothing(_) => "nothing".into(),
     }
@@ -106,19 +106,19 @@ fn decide(request: &Request<'_>, package: &Package) -> Decision {
     explain(request, &[offer("c", 0, package)])
 }
 
-/// A request where a bundle is installed.
+/// Returns a request with an installed bundle.
 fn after(installed: &Installed) -> Request<'_> {
     with!(Request, installed: Some(installed))
 }
 
-/// The decision in short where the bundle of this name is installed.
+/// Returns the decision in short for the installed bundle of this name.
 fn next(from: &str, request: Request<'_>, package: &Package) -> String {
     let installed = installed(from);
     let request = with!(Request, installed: Some(&installed); ..request);
     short(&decide(&request, package))
 }
 
-/// Follows the channel to its end, or for ten steps.
+/// Follows the channel to its end, or for ten upgrades.
 fn path(from: &Installed, package: &Package) -> Vec<String> {
     let (mut at, mut path) = (from.clone(), Vec::new());
     for _ in 0..10 {
@@ -141,17 +141,17 @@ const CHAIN: &str = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0";
 
 // parity: openshift-14
 #[test]
-fn the_best_of_the_default_channel_is_installed() {
+fn install_chooses_the_highest_of_the_default_channel() {
     for (channels, channel, chosen) in ::tests::rows![
         &[("stable", CHAIN)][..], None => "install 1.2.0";
-        // Never the highest across channels.
+        // Only the default channel counts, not the highest version of all channels.
         &[("stable", CHAIN), ("candidate", "2.0.0")], None => "install 1.2.0";
         &[("stable", CHAIN), ("candidate", "2.0.0")], Some("candidate") => "install 2.0.0";
         &[("stable", CHAIN)], Some("fast") => "nothing";
-        // Releases before pre-releases, even if these are higher.
+        // Releases precede pre-releases, even those of higher versions.
         &[("stable", "1.9.0 1.10.0<1.9.0 2.0.0rc1<1.10.0")], None => "install 1.10.0";
         &[("stable", "2.0.0rc1 2.0.0rc2<2.0.0rc1")], None => "install 2.0.0rc2";
-        // What is skipped is not installed.
+        // Skipped bundles are not installed.
         &[("stable", "1.0.0 1.3.0<1.0.0 1.2.0-1.3.0")], None => "install 1.2.0";
         &[("other", CHAIN)], None => "nothing";
     ] {
@@ -173,14 +173,14 @@ fn upgrades_follow_one_edge() {
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.0.0" => "upgrade 1.2.0";
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0", "1.0.0" => "upgrade 1.2.0";
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.1.0,<1.2.0", "1.0.0" => "upgrade 1.1.0";
-        // From a bundle that is gone: the tail and ranges still speak of it.
+        // The catalog no longer contains the installed bundle, but the tail and ranges still refer to it.
         "1.1.0<1.0.0 1.2.0<1.1.0", "1.0.0" => "upgrade 1.1.0";
         "1.2.0~<1.2.0", "0.7.0" => "upgrade 1.2.0";
         "1.2.0<1.1.0", "0.7.0" => "stay";
-        // The skipped one is on the way only where there is no other.
+        // A skipped bundle is on the path only if no other bundle is.
         "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0", "1.0.0" => "upgrade 1.2.0";
         "1.0.0 1.1.0-1.0.0 1.2.0-1.1.0", "1.0.0" => "upgrade 1.1.0";
-        // Never back, and never in a circle.
+        // No downgrades and no cycles.
         "1.0.0<1.1.0 1.1.0", "1.1.0" => "stay";
         "1.0.0-1.1.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.1.0" => "upgrade 1.2.0";
         "1.0.0~>=1.0.0", "1.0.0" => "stay";
@@ -193,7 +193,7 @@ fn upgrades_follow_one_edge() {
 }
 
 #[test]
-fn channels_can_be_changed_along_edges() {
+fn channel_changes_follow_edges() {
     let channels = [("stable", CHAIN), ("fast", "1.3.0<1.2.0 1.4.0<1.3.0")];
     let package = package("stable", &channels);
     for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
@@ -202,12 +202,12 @@ fn channels_can_be_changed_along_edges() {
     }
 }
 
-/// What is done to the highest bundle, the reason it is then not chosen, and what is chosen instead.
+/// A change to the highest bundle, the reason why it is then not chosen, and the bundle that is chosen instead.
 type Spoiled = (fn(&mut Bundle), &'static str);
 
 // parity: platform-4, platform-5
 #[test]
-fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
+fn ineligible_bundles_are_not_chosen_and_have_reasons() {
     let cases: [Spoiled; 9] = ::tests::rows![
         |b| b.max_openshift = max_openshift("4.12") => "requires OpenShift <= 4.12 but the cluster is 4.13";
         |b| b.min_kube = Some("1.31.0".into()) => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s";
@@ -237,7 +237,7 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
         let next = decision.next.unwrap();
         assert_eq!(next.name, "1.2.0");
         assert_eq!(next.reasons, [reason]);
-        // What is installed stays, and it is said what would come.
+        // The installed bundle is kept, and the decision names the bundle that follows.
         let decision = decide(&with!(Request, installed: Some(&at); ..fresh), &package);
         assert_eq!(short(&decision), "stay");
         assert_eq!(decision.next.unwrap().reasons, [reason]);
@@ -245,7 +245,7 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
 }
 
 #[test]
-fn an_ineligible_step_is_passed_over_for_a_lower_one() {
+fn lower_upgrade_replaces_an_ineligible_one() {
     let entries = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0";
     let mut package = package("stable", &[("stable", entries)]);
     package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
@@ -270,7 +270,7 @@ fn undeterminable_max_openshift_is_a_warning() {
              not run on OpenShift 4.13"
         );
         assert_eq!(decision.warnings, [warning]);
-        // On another cluster the version has no meaning.
+        // Outside of OpenShift, the value is ignored.
         assert_eq!(decide(&Request::default(), &package).warnings, [""; 0]);
     }
     let decision = decide(&Request::default(), &with_max("4.1"));
@@ -278,7 +278,7 @@ fn undeterminable_max_openshift_is_a_warning() {
 }
 
 #[test]
-fn the_range_bounds_what_is_chosen() {
+fn range_limits_the_choice() {
     let package = package("stable", &[("stable", CHAIN)]);
     for (range, fresh, upgraded) in ::tests::rows![
         "<1.2.0", "install 1.1.0" => "stay";
@@ -294,7 +294,7 @@ fn the_range_bounds_what_is_chosen() {
 }
 
 #[test]
-fn deprecations_are_warned_about_and_no_reason() {
+fn deprecation_is_a_warning_and_not_a_reason() {
     let mut package = package("stable", &[("stable", "1.0.0")]);
     package.deprecation = Some("p".into());
     package.channels.get_mut("stable").unwrap().deprecation = Some("c".into());
@@ -314,7 +314,7 @@ fn deprecations_are_warned_about_and_no_reason() {
 
 // parity: platform-29
 #[test]
-fn a_choice_names_its_media_type() {
+fn choice_has_the_media_type() {
     let mut package = package("stable", &[("stable", CHAIN)]);
     package.bundles.get_mut("1.2.0").unwrap().media_type = Some(PLAIN_V0.into());
     let all = Request::default().media_types;

@@ -91,7 +91,7 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
 
 // parity: serve-6, serve-7
 #[test]
-fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
+fn config_map_is_a_catalog_of_bundles_with_manifests() {
     let map = read(&three()).unwrap();
     let left_out = [
         "channel \"only\" of package \"lost\" is skipped: its currentCSV \"nobody\" is not among the clusterServiceVersions",
@@ -115,7 +115,7 @@ fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
     let bundle = &blobs[3];
     assert_eq!(bundle["name"], "tide.v1");
     assert_eq!(bundle["image"], "");
-    // An API for each version of the definition, whichever the bundle names.
+    // One API for each version of the CRD, regardless of the version that the bundle names.
     let properties = bundle["properties"].as_array().unwrap();
     let api = |version| json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "kind": "Tide", "version": version}});
     let required = json!({"group": "sky.example.com", "kind": "Moon", "version": "v1"});
@@ -136,12 +136,12 @@ fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
     assert_eq!(kinds, expected);
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
-    let missing = map.open("nobody.json").err().map(|it| it.kind());
+    let missing = map.open("nobody.json").err().map(|error| error.kind());
     assert_eq!(missing, Some(io::ErrorKind::NotFound));
 }
 
 #[test]
-fn what_is_no_catalog_is_refused_in_words_that_help() {
+fn invalid_config_map_is_rejected_with_a_remedy() {
     let twice = format!("{CRD}{}", CRD.replace("tides.sea", "again.sea"));
     let mut missing = three();
     missing.remove(CSVS);
@@ -160,7 +160,7 @@ fn what_is_no_catalog_is_refused_in_words_that_help() {
 }
 
 #[test]
-fn what_is_odd_in_it_does_no_harm() {
+fn odd_values_are_harmless() {
     let circle = [
         csv("a", "1.0.0", "    replaces: b\n"),
         csv("b", "2.0.0", "    replaces: a\n"),
@@ -181,7 +181,7 @@ fn what_is_odd_in_it_does_no_harm() {
     let map = read(&data("", &circle.concat(), packages)).unwrap();
     assert_eq!(map.left_out().len(), 6, "{:?}", map.left_out());
     assert_eq!(map.paths(), ["../q.json", "p.json", "r.json"]);
-    // The definition that it owns is nowhere: it is told, and the other packages are there.
+    // The ConfigMap lacks the CRD that the bundle owns: this is reported, and other packages stay available.
     let mut text = String::new();
     let read = map.open("p.json").unwrap().read_to_string(&mut text);
     has(read.unwrap_err(), "couldn't find sea.example.com/v1/Tide");
@@ -190,10 +190,10 @@ fn what_is_odd_in_it_does_no_harm() {
     assert!(read.packages.is_empty() && !read.findings.is_empty());
 }
 
-/// As in the tables that OLM made of ConfigMaps: what a bundle of the channel skips is in the channel, if it is there.
+/// OLM parity: a bundle that another bundle of the channel skips is in the channel if the ConfigMap contains it.
 // parity: serve-7
 #[test]
-fn what_is_skipped_is_in_the_channel_if_it_is_there() {
+fn skipped_bundle_is_in_the_channel_if_it_exists() {
     let third = "    replaces: a.v1\n    skips: [a.v2, a.v1, a.v9]\n";
     let csvs = [
         csv("a.v1", "1.0.0", ""),
@@ -233,7 +233,7 @@ impl Files for Folder {
 }
 
 #[test]
-fn a_mounted_config_map_is_one() {
+fn mounted_config_map_is_read_like_its_object() {
     let mut folder = Folder(three());
     let mounted = |folder: &Folder| ConfigMap::mounted(folder, &Limits::default());
     folder.0.insert("readme".to_owned(), "no matter".to_owned());
@@ -245,9 +245,9 @@ fn a_mounted_config_map_is_one() {
     assert!(mounted(&folder).unwrap().is_none());
 }
 
-/// What is cut off could be read as a smaller catalog.
+/// Truncated content could be read as a smaller catalog.
 #[test]
-fn a_key_is_read_whole_or_not_at_all() {
+fn truncated_key_is_an_error() {
     let folder = Folder(three());
     let longest = folder.0.values().map(String::len).max().unwrap();
     let limits = |document| with!(Limits, document);

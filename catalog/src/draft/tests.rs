@@ -2,7 +2,7 @@ use super::*;
 use crate::render::Format;
 
 #[test]
-fn an_icon_is_known_by_its_first_bytes() {
+fn icon_type_is_detected_from_its_first_bytes() {
     for (bytes, expected) in ::tests::rows![
         &b"\x89PNG\r\n\x1a\n"[..] => Some("image/png");
         b"\xff\xd8\xff\xe0" => Some("image/jpeg");
@@ -23,7 +23,7 @@ fn an_icon_is_known_by_its_first_bytes() {
 }
 
 #[test]
-fn a_package_is_a_blob() {
+fn package_is_rendered_as_a_blob() {
     let rendered = package(with!(Package, name: "tide", icon: Some(b"<svg/>")));
     let mut out = Vec::new();
     rendered.unwrap().write(Format::Yaml, &mut out).unwrap();
@@ -37,7 +37,7 @@ fn a_package_is_a_blob() {
 }
 
 #[test]
-fn no_text_becomes_an_instruction() {
+fn texts_do_not_inject_dockerfile_instructions() {
     let labels = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let none = BTreeMap::new();
     let good = Dockerfile {

@@ -19,7 +19,9 @@ fn package() -> Package {
         deprecation,
         entries,
     };
-    let channels = [old, stable].map(|it| (it.name.clone(), it)).into();
+    let channels = [old, stable]
+        .map(|channel| (channel.name.clone(), channel))
+        .into();
     let (name, default_channel) = ("foo".into(), "stable".into());
     let mut package = with!(Package, name, default_channel, channels);
     for (name, minor) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -31,7 +33,7 @@ fn package() -> Package {
 }
 
 #[test]
-fn a_channel_is_drawn_in_mermaid() {
+fn channel_is_drawn_in_mermaid() {
     assert_eq!(
         draw(&package(), Some("stable"), Language::Mermaid),
         "\
@@ -58,7 +60,7 @@ flowchart LR
 }
 
 #[test]
-fn all_channels_are_drawn_in_dot() {
+fn dot_drawing_has_every_channel() {
     let drawn = draw(&package(), None, Language::Dot);
     starts(
         &drawn,
@@ -72,7 +74,7 @@ fn all_channels_are_drawn_in_dot() {
 }
 
 #[test]
-fn names_stay_names() {
+fn names_are_escaped() {
     let names = "\"]\nend\nclick a \"javascript:x\"·\"; evil -> x; \"·\\\"·#quot;·%%{init}%%·\u{1b}[31m·a\u{202e}b\u{2066}c·<script>";
     for name in names.split('·') {
         let mut package = package();
@@ -87,7 +89,7 @@ fn names_stay_names() {
             assert!(is_expected, "{drawn}");
             assert!(!drawn.contains("\nend\nclick"), "{drawn}");
             for line in drawn.lines().filter(|line| line.contains('"')) {
-                // Quotes are those of labels.
+                // Quotes only delimit labels.
                 let plain = line.replace("\\\\", "").replace("\\\"", "");
                 assert_eq!(plain.matches('"').count(), 2, "{line}");
             }
@@ -99,7 +101,7 @@ fn names_stay_names() {
 }
 
 #[test]
-fn what_nobody_can_look_at_is_not_drawn() {
+fn drawing_is_limited() {
     let mut package = package();
     let channel = package.channels.get_mut("stable").unwrap();
     let names: Vec<String> = (0..200).map(|at| format!("b{at}")).collect();
@@ -110,7 +112,7 @@ fn what_nobody_can_look_at_is_not_drawn() {
         assert!(drawn.lines().count() < 5_100);
         assert!(drawn.contains("more channels, nodes and edges"));
     }
-    // Nor are thousands of channels.
+    // Thousands of channels are not drawn either.
     let stable = package.channels["stable"].clone();
     for at in 0..8_000 {
         let (name, entries) = (format!("c{at}"), stable.entries[..1].to_vec());

@@ -14,7 +14,7 @@ const PLACE: Place<'_> = Place {
     channel: "alpha",
 };
 
-/// A bundle of a package in a version.
+/// Returns a bundle of a package in a version.
 fn of(package: &str, version: &str) -> Bundle {
     let name = format!("{package}.v{version}");
     let content = testing::bundle_files(package, &name, version, &Value::Null);
@@ -49,16 +49,17 @@ fn try_compose<'i>(
     compose(index.into(), PLACE, form, bundles, &Limits::default())
 }
 
-/// `name<replaces`, in the order of the entries.
+/// Formats entries as `name<replaces`, in their order.
 fn graph(composed: &Composed, channel: &str) -> Vec<String> {
     let channel = &composed.catalog.packages["tide"].channels[channel];
-    let edge = |it: &Entry| it.name.clone() + &list(&it.replaces, |before| format!("<{before}"));
+    let edge =
+        |entry: &Entry| entry.name.clone() + &list(&entry.replaces, |before| format!("<{before}"));
     channel.entries.iter().map(edge).collect()
 }
 
 // parity: run-10
 #[test]
-fn without_an_index_the_bundles_are_the_catalog() {
+fn catalog_without_index_has_only_the_bundles() {
     for form in [Form::Run, Form::Upgrade] {
         let composed = try_compose(None, form, vec![bundle("0.0.1")]).unwrap();
         assert_eq!(composed.warnings, Vec::<String>::new());
@@ -75,7 +76,7 @@ fn without_an_index_the_bundles_are_the_catalog() {
 
 // parity: run-7, run-11, run-13, sdk-25
 #[test]
-fn bundles_are_one_line_in_their_order() {
+fn bundles_form_a_chain_in_their_order() {
     let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
     let composed = try_compose(None, Form::Upgrade, bundles).unwrap();
     let expected =
@@ -85,7 +86,7 @@ fn bundles_are_one_line_in_their_order() {
 
 // parity: run-11, run-13, run-20, sdk-24, sdk-25
 #[test]
-fn everything_in_the_index_stays() {
+fn content_of_the_index_is_kept() {
     let mut entries = json!([
         {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
         {"name": "tide.v0.0.1"},
@@ -125,18 +126,18 @@ fn everything_in_the_index_stays() {
     assert_eq!(found.default_channel, "stable");
 }
 
-/// The tag of an index may be pushed again, with what was tried beside it.
+/// The tag of an index can be pushed again with the bundles that were injected before.
 // parity: sdk-26
 #[test]
-fn what_an_index_has_come_to_have_is_its_own() {
+fn index_may_already_contain_former_bundles() {
     let before = package("tide", "alpha");
     for (entries, of_index, expected) in ::tests::rows![
-        // In the channel, or in another one.
+        // In the same channel, or in another one.
         json!([{"name": "tide.v0.0.1"}, {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1"}]), vec!["0.0.1", "0.0.2"]
             => ["tide.v0.0.1", "tide.v0.0.2<tide.v0.0.1", "tide.v0.0.3<tide.v0.0.2"];
         json!([{"name": "tide.v0.0.1"}]), vec!["0.0.1", "0.0.2"]
             => ["tide.v0.0.1", "tide.v0.0.2<tide.v0.0.1", "tide.v0.0.3<tide.v0.0.2"];
-        // It has gone on without us.
+        // The index has newer bundles of its author.
         json!([{"name": "tide.v0.0.2"}, {"name": "tide.v0.1.0", "replaces": "tide.v0.0.2"}]), vec!["0.0.2", "0.1.0"]
             => ["tide.v0.0.2", "tide.v0.1.0<tide.v0.0.2", "tide.v0.0.3<tide.v0.1.0"];
     ] {
@@ -144,7 +145,7 @@ fn what_an_index_has_come_to_have_is_its_own() {
         if entries.as_array().unwrap().len() == 1 {
             blobs.push(channel("tide", "other", &json!([{"name": "tide.v0.0.2"}])));
         }
-        blobs.extend(of_index.iter().map(|it| blob("tide", it)));
+        blobs.extend(of_index.iter().map(|version| blob("tide", version)));
         let bundles = vec![bundle("0.0.2"), bundle("0.0.3")];
         let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
         assert_eq!(graph(&composed, "alpha"), expected);
@@ -159,12 +160,12 @@ fn what_an_index_has_come_to_have_is_its_own() {
 
 // parity: run-12
 #[test]
-fn the_head_is_what_no_other_replaces() {
+fn head_is_the_entry_that_no_other_replaces() {
     let entry = |name: &str, replaces: &str, skips: &[&str]| {
         json!({
             "name": format!("tide.v{name}"),
             "replaces": (!replaces.is_empty()).then(|| format!("tide.v{replaces}")),
-            "skips": skips.iter().map(|it| format!("tide.v{it}")).collect::<Vec<_>>(),
+            "skips": skips.iter().map(|version| format!("tide.v{version}")).collect::<Vec<_>>(),
         })
     };
     for (entries, expected) in ::tests::rows![
@@ -172,7 +173,7 @@ fn the_head_is_what_no_other_replaces() {
         vec![entry("1", "", &[])] => Ok(Some("tide.v1"));
         vec![entry("2", "1", &[]), entry("1", "", &[])] => Ok(Some("tide.v2"));
         vec![entry("2", "9", &[])] => Ok(Some("tide.v2"));
-        // What is skipped is never installed, so that only one is left.
+        // A skipped bundle is never installed, so only one head is left.
         vec![entry("3", "1", &["2"]), entry("2", "1", &[]), entry("1", "", &[])] => Ok(Some("tide.v3"));
         vec![entry("3", "1", &[]), entry("2", "1", &[]), entry("1", "", &[])]
             => Err("multiple channel heads found in channel \"alpha\" of package \"tide\": tide.v2, tide.v3; ");
@@ -188,7 +189,7 @@ fn the_head_is_what_no_other_replaces() {
 
 // parity: sdk-26
 #[test]
-fn what_is_there_already_is_told() {
+fn existing_bundle_or_channel_is_an_error() {
     let blobs = [
         package("tide", "alpha"),
         channel("tide", "alpha", &json!([{"name": "tide.v0.0.1"}])),
@@ -212,7 +213,7 @@ fn what_is_there_already_is_told() {
 
 // parity: run-14
 #[test]
-fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
+fn errors_of_other_packages_are_warnings() {
     // Two bundles of one version.
     let mut second = blob("tide", "0.0.2");
     second["name"] = json!("tide.v0.0.2-again");
@@ -223,7 +224,7 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
     ];
     let error = try_compose(index(&blobs), Form::Upgrade, vec![bundle("0.0.2")]).unwrap_err();
     has(error, "duplicate versions found in bundles: [{0.0.2:");
-    // Nothing in the other package.
+    // The other package has no channel, which is only a warning.
     let other = index(&[package("other", "stable")]);
     let composed = try_compose(other, Form::Run, vec![bundle("0.0.1")]).unwrap();
     let warning = "the index has packages with errors, which some catalog servers reject: other";
@@ -236,7 +237,7 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
 
 // parity: run-8
 #[test]
-fn a_history_is_read_as_it_was_written() {
+fn history_round_trips() {
     let mut history = with!(History, index: Some("example.com/index:v1".to_owned()));
     history.push("example.com/tide:v1", None).unwrap();
     let second = format!("example.com/tide@sha256:{}", "a".repeat(64));
@@ -247,7 +248,7 @@ fn a_history_is_read_as_it_was_written() {
         r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#,
     );
     assert_eq!(History::read(&written), Ok(history));
-    // What stands for no index is none, and has the other mode.
+    // The name for "no index" denotes an empty index, and implies the other mode.
     let mut none = History::default();
     none.push("example.com/tide:v1", None).unwrap();
     let written = none.annotations();
@@ -258,7 +259,7 @@ fn a_history_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_history_takes_no_more_than_is_read_again() {
+fn history_is_limited_to_its_readable_size() {
     let mut history = History::default();
     for number in 0..500 {
         history.push(&format!("a.io/tide:{number}"), None).unwrap();
@@ -273,7 +274,7 @@ fn a_history_takes_no_more_than_is_read_again() {
 
 // parity: run-16
 #[test]
-fn a_damaged_history_is_told_with_what_to_do() {
+fn damaged_history_is_reported_with_a_remedy() {
     let read =
         |key: &str, text: &str| History::read(&BTreeMap::from([(key.to_owned(), text.to_owned())]));
     let one = |mode| {
@@ -307,20 +308,20 @@ fn a_damaged_history_is_told_with_what_to_do() {
         INDEX_IMAGE, "not an image" => "not an image";
     ] {
         let error: Damaged = read(key, text).unwrap_err();
-        let told = error.to_string();
-        starts(&told, &format!("annotation {key} is malformed: "));
-        has(&told, part);
-        has(&told, "; set it to the ");
-        assert!(told.len() < 1000, "{told}");
-        // What that would mean, only the reader of the index knows.
-        let found = told.contains("remove the annotation");
-        assert_eq!(found, key == INDEX_IMAGE, "{told}");
+        let message = error.to_string();
+        starts(&message, &format!("annotation {key} is malformed: "));
+        has(&message, part);
+        has(&message, "; set it to the ");
+        assert!(message.len() < 1000, "{message}");
+        // Only a reader of the index knows the meaning of this value.
+        let found = message.contains("remove the annotation");
+        assert_eq!(found, key == INDEX_IMAGE, "{message}");
     }
 }
 
 // parity: sdk-12
 #[test]
-fn an_index_tells_the_default_channel_of_its_packages() {
+fn index_has_the_default_channels() {
     let index = index(&[package("other", "fast"), package("tide", "stable")]);
     for (package, expected) in [
         ("tide", Some("stable")),

@@ -10,9 +10,9 @@ fn sorted(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Right: what Go's `json.Unmarshal` into an `interface{}` says and the offset of its SyntaxError.
+/// Right: the error of Go's `json.Unmarshal` into an `interface{}`, and the offset of its SyntaxError.
 #[test]
-fn what_is_no_json_is_refused_where_go_refuses_it() {
+fn invalid_json_is_rejected_at_the_offset_of_go() {
     for (text, message, offset) in ::tests::rows![
         "", "unexpected end of JSON input" => 0;
         "{", "unexpected end of JSON input" => 1;
@@ -55,13 +55,13 @@ fn depth_and_number_of_values_are_bounded() {
     assert_eq!(error.message, "more than 3 values in one document");
     let error = tape.read(b"[[[[", 3).unwrap_err();
     assert_eq!(error.message, "more than 3 values in one document");
-    // Writing takes no stack either.
+    // Writing needs no stack either.
     let text = format!("{}\"x\"{}", "{\"a\":[".repeat(5_000), "]}".repeat(5_000));
     assert_eq!(sorted(&text), text);
 }
 
 #[test]
-fn texts_are_decoded_as_go_decodes_them() {
+fn strings_are_decoded_as_in_go() {
     for (text, says) in [
         (&br#""plain""#[..], "plain"),
         (br#""a\"\\\/\b\f\n\r\t\u0041""#, "a\"\\/\u{8}\u{c}\n\r\tA"),
@@ -79,7 +79,7 @@ fn texts_are_decoded_as_go_decodes_them() {
 }
 
 #[test]
-fn long_texts_end_where_they_end_whatever_stands_at_the_border_of_a_word() {
+fn string_ends_are_found_at_every_word_offset() {
     for length in 0..40 {
         for end in ["\"", "\\n\"", "é\""] {
             let text = format!("[\"{}{end},1]", "x".repeat(length));
@@ -92,13 +92,13 @@ fn long_texts_end_where_they_end_whatever_stands_at_the_border_of_a_word() {
 }
 
 #[test]
-fn fields_are_found_as_go_finds_them() {
+fn fields_are_found_as_in_go() {
     for (text, value) in [
         (r#"{"name": 1}"#, Some("1")),
         (r#"{"NAME": 1}"#, Some("1")),
         (r#"{"n\u0061me": 1}"#, Some("1")),
         (r#"{"name": 1, "name": 2}"#, Some("2")),
-        // Sorted, "Name" comes first.
+        // In sort order, "Name" is first.
         (r#"{"name": 1, "Name": 2}"#, Some("1")),
         (r#"{"Name": 1, "name": 2}"#, Some("2")),
         (r#"{"name": null}"#, None),
@@ -121,9 +121,9 @@ fn fields_are_found_as_go_finds_them() {
     });
 }
 
-/// Right: what Go's encoder writes of the map that its decoder made, HTML left alone.
+/// Right: the output of Go's encoder, without HTML escapes, for the map that its decoder created.
 #[test]
-fn maps_are_written_as_go_writes_them() {
+fn maps_are_written_as_in_go() {
     for (text, written) in ::tests::rows![
         r#"{ "b": 1, "a": [ true, null, {} ], "c": [] }"# => r#"{"a":[true,null,{}],"b":1,"c":[]}"#;
         r#"{"a":1,"a":2,"A":3}"# => r#"{"A":3,"a":2}"#;
@@ -133,7 +133,7 @@ fn maps_are_written_as_go_writes_them() {
         r#""\ud83d\b\f""# => "\"\u{fffd}\\b\\f\"";
         r#"["a\"\\\n\r\t", "é", "\\u0041", "\u00e9"]"# => r#"["a\"\\\n\r\t","é","\\u0041","é"]"#;
         "[\"a\u{2028}é\", \"\u{2029}\"]" => r#"["a\u2028é","\u2029"]"#;
-        // The quote behind a key is greater than a space and less than a letter.
+        // The quote after a key is greater than a space and less than a letter.
         r#"{"a b":1,"a":2}"# => r#"{"a":2,"a b":1}"#;
         r#"{"a":1,"a b":2,"ab":3}"# => r#"{"a":1,"a b":2,"ab":3}"#;
         r#"{"":1,"\u0061":2,"b":3,"é":4,"z":5}"# => r#"{"":1,"a":2,"b":3,"z":5,"é":4}"#;
@@ -144,7 +144,7 @@ fn maps_are_written_as_go_writes_them() {
     }
 }
 
-/// Each three of some parts.
+/// All combinations of three parts.
 fn threes<'a>(parts: &'a [&'a str]) -> impl Iterator<Item = [&'a str; 3]> {
     let twos = move |first: &'a str| parts.iter().map(move |&second| [first, second]);
     let threes =
@@ -153,7 +153,7 @@ fn threes<'a>(parts: &'a [&'a str]) -> impl Iterator<Item = [&'a str; 3]> {
 }
 
 #[test]
-fn copied_strings_are_those_that_their_texts_become() {
+fn copied_strings_equal_their_decoded_text() {
     for three in threes(&[
         "a", "u", "/", "é", "\u{2028}", "\u{2029}", r"\\", r#"\""#, r"\/", r"\n", r"\b", r"\u0041",
         r"\u2028", r"\ud83d",
@@ -168,7 +168,7 @@ fn copied_strings_are_those_that_their_texts_become() {
 }
 
 #[test]
-fn keys_are_written_in_the_order_of_a_map() {
+fn keys_are_sorted_like_go_maps() {
     for [first, second, third] in threes(&["", "a", "a b", "a!", "ab", "B", "é", r"\u0061"]) {
         let object = format!(r#"{{"{first}":0,"{second}":1,"{third}":2}}"#);
         let expected: serde_json::Value = serde_json::from_str(&object).unwrap();
@@ -177,7 +177,7 @@ fn keys_are_written_in_the_order_of_a_map() {
 }
 
 #[test]
-fn compact_text_keeps_what_was_written() {
+fn compact_text_keeps_the_spelling() {
     let mut out = Vec::new();
     let text = b" { \"b\" : 4.10 ,\n \"a\\\" c\" : [ \" x \" , 1e1 ] } ";
     with(text, |root| root.compact(&mut out));

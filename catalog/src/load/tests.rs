@@ -1,4 +1,4 @@
-//! One case for each message of opm, and what must not be one.
+//! One case for each message of opm, and cases that are valid.
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -40,29 +40,29 @@ fn bundle(version: &str) -> Value {
     testing::bundle("foo", &format!("foo.v{version}"), version)
 }
 
-/// A sound package: 0.1.0, 0.2.0 and 0.3.0 in one channel.
+/// A valid package: 0.1.0, 0.2.0 and 0.3.0 in one channel.
 fn sound() -> Vec<Value> {
     chained("foo", "alpha", &["0.1.0", "0.2.0", "0.3.0"].map(bundle))
 }
 
-/// The sound package, changed, and what is then told: `line: message` for each finding.
+/// A change to the valid package, and the findings as `line: message`.
 fn changed(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
     let mut documents = sound();
     change(&mut documents);
     let catalog = of(&documents);
     assert_eq!(catalog.is_valid(), catalog.as_opm().is_none());
-    told(&catalog)
+    finding_lines(&catalog)
 }
 
-fn told(catalog: &Catalog) -> Vec<String> {
+fn finding_lines(catalog: &Catalog) -> Vec<String> {
     let findings = catalog.findings.iter();
-    let told = findings.map(|told| format!("{}: {}", told.line.unwrap(), told.message));
-    told.collect()
+    let lines = findings.map(|finding| format!("{}: {}", finding.line.unwrap(), finding.message));
+    lines.collect()
 }
 
 // parity: platform-25
 #[test]
-fn a_sound_catalog_is_loaded_as_it_is_written() {
+fn valid_catalog_is_loaded_unchanged() {
     let mut documents = sound();
     documents.push(beta(&json!([
         {"name": "foo.v0.3.0", "replaces": "foo.v0.0.9", "skips": ["foo.v0.2.0", "foo.v0.0.5"], "skipRange": ">=0.1.x <0.3.0 || 0.0.1"}])));
@@ -85,7 +85,7 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
         json!({"type": "anything", "value": [null]}),
     ]);
     let catalog = of(&documents);
-    assert_eq!((told(&catalog), catalog.documents), (vec![], 8));
+    assert_eq!((finding_lines(&catalog), catalog.documents), (vec![], 8));
     let foo = &catalog.packages["foo"];
     assert_eq!(foo.default_channel, "alpha");
     assert_eq!(foo.deprecation.as_deref(), Some("use bar"));
@@ -109,14 +109,14 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
 }
 
 #[test]
-fn the_same_is_found_in_yaml_and_json() {
+fn yaml_and_json_load_equally() {
     let [yaml, json] = [yaml, lines].map(|format| loaded(&[("f", format(&sound()))]).packages);
     assert_eq!(yaml, json);
 }
 
 // parity: load-8
 #[test]
-fn the_same_is_found_however_many_threads_there_are() {
+fn result_is_independent_of_the_threads() {
     let json = lines(&sound());
     let mut broken = sound();
     broken[1]["entries"] = json!([]);
@@ -134,16 +134,16 @@ fn the_same_is_found_however_many_threads_there_are() {
 
 // parity: load-3
 #[test]
-fn an_empty_folder_is_an_empty_catalog() {
+fn empty_directory_is_an_empty_catalog() {
     let catalog = loaded::<&str>(&[]);
     assert!(catalog.is_valid() && catalog.packages.is_empty());
 }
 
 // parity: load-9
 #[test]
-fn one_broken_package_does_not_take_the_others_down() {
+fn broken_package_does_not_affect_others() {
     let good = lines(&sound());
-    for (bar, told) in ::tests::rows![
+    for (bar, expected) in ::tests::rows![
         "{\"schema\": \"olm.package\", \"name\": \"bar\"}" => "bar.json:1: package \"bar\": default channel must be set";
         "{\"schema\": \"olm.channel\", \"package\": \"bar\", \"name\": 1}"
             => "bar.json:1: expected value for key \"name\" to be a string, got number: 1";
@@ -152,15 +152,15 @@ fn one_broken_package_does_not_take_the_others_down() {
         let catalog = loaded(&[("foo.json", &*good), ("bar.json", bar)]);
         assert!(catalog.packages.keys().eq(["foo"]), "{bar}");
         assert!(catalog.broken.keys().eq(["bar"]), "{bar}");
-        starts(&catalog.findings[0], told);
+        starts(&catalog.findings[0], expected);
         assert!(catalog.why_broken("bar").unwrap().starts_with("bar.json"));
         assert_eq!(catalog.why_broken("foo"), None);
     }
 }
 
-/// Nobody knows what is missing from which package.
+/// Such a document may belong to any package of its file or directory.
 #[test]
-fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
+fn fault_without_package_breaks_its_file_or_directory() {
     let good = lines(&sound());
     let bar = good.replace("foo", "bar");
     let lone = "{\"schema\":\"olm.bundle\",\"name\":\"x\"}\n";
@@ -179,25 +179,25 @@ fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
 
 // parity: load-9
 #[test]
-fn a_broken_package_is_broken_for_a_reason_of_its_own() {
-    // A fault that names no package, in another file that comes first.
+fn broken_package_has_its_own_reason() {
+    // A fault without a package, in another file that is read first.
     let lost = "{\"schema\": \"olm.channel\", \"name\": \"lost\"}";
     let mut own = sound();
     own.push(bundle("0.3.0"));
     let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &*lines(&own))]);
     assert!(catalog.findings[0].package.is_none());
-    let why = catalog.why_broken("foo").unwrap();
+    let reason = catalog.why_broken("foo").unwrap();
     let expected = "b/foo.json:6: package \"foo\" has duplicate bundle \"foo.v0.3.0\"";
-    assert_eq!(why, expected);
-    // One in its own file is a reason.
+    assert_eq!(reason, expected);
+    // An error in its own file is a reason.
     let nameless = lines(&sound()) + lost;
     let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &*nameless)]);
-    let why = catalog.why_broken("foo").unwrap();
-    assert!(why.starts_with("b/foo.json:6: "), "{why}");
-    // So many faults that its own is not kept.
+    let reason = catalog.why_broken("foo").unwrap();
+    assert!(reason.starts_with("b/foo.json:6: "), "{reason}");
+    // So many faults that the package's own is not retained.
     let many = format!("{lost}\n").repeat(11_000);
     let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
-    let why = catalog.why_broken("foo").unwrap();
-    let wanted = "it has further errors; correct the reported ones first";
-    assert_eq!(why, wanted);
+    let reason = catalog.why_broken("foo").unwrap();
+    let expected = "it has further errors; correct the reported ones first";
+    assert_eq!(reason, expected);
 }

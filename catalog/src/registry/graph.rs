@@ -105,17 +105,17 @@ mod tests {
     use super::*;
 
     fn link(name: &str, replaces: &str, skips: &[&str], skip_range: &str) -> Entry {
-        let some = |text: &str| Some(text.to_owned()).filter(|it| !it.is_empty());
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Entry {
             name: name.into(),
             replaces: some(replaces),
-            skips: skips.iter().map(|&it| it.into()).collect(),
+            skips: skips.iter().map(|&name| name.into()).collect(),
             skip_range: some(skip_range),
         }
     }
 
     #[test]
-    fn edges_lead_past_what_is_gone() {
+    fn edges_bypass_removed_bundles() {
         let before = vec![
             link("v1", "", &[], ""),
             link("x2", "v1", &["v1.1"], "<1.0.0"),
@@ -143,7 +143,7 @@ mod tests {
 
     // parity: validate-3
     #[test]
-    fn circles_among_what_is_gone_end() {
+    fn cycles_of_removed_bundles_terminate() {
         let before = vec![
             link("v1", "x2", &[], ""),
             link("x2", "x3", &[], ""),
@@ -154,18 +154,20 @@ mod tests {
     }
 
     #[test]
-    fn edges_do_not_multiply_without_end() {
-        // Each of the kept ones comes after all that are gone.
+    fn bypassing_edges_are_bounded() {
+        // Each retained bundle follows all removed ones.
         let chain =
             (0..3000).map(|at| link(&format!("x{at}"), &format!("x{}", at + 1), &[], "<1.0.0"));
-        let kept = (0..3000).map(|at| link(&format!("v{at}"), "x0", &[], ""));
-        let error = without_bundles(chain.chain(kept).collect(), |name| name.starts_with('v'));
+        let retained = (0..3000).map(|at| link(&format!("v{at}"), "x0", &[], ""));
+        let error = without_bundles(chain.chain(retained).collect(), |name| {
+            name.starts_with('v')
+        });
         assert!(error.unwrap_err().contains("too many upgrades"));
-        // One that is gone skips very many.
+        // A removed bundle skips very many others.
         let names: Vec<String> = (0..10_000).map(|at| format!("s{at}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let kept = (0..3000).map(|at| link(&format!("v{at}"), "x", &[], ""));
-        let all = kept.chain([link("x", "", &names, "")]).collect();
+        let retained = (0..3000).map(|at| link(&format!("v{at}"), "x", &[], ""));
+        let all = retained.chain([link("x", "", &names, "")]).collect();
         assert!(without_bundles(all, |name| name.starts_with('v')).is_err());
     }
 }

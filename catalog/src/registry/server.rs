@@ -270,7 +270,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn who_comes_when_all_places_are_taken_waits_for_one() {
+    async fn connections_beyond_the_limit_wait() {
         const SOON: Duration = Duration::from_millis(200);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -287,7 +287,7 @@ mod tests {
         assert!(third.unwrap().unwrap().is_ok());
     }
 
-    /// A service of an empty catalog.
+    /// Returns a service with an empty catalog.
     fn service() -> Service {
         let folder = tempfile::tempdir().unwrap();
         let (catalog, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_says_nothing_keeps_nobody_out() {
+    async fn silent_clients_do_not_block_others() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let service = service();
@@ -306,7 +306,7 @@ mod tests {
             let served = service.serve_within(TWO, listener, future::pending());
             served.await.unwrap();
         });
-        // One says nothing at all, others begin and do not go on, and the last speaks another language.
+        // One client sends nothing, others stop within a request, and the last uses another protocol.
         let mut silent = Vec::new();
         for begun in [
             "",
@@ -323,14 +323,14 @@ mod tests {
             let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
             let mut client = HealthClient::new(endpoint.unwrap().connect().await.unwrap());
             client.check(HealthCheckRequest::default()).await.unwrap();
-            // And it stays longer than others may take to begin.
+            // A started connection stays open for longer than the limit for the start.
             sleep(TWO.handshake_timeout * 2).await;
             client.check(HealthCheckRequest::default()).await.unwrap();
         };
         timeout(Duration::from_secs(60), honest).await.unwrap();
         for mut stream in silent {
             let mut rest = Vec::new();
-            // It is closed, gently or not.
+            // The service closes the connection, with or without a reset.
             let closed = timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await;
             assert!(closed.is_ok());
         }

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_gos() {
+    fn numbers_are_written_as_in_go() {
         for (number, text) in [
             (json!(1), "1"),
             (json!(-9_007_199_254_740_993_i64), "-9007199254740993"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_that_of_objects_and_lists() {
+    fn depth_counts_objects_and_lists() {
         for (json, expected) in [
             (r#"{"a":"{[","b":[[],{"c":-1.5e3}]}"#, 3),
             ("[]", 1),

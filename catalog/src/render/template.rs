@@ -87,7 +87,7 @@ mod tests {
 
     // parity: render-3
     #[test]
-    fn only_the_three_names_are_filled_in() {
+    fn template_fills_only_its_three_variables() {
         for (text, filled) in ::tests::rows![
             "a" => Some("a");
             "" => Some("");
@@ -102,7 +102,9 @@ mod tests {
             "{{ {{.Name}} }}" => None;
         ] {
             let template = text.parse::<Template>();
-            let got = template.as_ref().map(|it| it.fill("p", "n", "v"));
+            let got = template
+                .as_ref()
+                .map(|template| template.fill("p", "n", "v"));
             assert_eq!(got.ok().as_deref(), filled, "{text:?}");
         }
     }

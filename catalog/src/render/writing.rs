@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Blobs of several parts, one of which may be nested deeper than what is written.
+    /// Returns blobs of several parts. One of them can be nested deeper than the writer allows.
     fn rendered(count: usize, deep: Option<usize>) -> Rendered {
         use std::fmt::Write as _;
         let mut text = String::new();
@@ -134,19 +134,21 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_in_their_order() {
+    fn parts_are_written_in_order() {
         for count in [0, 1, 19, 20, 21, 200] {
             let rendered = rendered(count, None);
             let mut out = Vec::new();
             rendered.write(Format::Json, &mut out).unwrap();
             let read = serde_json::Deserializer::from_slice(&out).into_iter::<serde_json::Value>();
-            let read: Vec<_> = read.map(|it| it.unwrap()["at"].as_u64().unwrap()).collect();
+            let read: Vec<_> = read
+                .map(|value| value.unwrap()["at"].as_u64().unwrap())
+                .collect();
             let expected: Vec<_> = (0..count as u64).collect();
             assert_eq!(read, expected);
         }
     }
 
-    /// Takes so many bytes.
+    /// Accepts this number of bytes.
     struct Full(usize);
 
     impl Write for Full {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_fails_ends_it() {
+    fn first_error_ends_the_output() {
         let rendered = rendered(200, None);
         for room in [0, CHUNK_SIZE * 3, CHUNK_SIZE * 8] {
             let error = rendered.write(Format::Json, &mut Full(room)).unwrap_err();

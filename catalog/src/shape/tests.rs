@@ -6,9 +6,9 @@ fn checked(text: &str, of: &'static Struct) -> Result<(), String> {
     check(tape.read(text.as_bytes(), 1_000_000).unwrap(), of)
 }
 
-/// More of them are compared with opm itself: tests/opm/validation.rs.
+/// tests/opm/validation.rs compares more of them with opm itself.
 #[test]
-fn the_first_that_does_not_fit_is_told_by_its_full_name() {
+fn first_mismatch_is_reported_by_full_name() {
     for (text, of, problem) in ::tests::rows![
         "{}", &CHANNEL => None;
         "null", &CHANNEL => None;
@@ -16,7 +16,7 @@ fn the_first_that_does_not_fit_is_told_by_its_full_name() {
         "[]", &CHANNEL => Some("array into Go value of type declcfg.Channel");
         r#"{"ENTRIES": [{"skips": ["a", 1]}]}"#, &CHANNEL
             => Some("number into Go struct field ChannelEntry.entries.skips of type string");
-        // The first by name, not by place; and of equal names the last alone counts.
+        // The first one in sort order, not in the text; of equal keys, only the last one is used.
         r#"{"package": 1, "name": []}"#, &CHANNEL => Some("array into Go struct field Channel.name of type string");
         r#"{"name": 1, "name": "x"}"#, &CHANNEL => None;
         r#"{"name": "x", "Name": true}"#, &CHANNEL => Some("bool into Go struct field Channel.name of type string");
@@ -25,14 +25,14 @@ fn the_first_that_does_not_fit_is_told_by_its_full_name() {
             => Some("number -1e+300 into Go struct field Channel.priority of type int");
         r#"{"data": 1, "other": 1}"#, &BUNDLE_OBJECT => Some("number into Go struct field BundleObject.data of type []uint8");
     ] {
-        let told = checked(text, of);
-        let expected = problem.map(|it| format!("json: cannot unmarshal {it}"));
-        assert_eq!(told.err(), expected, "{text}");
+        let result = checked(text, of);
+        let expected = problem.map(|problem| format!("json: cannot unmarshal {problem}"));
+        assert_eq!(result.err(), expected, "{text}");
     }
 }
 
 #[test]
-fn constraints_have_an_end() {
+fn nesting_of_constraints_is_bounded() {
     let nested = |levels: usize| {
         let open = r#"{"not":{"constraints":["#.repeat(levels);
         format!("{open}{}", "]}}".repeat(levels))
@@ -42,9 +42,9 @@ fn constraints_have_an_end() {
     assert!(error.contains("nested deeper than 64 levels"), "{error}");
 }
 
-/// Right: what Go's `base64.StdEncoding` says.
+/// Right: the result of Go's `base64.StdEncoding`.
 #[test]
-fn base64_is_what_go_takes_for_it() {
+fn base64_is_decoded_as_in_go() {
     for (text, decoded) in [
         ("", Ok("")),
         ("YWI=", Ok("ab")),
@@ -63,7 +63,7 @@ fn base64_is_what_go_takes_for_it() {
         ("YQ==\nx", Err(5)),
     ] {
         let expected = decoded
-            .map(|it: &str| it.as_bytes().to_vec())
+            .map(|text: &str| text.as_bytes().to_vec())
             .map_err(|at: usize| format!("illegal base64 data at input byte {at}"));
         assert_eq!(base64(text), expected, "{text:?}");
     }

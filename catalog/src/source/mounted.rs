@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn config_maps_are_read_as_a_kubelet_mounts_them() {
+    fn mounted_config_map_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let map = folder.path().join("part-0");
         fs::create_dir_all(map.join("..2026_11_22")).unwrap();
@@ -165,7 +165,7 @@ mod tests {
             fs::write(map.join("..2026_11_22").join(name), bytes).unwrap();
             symlink(format!("..data/{name}"), map.join(name)).unwrap();
         }
-        // Two streams in one file are its concatenation.
+        // Two streams in one file are concatenated.
         let both = [gzip(b"schema: x\n"), gzip(b"name: e\n")].concat();
         fs::write(folder.path().join("e.yml.gz"), both).unwrap();
         let expected = "e.yml.gz e, part-0/a.yaml.gz a1, part-0/a.yaml.gz a2, part-0/b.json.gz b, part-0/c.yaml c";
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_unpacks_to_too_much_is_refused() {
+    fn damaged_or_oversized_gzip_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a.yaml.gz");
         let bomb = gzip("x".repeat(1 << 20).as_bytes());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_grown_since_it_was_counted_is_an_error() {
+    fn file_that_grew_after_the_scan_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a.yaml.gz");
         let counted = "schema: x\nname: a";
@@ -207,7 +207,7 @@ mod tests {
         let mut text = String::new();
         read(&mut text).unwrap();
         assert_eq!(text, counted);
-        // A text that ends there would be a catalog, too.
+        // A text that ended there would be a valid catalog.
         for grown in [format!("{counted}b"), "y".repeat(1 << 20)] {
             fs::write(&place, gzip(grown.as_bytes())).unwrap();
             let mut text = String::new();
@@ -218,12 +218,12 @@ mod tests {
             let loaded = crate::load(Source::Files(&mounted), &limits).unwrap();
             assert!(!loaded.is_valid(), "{:?}", loaded.findings);
         }
-        // What is less is all there is.
+        // A shorter text is complete.
         fs::write(&place, gzip(b"schema: x")).unwrap();
         let mut text = String::new();
         read(&mut text).unwrap();
         assert_eq!(text, "schema: x");
-        let absent = mounted.open("b").err().map(|it| it.kind());
+        let absent = mounted.open("b").err().map(|error| error.kind());
         assert_eq!(absent, Some(io::ErrorKind::NotFound));
     }
 }

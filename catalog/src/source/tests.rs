@@ -7,7 +7,7 @@ fn paths(source: Source<'_>) -> Vec<String> {
 }
 
 #[test]
-fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
+fn every_file_that_is_not_ignored_is_read() {
     let files = "README.md a.yaml b.json dir/c.yaml dir/d.txt dir/sub/e.json keep/x";
     let files: Vec<_> = files.split(' ').collect();
     for (root, nested, left) in ::tests::rows![
@@ -15,7 +15,7 @@ fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
         "*\n!*.yaml\n!*.json\n", "" => &["a.yaml", "b.json", "dir/c.yaml", "dir/sub/e.json"];
         "# *\n\n*.yaml", "" => &["README.md", "b.json", "dir/d.txt", "dir/sub/e.json", "keep/x"];
         "dir/\n", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
-        // Only files are asked about, and the last line that matches counts.
+        // Patterns match files only, and the last matching line is used.
         "dir/\n!*.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
         "dir/*\n!dir/c.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
         "!*.yaml\ndir/", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
@@ -33,7 +33,7 @@ fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
 
 // parity: load-3, load-4
 #[test]
-fn folders_and_patterns_that_cannot_be_read_are_named() {
+fn unreadable_directories_and_patterns_are_named() {
     let limits = Limits::default();
     let absent = Source::Folder(Path::new("/nonexistent/catalog")).entries(&limits);
     has(absent.unwrap_err(), "/nonexistent/catalog");
@@ -43,7 +43,7 @@ fn folders_and_patterns_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn a_folder_on_disk_holds_the_same_files_and_no_more_than_allowed() {
+fn directory_has_the_same_files_within_the_limits() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("b/c")).unwrap();
     for path in ["z.yaml", "b/c/1", "b/2", "b.json"] {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_ends_is_ended() {
+    fn endless_query_is_interrupted() {
         let mut connection = Connection::open_in_memory().unwrap();
         let budget = Arc::new(ReadBudget::new(0));
         budget.install_progress_handler(&mut connection).unwrap();

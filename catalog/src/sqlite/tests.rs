@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Limits, Source, load, model::Bundle, source::Files, testing::list};
 
-/// A package with one bundle in one channel.
+/// Creates a package with one bundle in one channel.
 const TIDE: &str = r"
     INSERT INTO operatorbundle(name, bundlepath, version, csv) VALUES ('tide.v1.0.0', 'example.com/tide:1', '1.0.0', '{}');
     INSERT INTO package VALUES ('tide', 'stable');
@@ -36,14 +36,14 @@ impl Place {
         path
     }
 
-    /// The package of one bundle, changed.
+    /// Returns the package of one bundle after a change.
     fn open(&self, sql: &str) -> Database {
         let path = self.database(&format!("{TABLES}{TIDE}{sql}"));
         Database::open(&path, &Limits::default()).unwrap()
     }
 }
 
-/// The bundle of a catalog without findings.
+/// Returns the bundle of a catalog without findings.
 fn tide(database: &Database) -> Bundle {
     let catalog = load(Source::Files(database), &Limits::default()).unwrap();
     assert!(catalog.is_valid(), "{:?}", catalog.findings);
@@ -59,7 +59,7 @@ fn blobs(database: &Database, package: &str) -> String {
 }
 
 #[test]
-fn a_database_is_a_catalog() {
+fn database_is_loaded_as_a_catalog() {
     let place = Place::new();
     let path = place.database(&format!("{TABLES}{TIDE}"));
     assert!(is_database(&path).unwrap());
@@ -99,7 +99,7 @@ fn database_declares_max_openshift_in_every_spelling() {
         property("4.10") => "4.10";
         set(format!("bundle = '{high}'")) => "4.10";
         set(format!("bundle = '{list}'")) => "4.10";
-        // The column counts where a row has no manifests.
+        // The column is used if a row has no manifests.
         set(format!("csv = '{low}', bundle = NULL")) => "4.8";
         set(format!("csv = '{low}', bundle = ''")) => "4.8";
         set(format!("csv = '{low}', bundle = '{high}'")) => "4.10";
@@ -110,7 +110,7 @@ fn database_declares_max_openshift_in_every_spelling() {
 }
 
 #[test]
-fn a_copy_is_gone_with_its_catalog() {
+fn temporary_copy_is_removed_with_its_catalog() {
     let place = Place::new();
     let mut file = fs::File::open(place.database(&format!("{TABLES}{TIDE}"))).unwrap();
     let database = Database::copy(&mut file, &Limits::default()).unwrap();
@@ -124,16 +124,17 @@ fn a_copy_is_gone_with_its_catalog() {
 // parity: sqlite-2
 #[test]
 fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
-    // Of one channel: number, bundle, replaced row, depth. Then bundles, `<` what they replace, and `-` what they skip.
+    // For a channel: number, bundle, replaced row, depth. Then bundles, with `<` before replaced and `-` before skipped
+    // ones.
     let no = None;
     for (rows, expected) in ::tests::rows![
-        // A line.
+        // A chain.
         vec![(1, 3, Some(2), Some(0)), (2, 2, Some(3), Some(1)), (3, 1, no, Some(2))] => "1 2<1 3<2 ";
-        // A skip is a row of the skipped bundle, and a second one of the head that leads there.
+        // A skip is a row of the skipped bundle, and a second row of the head.
         vec![(1, 3, Some(2), Some(0)), (2, 1, no, Some(1)), (3, 3, Some(4), Some(1)), (4, 2, no, Some(2))] => "1 2 3<1-2 ";
-        // Of two that are followed, the name that comes last.
+        // Of two followed rows, the last name.
         vec![(1, 9, Some(3), Some(0)), (2, 9, Some(4), Some(0)), (3, 1, no, Some(1)), (4, 2, no, Some(1))] => "1 2 9<2 ";
-        // A circle, one that leads nowhere, and no depth at all.
+        // A cycle, a row without target, and rows without depth.
         vec![(1, 1, Some(2), Some(0)), (2, 2, Some(1), Some(1)), (3, 3, Some(77), Some(1))] => "1<2 2<1 3 ";
         vec![(1, 1, Some(1), None)] => "1-1 ";
     ] {
@@ -147,8 +148,8 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
         };
         let channels = graph::channels(&mut rows.iter().map(row).collect::<Vec<_>>(), |a, b| a > b);
         let found = list(channels.into_values().flatten(), |(bundle, edges)| {
-            let replaces = list(edges.replaces, |it| format!("<{it}"));
-            let skips = list(edges.skips, |it| format!("-{it}"));
+            let replaces = list(edges.replaces, |bundle| format!("<{bundle}"));
+            let skips = list(edges.skips, |bundle| format!("-{bundle}"));
             format!("{bundle}{replaces}{skips} ")
         });
         assert_eq!(found, expected, "{rows:?}");
@@ -157,7 +158,7 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
 
 // parity: sqlite-3
 #[test]
-fn rows_that_belong_nowhere_are_told_and_left_out() {
+fn rows_of_no_package_are_reported_and_skipped() {
     let place = Place::new();
     let database = place.open(
         "INSERT INTO channel VALUES ('beta', 'gone', 'x');

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Hands out so many bytes at a time.
+/// A reader that returns this number of bytes at a time.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {
@@ -35,11 +35,11 @@ fn cuts(text: &str, step: usize) -> Cuts {
 
 // parity: load-5
 #[test]
-fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
+fn documents_are_split_as_in_go_for_every_read_size() {
     for (text, documents, junk) in ::tests::rows![
         "", &[][..] => None;
         " \n ", &[(" \n ", 1)] => None;
-        // YAML of no value
+        // YAML without a value.
         "{}", &[("{}", 1)] => None;
         "\n{}{\"a\":\"}\"}\n\n[\"]\"] 1 \"x y\"", &[("{}", 2), ("{\"a\":\"}\"}", 2), ("[\"]\"]", 4), ("1", 4), ("\"x y\"", 4)]
             => None;
@@ -69,7 +69,7 @@ fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
 }
 
 #[test]
-fn documents_longer_than_a_read_are_whole() {
+fn documents_longer_than_a_read_are_complete() {
     for separator in ["", "\n---\n"] {
         let start = if separator.is_empty() { "" } else { "# yaml\n" };
         let text: Vec<String> = (0..5)
@@ -83,7 +83,7 @@ fn documents_longer_than_a_read_are_whole() {
 }
 
 #[test]
-fn a_document_without_end_is_given_up() {
+fn endless_document_exceeds_the_limit() {
     let endless = io::repeat(b'{');
     let mut stream = DocumentStream::new(endless, 1 << 20);
     assert!(matches!(

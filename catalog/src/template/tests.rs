@@ -6,7 +6,7 @@ use crate::{
     testing::{self, has, list, starts},
 };
 
-/// Images `x/NAME` with these versions; the name is `tide.vVERSION`.
+/// Returns images `x/NAME` with these versions; the name is `tide.vVERSION`.
 fn bundles(versions: &[(&str, &str)]) -> BTreeMap<String, Bundle> {
     let made = versions.iter().map(|&(image, version)| {
         let content =
@@ -25,7 +25,7 @@ fn read(text: &str) -> Result<Template, Error> {
 }
 
 #[test]
-fn the_schema_tells_the_kind() {
+fn schema_determines_the_kind() {
     for (text, kind) in ::tests::rows![
         "schema: olm.template.basic" => Some(Kind::Basic);
         "# words\n---\nSchema: olm.template.basic" => Some(Kind::Basic);
@@ -41,7 +41,11 @@ fn the_schema_tells_the_kind() {
         "# nothing" => None;
         "schema: [" => None;
     ] {
-        assert_eq!(read(text).ok().map(|it| it.kind()), kind, "{text:?}");
+        assert_eq!(
+            read(text).ok().map(|template| template.kind()),
+            kind,
+            "{text:?}"
+        );
     }
     let text = b"schema: olm.template.basic";
     for kind in Kind::ALL {
@@ -53,16 +57,20 @@ fn the_schema_tells_the_kind() {
 }
 
 #[test]
-fn further_documents_are_told() {
+fn further_documents_are_reported() {
     let one = "schema: olm.template.basic\n";
-    for (text, told) in [
+    for (text, warnings) in [
         (one.to_owned(), 0),
         (format!("{one}---\n"), 0),
         (format!("{one}---\n{one}"), 1),
         (format!("{one}---\n[\n"), 1),
         (format!("{one}---\na: b\n---\n{one}"), 1),
     ] {
-        assert_eq!(read(&text).unwrap().take_warnings().len(), told, "{text:?}");
+        assert_eq!(
+            read(&text).unwrap().take_warnings().len(),
+            warnings,
+            "{text:?}"
+        );
     }
 }
 
@@ -86,7 +94,7 @@ fn basic_templates_name_their_bundles_by_image() {
 }
 
 #[test]
-fn two_images_with_one_name_are_told() {
+fn images_with_the_same_name_are_reported() {
     let text = "schema: olm.semver\nfast: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}";
     let mut warnings = Vec::new();
     let all = bundles(&[("a", "1.0.0"), ("b", "1.0.0")]);
@@ -96,7 +104,7 @@ fn two_images_with_one_name_are_told() {
 }
 
 #[test]
-fn hostile_templates_are_refused() {
+fn hostile_templates_are_rejected() {
     let basic =
         |entries: &str| format!("{{\"schema\": \"olm.template.basic\", \"entries\": {entries}");
     assert!(read(&basic(&"[".repeat(200_000))).is_err());
@@ -116,7 +124,7 @@ fn hostile_templates_are_refused() {
 }
 
 #[test]
-fn maxima_within_templates_stay_what_was_written() {
+fn max_openshift_in_templates_keeps_its_spelling() {
     let text = "schema: olm.template.substitutes\nentries:\n\
         - {schema: olm.package, name: tide, defaultChannel: a}\n\
         - {schema: olm.channel, package: tide, name: a, entries: [{name: tide.v1}]}\n\
@@ -129,7 +137,7 @@ fn maxima_within_templates_stay_what_was_written() {
 }
 
 #[test]
-fn a_graph_of_too_many_edges_is_not_drawn() {
+fn graph_with_too_many_edges_is_not_drawn() {
     let start = "schema: olm.template.basic\nentries:\n- {schema: olm.channel, package: tide, name: a, entries: [";
     let drawn = |entries: &str, warnings: &mut Vec<String>| {
         let template = read(&format!("{start}{entries}]}}")).unwrap();

@@ -1,38 +1,38 @@
 use super::*;
 use crate::testing::{content, has, list, starts};
 
-/// One line for each document.
-fn told<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
+/// Formats each document as one line.
+fn walked_lines<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     let content = content(files);
-    let tell = |meta: Result<Meta<'_>, Fault>| match meta {
-        Ok(it) => {
-            let (file, line, schema) = (it.file, it.line, &it.schema);
-            format!("{file}:{line} {schema} {}/{}", it.package, it.name)
+    let describe = |meta: Result<Meta<'_>, Fault>| match meta {
+        Ok(meta) => {
+            let (file, line, schema) = (meta.file, meta.line, &meta.schema);
+            format!("{file}:{line} {schema} {}/{}", meta.package, meta.name)
         }
         Err(fault) => format!("{} [{}]", fault, fault.package.clone().unwrap_or_default()),
     };
     let mut walked = Vec::new();
     let flow = walk(Source::Content(&content), &Limits::default(), |meta| {
-        walked.push(tell(meta));
+        walked.push(describe(meta));
         ControlFlow::<()>::Continue(())
     });
     assert!(flow.unwrap().is_continue());
     for threads in [1, 4] {
         let limits = with!(Limits, threads);
-        let found = collect(Source::Content(&content), &limits, tell).unwrap();
+        let found = collect(Source::Content(&content), &limits, describe).unwrap();
         assert_eq!(found, walked);
     }
     walked
 }
 
 fn one(text: &str) -> Vec<String> {
-    told(&[("f", text)])
+    walked_lines(&[("f", text)])
 }
 
 // parity: load-2
 #[test]
 fn documents_of_every_schema_are_found_in_json_and_yaml() {
-    let found = told(&::tests::rows![
+    let found = walked_lines(&::tests::rows![
         "b/c.json" => "\n{\"schema\":\"olm.package\",\"name\":\"p\"}\n{\"schema\":\"x\",\"package\":\"p\"}";
         "a.yaml" => "---\n# one\nschema: olm.channel\nname: c\npackage: p\n--- # two\nschema: other\n";
         "z" => "";
@@ -44,10 +44,10 @@ fn documents_of_every_schema_are_found_in_json_and_yaml() {
 
 // parity: load-6
 #[test]
-fn documents_are_told_in_their_order_and_faults_with_a_mark() {
+fn documents_and_faults_are_visited_in_order() {
     let many = list(0..50, |at| format!("\"k{at}\":1,"));
     for (text, expected) in ::tests::rows![
-        // Keys are folded, and must not meet; of equal keys the last counts.
+        // Keys are folded and must not collide; of equal keys, the last one is used.
         r#"{"Schema":"s","PACKAGE":"p","nAme":"n"}"# => &["f:1 s p/n"][..];
         r#"{"Schema":"s","schema":"t","package":"p"}"# => &[r#"f:1: duplicate keys for key "schema": [Schema schema] [p]"#];
         "{\"schema\":\"s\",\"Straße\":1,\"STRASSE\":2,\"b\":1,\"B\":1}"
@@ -55,7 +55,7 @@ fn documents_are_told_in_their_order_and_faults_with_a_mark() {
         r#"{"schema":"s","schema":"t"}"# => &["f:1 t /"];
         &format!("{{{many}\"schema\":\"s\"}}") => &["f:1 s /"];
         &format!("{{{many}\"schema\":\"s\",\"K7\":1}}") => &[r#"f:1: duplicate keys for key "k7": [K7 k7] []"#];
-        // A fault, and the next document is read.
+        // A fault; the next document is read.
         r#"{"name":"<n>"} {"schema":7,"package":"p"} {"schema":"s","name":null} {"schema":""} {"schema":"s"}"# => &[
             r#"f:1: object '{"name":"<n>"}' is missing root schema field []"#,
             r#"f:1: expected value for key "schema" to be a string, got number: 7 [p]"#,
@@ -63,10 +63,10 @@ fn documents_are_told_in_their_order_and_faults_with_a_mark() {
             r#"f:1: object '{"schema":""}' is missing root schema field []"#,
             "f:1 s /",
         ];
-        // Comments alone are a document.
+        // A document that contains only comments.
         "# nothing\n" => &["f:1: object '' is missing root schema field []"];
         "schema: s\n---\n# end\n" => &["f:1 s /", "f:3: object '' is missing root schema field []"];
-        // No object, and no text at all.
+        // Not an object, and not text.
         "[1, 2]" => &["f:1: json: cannot unmarshal array into Go value*"];
         "{\"schema\": \"s\"}\n{\"schema\": \"t\"}\n{\"schema\": x}" => &[
             "f:1 s /",
@@ -75,7 +75,7 @@ fn documents_are_told_in_their_order_and_faults_with_a_mark() {
         ];
         "schema: s\nname: [\n" => &["*error converting YAML to JSON*"];
         "schema: s\n--- x\nschema: t" => &["f:2: invalid Yaml document separator: x []"];
-        // What begins like JSON may be YAML, and broken JSON is told as such.
+        // YAML can start like JSON, and malformed JSON is reported as JSON.
         "{schema: s, name: m}\n---\nschema: t\n" => &["f:1 s /m", "f:3 t /"];
         "{\"schema\":\"s\"}\n---\n{\"schema\":\"t\"}\n---\nschema: u\n" => &["f:1 s /", "f:3 t /", "f:5 u /"];
         "{\"schema\": \"s\",\n \"name\" \"n\"}" => &["f:2: invalid character '\"' after object key*"];
@@ -87,11 +87,11 @@ fn documents_are_told_in_their_order_and_faults_with_a_mark() {
             assert!(is_expected, "{found:?}, not {expected:?}");
         }
     }
-    let binary = told(&[("f", b"\xff\xfe\x00binary")]);
+    let binary = walked_lines(&[("f", b"\xff\xfe\x00binary")]);
     assert_eq!(binary.len(), 1, "{binary:?}");
 }
 
-/// The values of all properties, and the lines of unquoted numbers.
+/// Returns the values of all properties, and the lines of unquoted numbers.
 fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
     let content = content(&[("f", text.as_bytes())]);
     let found = collect(Source::Content(&content), &Limits::default(), |meta| {
@@ -143,7 +143,7 @@ fn max_openshift_key_of_a_bundle_is_a_property() {
         format!("{key}: \"4.8\", \"properties\": []"), &["\"4.8\""] => &[];
         format!("{key}: \"4.8\", \"properties\": null"), &["\"4.8\""] => &[];
         format!("\"properties\": [ {{\"type\": \"a\", \"value\": 1}} ], {key}: null"), &["1", "null"] => &[];
-        // The lower release counts.
+        // The lower release is used.
         format!("{key}: \"4.8\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
         format!("{key}: \"4.9\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
         format!("{key}: \"4.7\", \"properties\": [{same}]"), &["\"4.7\""] => &[];
@@ -153,7 +153,7 @@ fn max_openshift_key_of_a_bundle_is_a_property() {
         format!("{key}: \"4.7\", \"properties\": [{same}, {same}]"), &["\"4.8\"", "\"4.8\""] => &[];
         // The property declares the same release in another form.
         format!("{key}: \" 4.8 \", \"properties\": [{same}]"), &["\"4.8\""] => &[];
-        // Something else is an error, which others report.
+        // Any other value is an error that other checks report.
         format!("{key}: \"4.8\", \"properties\": {{}}"), &[] => &[];
     ] {
         let text = format!("{{\"schema\": \"olm.bundle\", {rest}}}\n");
@@ -178,22 +178,22 @@ fn values_have_lines() {
 
 // parity: load-8
 #[test]
-fn a_walk_ends_when_it_is_told_to() {
+fn walk_ends_on_break() {
     let content = content(&[
         ("a", "{\"schema\":\"s\"}{\"schema\":\"t\"}"),
         ("b", "junk: ["),
     ]);
-    let mut seen = 0;
+    let mut visited = 0;
     let flow = walk(Source::Content(&content), &Limits::default(), |_| {
-        seen += 1;
+        visited += 1;
         ControlFlow::Break("enough")
     });
-    assert_eq!((flow.unwrap(), seen), (ControlFlow::Break("enough"), 1));
+    assert_eq!((flow.unwrap(), visited), (ControlFlow::Break("enough"), 1));
 }
 
 // parity: load-10
 #[test]
-fn limits_are_told() {
+fn exceeded_limits_are_reported() {
     let many = "{\"schema\":\"s\"}".repeat(20);
     let few = with!(Limits, documents: 25);
     let two = content(&[("a", &many), ("b", &many)]);
@@ -202,24 +202,24 @@ fn limits_are_told() {
     let large = format!("{{\"schema\":\"s\",\"x\":\"{}\"}}", "x".repeat(1 << 20));
     let two = content(&[("a", &*large), ("b", "{\"schema\":\"s\"}")]);
     let small = with!(Limits, document: 1 << 18);
-    let told = collect(Source::Content(&two), &small, |meta| {
+    let results = collect(Source::Content(&two), &small, |meta| {
         meta.err().map(|fault| fault.message)
     });
     let message = "a document is larger than the limit of 262144 bytes; split it";
-    assert_eq!(told.unwrap(), [Some(message.to_owned()), None]);
+    assert_eq!(results.unwrap(), [Some(message.to_owned()), None]);
 }
 
 #[test]
-fn what_is_no_regular_file_is_told_and_never_waited_for() {
+fn irregular_file_is_reported_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
     std::fs::write(folder.path().join("x"), "{\"schema\":\"s\"}").unwrap();
-    let tell = |meta: Result<Meta<'_>, Fault>| {
+    let describe = |meta: Result<Meta<'_>, Fault>| {
         meta.map_or_else(|fault| fault.to_string(), |meta| meta.schema.into_owned())
     };
-    let told = collect(Source::Folder(folder.path()), &Limits::default(), tell).unwrap();
-    starts(&told[0], "dangling:1: cannot be opened");
-    assert_eq!(told[1], "s");
-    assert!(told[2].contains("not a regular file"), "{told:?}");
+    let results = collect(Source::Folder(folder.path()), &Limits::default(), describe).unwrap();
+    starts(&results[0], "dangling:1: cannot be opened");
+    assert_eq!(results[1], "s");
+    assert!(results[2].contains("not a regular file"), "{results:?}");
 }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_within_the_content_or_none() {
+    fn ranges_are_limited_to_the_content() {
         use RangeRequest::{Bytes, NotSatisfiable, Whole};
         for (range, expected) in [
             ("bytes=0-0", Bytes(0..1)),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_taken_if_it_is_asked_for() {
+    fn gzip_is_used_if_accepted() {
         let refused = "gzip;q=0|gzip; q=0.000|*;q=0|*, gzip;q=0|br||gzip;q=x";
         let taken = "gzip|GZIP|deflate, gzip;q=0.5|*";
         for (values, is_taken) in [(refused, false), (taken, true)] {

@@ -235,7 +235,7 @@ mod tests {
 
     // parity: http-2
     #[test]
-    fn queries_name_what_is_known_and_the_first_of_each_counts() {
+    fn queries_accept_known_parameters_and_use_the_first() {
         let filter_of = |schema: &str, package: &str, name: &str| {
             Some(Filter {
                 schema: schema.to_owned(),

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_does_not_read_is_given_up_on() {
+    async fn client_that_does_not_read_times_out() {
         let (near, _far) = tokio::io::duplex(4);
         let mut near = WriteTimeout::new(near);
         let error = near.write_all(b"more than fits").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Bundle folders.
+//! Bundle directories.
 
 use crate::*;
 
@@ -88,7 +88,7 @@ dependencies:
 
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: \"1 < 2\", o: \"\\u2028\"}\nx: 0x10\ny: 1_000.5\n";
 
-/// A good bundle, with changes.
+/// Returns a valid bundle with changes.
 fn bundle(changes: &[(&str, &str)]) -> Folder {
     let mut files = vec![
         ("manifests/csv.yaml", CSV),
@@ -122,7 +122,7 @@ fn bundles_are_rendered_as_by_opm() {
         ("metadata/properties.yaml", PROPERTIES),
         ("metadata/dependencies.yaml", DEPENDENCIES),
     ]));
-    // What is there twice is there once.
+    // Repeated entries count once.
     let twice = format!("{PROPERTIES}{}", PROPERTIES.replace("properties:\n", ""));
     let max = "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"";
     let annotated = CSV.replace("'[{\"type\"", max);
@@ -152,8 +152,8 @@ fn images_come_from_the_template() {
 }
 
 #[test]
-fn names_of_files_in_metadata_do_not_matter() {
-    // No file: an empty text removes one.
+fn names_of_metadata_files_are_ignored() {
+    // An empty text removes the file.
     const NONE: (&str, &str) = ("none", "");
     let package = "annotations:\n  operators.operatorframework.io.bundle.package.v1: 7\n";
     let unquoted = format!("{package}  operators.operatorframework.io.bundle.channels.v1: 4.10\n");
@@ -175,7 +175,7 @@ fn names_of_files_in_metadata_do_not_matter() {
 
 // parity: render-5
 #[test]
-fn of_each_file_the_first_document_counts() {
+fn first_document_of_each_file_is_used() {
     let two = format!("{MAP}---\n{}", MAP.replace("name: m", "name: n"));
     for (path, text) in tests::rows![
         "map.yaml" => &*two;
@@ -200,7 +200,7 @@ fn of_each_file_the_first_document_counts() {
 
 // parity: render-4
 #[test]
-fn what_the_csv_says_decides() {
+fn csv_values_are_rendered_as_by_opm() {
     let release = |release: &str| format!("version: 1.2.3\n  release: {release}\n");
     for (from, to) in tests::rows![
         "  version: 1.2.3\n" => "";
@@ -238,7 +238,7 @@ fn what_the_csv_says_decides() {
 
 // parity: render-5
 #[test]
-fn what_definitions_say_decides() {
+fn crd_values_are_rendered_as_by_opm() {
     let old = replaced(
         CRD,
         "apiextensions.k8s.io/v1\n",

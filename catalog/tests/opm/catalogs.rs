@@ -9,7 +9,7 @@ use crate::*;
 
 const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
 
-/// One file each, so that opm reads it in one order.
+/// One file each, so that opm reads the documents in a fixed order.
 fn check(text: &str) -> bool {
     let folder = Folder::new(&[("catalog", text)]);
     assert_same(&["."], folder.path(), None)
@@ -17,7 +17,7 @@ fn check(text: &str) -> bool {
 
 // parity: render-6
 #[test]
-fn known_blobs_have_their_fields_in_order() {
+fn fields_of_known_blobs_are_in_order() {
     for text in [
         PACKAGE,
         "{\"Schema\": \"olm.package\", \"NAME\": \"a\", \"extra\": 1, \"icon\": {\"mediaType\": \"m\", \"base64data\": \"YWI=\\n\"}}",
@@ -44,7 +44,7 @@ fn known_blobs_have_their_fields_in_order() {
 
 // parity: render-2
 #[test]
-fn objects_within_bundles_become_metadata_where_that_is_wanted() {
+fn objects_in_bundles_are_migrated_to_metadata() {
     let csv = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1", "annotations": {"x": "<y>"}}, "spec": {"version": "1.0.0", "displayName": "A"}}"#;
     let yaml = "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0, keywords: [x]}\n";
     let bundle = |image: &str, objects: &[&str], more: &str| {
@@ -127,10 +127,10 @@ fn several_references_are_rendered_in_their_order() {
     assert_same(&["empty"], folder.path(), None);
 }
 
-/// Rendered, and rendered again, it says the same; and both programs take it.
+/// Rendering the output again gives the same output, and both programs accept it.
 // parity: render-7
 #[test]
-fn what_is_rendered_is_the_same_catalog() {
+fn rendered_output_is_the_same_catalog() {
     let text = "schema: olm.package\nname: a\ndefaultChannel: stable\ndescription: <b> & c\n---\n\
         schema: olm.channel\npackage: a\nname: stable\nentries:\n- {name: a.v1, skipRange: <1.0.0}\n\
         - {name: a.v2, replaces: a.v1, skips: [a.v1, a.v0]}\n---\n\
@@ -151,7 +151,7 @@ fn what_is_rendered_is_the_same_catalog() {
     let written = Folder::new(&[("a.yaml", text)]);
     for format in [Format::Json, Format::Yaml] {
         let render = |folder: &Folder| {
-            let rendered = ours(&[folder.path().to_owned()], Level::None, None).unwrap();
+            let rendered = rukpak_output(&[folder.path().to_owned()], Level::None, None).unwrap();
             print(&rendered, format)
         };
         let once = render(&written);
@@ -162,16 +162,16 @@ fn what_is_rendered_is_the_same_catalog() {
     }
 }
 
-/// Texts that are hard to write: what they are made of is chosen by a generator that always starts the same.
+/// Texts that are hard to write, composed by a generator with a fixed seed.
 // parity: render-6
 #[test]
-fn yaml_is_what_go_prints() {
-    // Parts between dots. U+0085 is missing: Go's YAML takes it for the end of a line in the JSON that it converts.
+fn yaml_equals_the_output_of_go() {
+    // Parts between dots. U+0085 is missing: Go's YAML parser treats it as a line end in the JSON that it converts.
     const PARTS: &str = "a·B·7·0· · ·  ·word ·longer-word ·:·: · #·#·-·- ·?·'·\"·\\·\n·\n\n·\n ·\t·\r·é·\u{a0}·\u{2028}·\u{2029}·\
         \u{feff}·😀·{·}·[·]·,·&·*·!·|·>·%·@·`·~·=·<<·true·yes·No·null·1.5·1e3·0x1F·0o7·1_0·1:30·12:30:45·\
         2020-01-02·2020-01-02T03:04:05Z·.5·.inf·-.inf·+1·---·...·\u{1}·\u{1b}·\u{fffd}·\u{e000}·\
         the quick brown fox jumps over the lazy dog ";
-    // opm cannot read keys of more than 1024 bytes in what it has just written itself.
+    // opm cannot read its own output if a key has more than 1024 bytes.
     const KEY: usize = 12;
     let parts: Vec<&str> = PARTS.split('·').collect();
     let mut random = Random::new(0);

@@ -1,4 +1,4 @@
-//! Databases: what opm makes blobs of them, and what we do.
+//! Databases: the blobs that opm and this crate create from them.
 
 use std::{
     fs,
@@ -21,16 +21,16 @@ use crate::{
 /// The last of opm's migrations.
 const LAST: u8 = 13;
 
-/// The statements that come with the migrations up to this one.
+/// Returns the statements of the migrations up to this one.
 fn until(migration: u8, statements: &[(u8, String)]) -> String {
     let statements = statements.iter().filter(|(since, _)| *since <= migration);
     list(statements, |(_, sql)| format!("{sql};\n"))
 }
 
-/// The tables as a migration leaves them; that of number 0 makes the first ones.
+/// Returns the tables after a migration; migration 0 creates the first ones.
 fn tables(migration: u8) -> String {
     let by_name = "operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT";
-    // By way of an entry of a channel, before bundles had versions.
+    // Joined through channel entries, because bundles had no versions yet.
     let by_entry = "channel_entry_id INTEGER";
     let of_a_bundle = if migration >= 6 { by_name } else { by_entry };
     let column = |name: &str| format!("ALTER TABLE operatorbundle ADD COLUMN {name} TEXT");
@@ -63,8 +63,8 @@ fn tables(migration: u8) -> String {
     )
 }
 
-/// One story as each migration has it: two channels, a skip, a skip range, an API that is provided and one that is needed,
-/// images, and the manifests themselves.
+/// The same content at each migration: two channels, a skip, a skip range, a provided and a required API, images, and
+/// the manifests themselves.
 fn tale(migration: u8) -> String {
     let mut sql = vec!["
         INSERT INTO package VALUES ('tide', 'stable');
@@ -128,14 +128,14 @@ fn tale(migration: u8) -> String {
     sql.concat()
 }
 
-/// The ClusterServiceVersion of a bundle, as it stands in a database.
+/// Returns the ClusterServiceVersion of a bundle as a database stores it.
 fn csv(name: &str, version: &str, more: &str) -> String {
     format!(
         r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{{"name":"{name}"}},"spec":{{"displayName":"Tide <&>","version":"{version}"{more}}}}}"#
     )
 }
 
-/// A line with a skip, a second channel, a bundle that was cut off, one with its manifests, and rows that belong nowhere.
+/// A chain with a skip, a second channel, a removed bundle, one with its manifests, and rows of no package.
 fn story(is_last: bool) -> String {
     let mut sql = Vec::new();
     let picture = r#","icon":[{"base64data":"aGVs bG8=","mediatype":"image/png"}]"#;
@@ -187,7 +187,7 @@ fn story(is_last: bool) -> String {
     sql
 }
 
-fn ours(path: &Path, format: Format) -> String {
+fn rukpak_output(path: &Path, format: Format) -> String {
     let limits = Limits::default();
     let database = Database::open(path, &limits).unwrap();
     let mut render = Render::new(Level::None);
@@ -211,9 +211,9 @@ fn assert_same(place: &Folder, sql: &str) {
     let path = database(place, sql);
     for format in [Format::Json, Format::Yaml] {
         let theirs = theirs(place, format);
-        let ours = ours(&path, format);
+        let rukpak = rukpak_output(&path, format);
         assert!(theirs.contains("tide.v1.2.0"), "{theirs}");
-        assert_eq!(ours, theirs);
+        assert_eq!(rukpak, theirs);
     }
 }
 
@@ -225,15 +225,15 @@ fn databases_are_rendered_as_by_opm() {
     assert_same(&place, &format!("{}{}", tables(6), story(false)));
 }
 
-/// Row E.6: a database is the same catalog as each of opm's migrations leaves it. From before the fifth one opm itself finds
-/// no bundles: that one writes versions into rows of no bundle.
+/// Row E.6: a database is the same catalog after each of opm's migrations. Before the fifth migration, opm itself finds
+/// no bundles, because that migration writes versions into rows of no bundle.
 // parity: sqlite-1
 #[test]
-fn every_generation_is_the_same_catalog() {
+fn every_migration_is_the_same_catalog() {
     let place = Folder::new(&[]);
     let of = |migration: u8| {
         let path = database(&place, &format!("{}{}", tables(migration), tale(migration)));
-        ours(&path, Format::Json)
+        rukpak_output(&path, Format::Json)
     };
     let expected = of(LAST);
     for part in tests::rows![
@@ -247,10 +247,10 @@ fn every_generation_is_the_same_catalog() {
         has(&expected, part.1);
     }
     for migration in 0..=LAST {
-        let ours = of(migration);
-        same(&ours, &expected);
+        let rukpak = of(migration);
+        same(&rukpak, &expected);
         if migration >= 5 {
-            same(&ours, &theirs(&place, Format::Json));
+            same(&rukpak, &theirs(&place, Format::Json));
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Why something is refused, without the words that each program has of its own.
+//! Reasons of rejections, without the wording of each program.
 
 /// A reason that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Texts, sorted where they are leaves of a tree.
+    /// Texts, sorted if they are leaves of a tree.
     Words(Vec<String>),
-    /// A value of this kind, in a field of this path; empty if that is not told.
+    /// A value of this type, in the field of this path; the path is empty if it is not reported.
     Kind(&'static str, Vec<String>),
 }
 
-/// What each says in a sentence of its own.
+/// Texts that are sentences in one of the programs.
 const SAYINGS: [(&str, [&str; 2]); 5] = tests::rows![
     "no schema" => ["' is missing root schema field"; 2];
     "no name of a CRD" => ["couldn't parse plural.group from crd name"; 2];
@@ -21,56 +21,57 @@ const SAYINGS: [(&str, [&str; 2]); 5] = tests::rows![
 // === impl Reason ===
 
 impl Reason {
-    pub(crate) fn of(said: &str) -> Self {
+    pub(crate) fn of(message: &str) -> Self {
         for (reason, parts) in SAYINGS {
-            if parts.iter().any(|it| said.contains(it)) {
+            if parts.iter().any(|part| message.contains(part)) {
                 return Self::Words(vec![reason.to_owned()]);
             }
         }
-        // What is before and behind: dates, references, places, and what to do.
-        let said = said.trim_end();
-        let said = after(said, "render reference \".\": ");
-        let said = after(said, "error unmarshaling JSON: while decoding JSON: ");
-        let said = match said.split_once(": ") {
+        // Skips the surrounding text: dates, references, locations and remedies.
+        let message = message.trim_end();
+        let message = after(message, "render reference \".\": ");
+        let message = after(message, "error unmarshaling JSON: while decoding JSON: ");
+        let message = match message.split_once(": ") {
             Some((place, rest)) if is_place(place) => rest,
-            _ => said,
+            _ => message,
         };
-        let said = before(said, "; ").replace("unexpected EOF", "unexpected end of JSON input");
-        if let Some(tree) = said.strip_prefix("invalid index:\n") {
-            return Self::Words(paths(tree).iter().map(|it| inner(it)).collect());
+        let message =
+            before(message, "; ").replace("unexpected EOF", "unexpected end of JSON input");
+        if let Some(tree) = message.strip_prefix("invalid index:\n") {
+            return Self::Words(paths(tree).iter().map(|path| inner(path)).collect());
         }
-        if let Some(kind) = kind(&said) {
+        if let Some(kind) = kind(&message) {
             return kind;
         }
-        let said = inner(&said);
-        // From here on it is no reason.
+        let message = inner(&message);
+        // The remaining text is not a reason.
         let ends = [" at offset ", ", got ", " YAML to JSON: ", ". found: "];
-        let said = ends
+        let message = ends
             .iter()
-            .fold(said.as_str(), |said, end| before(said, end));
+            .fold(message.as_str(), |message, end| before(message, end));
         Self::Words(vec![match (
-            said.strip_prefix("json: offset "),
-            said.split_once("to JSON: "),
+            message.strip_prefix("json: offset "),
+            message.split_once("to JSON: "),
         ) {
             (Some(rest), _) => after(rest, ": ").to_owned(),
             (None, Some((start, why))) => format!("{start}{}", why.rsplit(": ").next().unwrap()),
-            (None, None) => said.replace("\n' is missing", "' is missing"),
+            (None, None) => message.replace("\n' is missing", "' is missing"),
         }])
     }
 
-    /// Whether two are the same. Not everybody tells the field.
+    /// Reports whether two reasons are equal. Not every message names the field.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            // And Go does not go into maps.
-            (Self::Kind(ours, path), Self::Kind(theirs, other)) => {
-                let meet = path.iter().any(|it| other.contains(it));
-                ours == theirs && (meet || path.is_empty() || other.is_empty())
+            // Go does not descend into maps.
+            (Self::Kind(rukpak, path), Self::Kind(theirs, other)) => {
+                let meet = path.iter().any(|field| other.contains(field));
+                rukpak == theirs && (meet || path.is_empty() || other.is_empty())
             }
-            // Go finds nothing to decode where there is nothing.
-            (Self::Kind("null", _), Self::Words(words))
-            | (Self::Words(words), Self::Kind("null", _)) => words
+            // Go does not decode an absent value.
+            (Self::Kind("null", _), Self::Words(texts))
+            | (Self::Words(texts), Self::Kind("null", _)) => texts
                 .iter()
-                .any(|it| it.contains("unexpected end of JSON input")),
+                .any(|text| text.contains("unexpected end of JSON input")),
             _ => self == other,
         }
     }
@@ -84,14 +85,14 @@ fn after<'a>(text: &'a str, mark: &str) -> &'a str {
     text.split_once(mark).map_or(text, |(_, after)| after)
 }
 
-/// `catalog:7`.
+/// Matches a location such as `catalog:7`.
 fn is_place(text: &str) -> bool {
     text.rsplit_once(':')
         .is_some_and(|(file, line)| !file.contains(' ') && line.parse::<usize>().is_ok())
 }
 
-/// A value of another kind than was expected, in Go's words or in ours.
-fn kind(said: &str) -> Option<Reason> {
+/// Parses the message about a value of the wrong type, in Go's wording or in ours.
+fn kind(message: &str) -> Option<Reason> {
     const KINDS: [(&str, &str); 6] = [
         ("string", "text string"),
         ("bool", "bool boolean"),
@@ -102,23 +103,23 @@ fn kind(said: &str) -> Option<Reason> {
     ];
     let named = |word: &str| {
         let kinds = KINDS.iter();
-        let mut kinds =
-            kinds.filter(|(kind, words)| *kind == word || words.split(' ').any(|it| it == word));
+        let mut kinds = kinds
+            .filter(|(kind, names)| *kind == word || names.split(' ').any(|name| name == word));
         kinds.next().map(|(kind, _)| *kind)
     };
     let fields = |path: &str| -> Vec<String> {
         path.split('.')
-            .map(|it| before(it, "[").to_owned())
+            .map(|field| before(field, "[").to_owned())
             .collect()
     };
-    if let Some((_, rest)) = said.split_once("json: cannot unmarshal ") {
+    if let Some((_, rest)) = message.split_once("json: cannot unmarshal ") {
         let kind = named(rest.split(' ').next()?)?;
         let path = rest
             .split_once("Go struct field ")
-            .map(|(_, it)| fields(before(it, " of type ")));
+            .map(|(_, path)| fields(before(path, " of type ")));
         return Some(Reason::Kind(kind, path.unwrap_or_default()));
     }
-    let (path, rest) = said.split_once(" must be ")?;
+    let (path, rest) = message.split_once(" must be ")?;
     let (_, found) = rest.rsplit_once(", not ")?;
     let found = found.trim_start_matches("a ").trim_start_matches("an ");
     Some(Reason::Kind(
@@ -127,7 +128,7 @@ fn kind(said: &str) -> Option<Reason> {
     ))
 }
 
-/// Up to where a library goes on: one that reads names, references, versions or ranges.
+/// Cuts the text of libraries that parse names, references, versions or ranges.
 fn inner(text: &str) -> String {
     const READERS: [&str; 5] = [
         "invalid package name \"",
@@ -144,7 +145,7 @@ fn inner(text: &str) -> String {
     text.get(..end).unwrap().to_owned()
 }
 
-/// Each leaf of a tree with what is above it, sorted.
+/// Returns each leaf of a tree with its ancestors, sorted.
 fn paths(tree: &str) -> Vec<String> {
     let mut above: Vec<&str> = Vec::new();
     let mut paths = Vec::new();

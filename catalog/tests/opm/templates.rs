@@ -1,4 +1,4 @@
-//! Templates of catalogs. opm takes bundles of registries alone, so there is a real one.
+//! Catalog templates. opm accepts only bundles from registries, so the tests use a real registry.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use unpacker::{
 
 use crate::*;
 
-/// Tags, names, versions, and what else there is in a ClusterServiceVersion.
+/// Tags, names, versions, and further fields of the ClusterServiceVersion.
 fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let looks = |text: &str, icon: Value| json!({"spec": {"description": text, "icon": icon}});
     let svg = json!([{"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"}]);
@@ -56,7 +56,7 @@ fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     .into()
 }
 
-/// A registry with all of them.
+/// A registry with all of these bundles.
 struct Fixture {
     registry: Registry,
     contents: BTreeMap<String, Content>,
@@ -80,12 +80,12 @@ impl Fixture {
         Self { registry, contents }
     }
 
-    /// `@TAG` stands for an image.
+    /// Replaces `@TAG` with an image.
     fn text(&self, template: &str) -> String {
         template.replace('@', &self.registry.image("tide:"))
     }
 
-    fn ours(
+    fn rukpak_output(
         &self,
         text: &str,
         kind: Option<Kind>,
@@ -94,7 +94,7 @@ impl Fixture {
     ) -> Result<String, String> {
         let limits = Limits::default();
         let template = Template::read("t.yaml", text.as_bytes(), kind, &limits);
-        let template = template.map_err(|it| it.to_string())?;
+        let template = template.map_err(|error| error.to_string())?;
         let mut bundles = BTreeMap::new();
         for image in template.images() {
             let content = self.contents.get(image);
@@ -103,47 +103,47 @@ impl Fixture {
             bundles.insert(image.to_owned(), bundle.unwrap());
         }
         let rendered = template.render(bundles, &mut Vec::new());
-        let rendered = rendered.map_err(|it| it.to_string())?;
+        let rendered = rendered.map_err(|error| error.to_string())?;
         Ok(match output {
             "json" => print(&rendered, Format::Json),
             "yaml" => print(&rendered, Format::Yaml),
-            _ => mermaid(&rendered, &mut Vec::new()).map_err(|it| it.to_string())?,
+            _ => mermaid(&rendered, &mut Vec::new()).map_err(|error| error.to_string())?,
         })
     }
 
-    /// What both make of a template; its kind may be named.
-    fn both(&self, template: &str, words: &[&str]) -> [Result<String, String>; 2] {
+    /// Renders a template with both programs. The first flag can be its kind.
+    fn both(&self, template: &str, flags: &[&str]) -> [Result<String, String>; 2] {
         let text = self.text(template);
         let folder = Folder::new(&[("t.yaml", &text)]);
-        let kind = words.first().and_then(|it| it.parse().ok());
+        let kind = flags.first().and_then(|arg| arg.parse().ok());
         let after = |flag: &str| {
-            let at = words.iter().position(|it| *it == flag);
-            at.map(|at| words[at + 1])
+            let at = flags.iter().position(|arg| *arg == flag);
+            at.map(|at| flags[at + 1])
         };
         let level = after("--migrate-level").unwrap_or("none").parse().unwrap();
-        let ours = self.ours(&text, kind, after("-o").unwrap_or("json"), level);
+        let rukpak = self.rukpak_output(&text, kind, after("-o").unwrap_or("json"), level);
         let mut args = vec!["alpha", "render-template", "--use-http"];
-        args.extend(words.iter().take(usize::from(kind.is_some())));
+        args.extend(flags.iter().take(usize::from(kind.is_some())));
         args.push("t.yaml");
-        args.extend(words.iter().skip(usize::from(kind.is_some())));
-        [ours, run(folder.path(), &args)]
+        args.extend(flags.iter().skip(usize::from(kind.is_some())));
+        [rukpak, run(folder.path(), &args)]
     }
 
-    fn same(&self, template: &str, words: &[&str]) {
-        match self.both(template, words) {
-            [Ok(ours), Ok(theirs)] => same(&ours, &theirs),
-            other => panic!("{template}\n{words:?}\n{other:#?}"),
+    fn same(&self, template: &str, flags: &[&str]) {
+        match self.both(template, flags) {
+            [Ok(rukpak), Ok(theirs)] => same(&rukpak, &theirs),
+            other => panic!("{template}\n{flags:?}\n{other:#?}"),
         }
     }
 
-    /// Both refuse a template, and we for these reasons, between dots.
-    fn refused(&self, template: &str, words: &[&str], parts: &str) {
-        match self.both(template, words) {
-            [Err(ours), Err(theirs)] => assert!(
-                parts.split(" · ").all(|part| ours.contains(part)),
-                "{template}\nours: {ours}\nopm: {theirs}"
+    /// Asserts that both reject the template, and that our message has these parts, between dots.
+    fn refused(&self, template: &str, flags: &[&str], parts: &str) {
+        match self.both(template, flags) {
+            [Err(rukpak), Err(theirs)] => assert!(
+                parts.split(" · ").all(|part| rukpak.contains(part)),
+                "{template}\nours: {rukpak}\nopm: {theirs}"
             ),
-            other => panic!("{template}\n{words:?}\n{other:#?}"),
+            other => panic!("{template}\n{flags:?}\n{other:#?}"),
         }
     }
 }
@@ -207,12 +207,12 @@ fn templates_are_rendered_as_by_opm() {
     let twice = substitutes(LINE, thrice);
     for template in [BASIC, SEMVER, &twice] {
         fixture.same(template, &[]);
-        for words in [
+        for flags in [
             "-o yaml",
             "-o mermaid",
             "--migrate-level bundle-object-to-csv-metadata -o yaml",
         ] {
-            fixture.same(template, &words.split(' ').collect::<Vec<_>>());
+            fixture.same(template, &flags.split(' ').collect::<Vec<_>>());
         }
     }
     fixture.same(BASIC, &["basic"]);
@@ -220,11 +220,11 @@ fn templates_are_rendered_as_by_opm() {
     fixture.same(&twice, &["substitutes"]);
     let one = "{schema: olm.bundle, image: '@100'}";
     for text in [
-        // The same bundle twice; nothing at all.
+        // The same bundle twice; an empty template.
         format!("schema: olm.template.basic\nentries: [{one}, {one}]"),
         "schema: olm.template.basic".to_owned(),
         r#"{"schema": "olm.template.basic", "entries": [{"schema": "olm.bundle", "image": "@100"}]} {"more": 1}"#.to_owned(),
-        // Nothing is asked for, one of both, and what is preferred.
+        // No kind of channels, one of both, and the preferred kind.
         SEMVER.replace("Generate", "generate").replace(": true", ": false"),
         SEMVER.replace("GenerateMinorChannels: true\n", ""),
         SEMVER.replace("GenerateMajorChannels: true\n", ""),
@@ -232,7 +232,7 @@ fn templates_are_rendered_as_by_opm() {
         format!("{SEMVER}DefaultChannelTypePreference: minor\n"),
         SEMVER.replace(": true", ": false") + "DefaultChannelTypePreference: minor\n",
         SEMVER.replace("GenerateMinorChannels: true", "DefaultChannelTypePreference: major"),
-        // Only candidates, and the lowest version that there is.
+        // Only candidates, and the lowest possible version.
         "schema: olm.semver\ncandidate: {bundles: [{image: '@zero'}]}".to_owned(),
         "schema: olm.semver\ncandidate: {bundles: [{image: '@zero'}, {image: '@100'}]}\ngenerateMajorChannels: true".to_owned(),
         "schema: olm.semver\nstable: {bundles: [{image: '@a'}]}\nfast: {bundles: [{image: '@b'}]}".to_owned(),
@@ -242,7 +242,7 @@ fn templates_are_rendered_as_by_opm() {
     ] {
         fixture.same(&text, &[]);
     }
-    // A package takes its looks from the head of its default channel: icons that are none, and some that are.
+    // The package takes its icon from the head of its default channel: invalid icons, and valid ones.
     for tag in "150 icon-null icon-none icon-text icon-data icon-type icon-list icon-two icon-empty"
         .split(' ')
     {
@@ -266,9 +266,9 @@ fn templates_are_rendered_as_by_opm() {
 
 // parity: render-13
 #[test]
-fn templates_that_are_none_are_refused_as_by_opm() {
+fn invalid_templates_are_rejected_as_by_opm() {
     let fixture = Fixture::new();
-    for (template, words, part) in tests::rows![
+    for (template, flags, part) in tests::rows![
         "", &[][..] => "is empty";
         "schema: [", &[] => "error converting YAML to JSON";
         "name: a", &[] => "missing root schema field";
@@ -317,7 +317,7 @@ fn templates_that_are_none_are_refused_as_by_opm() {
         "schema: olm.semver\ngenerateMajorChannels: true\ndefaultChannelTypePreference: Major\nfast: {bundles: [{image: '@100'}]}",
             &[] => "unknown DefaultChannelTypePreference \"Major\"";
     ] {
-        fixture.refused(template, words, part);
+        fixture.refused(template, flags, part);
     }
     for (substitutions, part) in tests::rows![
         "{base: tide.v1.0.0}" => "name cannot be empty";
@@ -325,7 +325,7 @@ fn templates_that_are_none_are_refused_as_by_opm() {
         "{name: a, base: a}" => "cannot be the same";
         "{name: '@101', base: tide.v7.0.0}" => "base bundle \"tide.v7.0.0\" does not exist in catalog";
         "{name: '@100', base: tide.v1.1.0}" => "base bundle \"tide.v1.1.0\" is not less than";
-        // Build metadata by itself says nothing of order.
+        // Build metadata alone does not define an order.
         "{name: '@built', base: tide.v1.1.0}" => "base bundle \"tide.v1.1.0\" is not less than";
         "{name: '@a', base: tide.v1.1.0}, {name: '@b', base: tide.v1.1.0}" => "the same substitution base";
         "{name: '@a', base: tide.v1.1.0}, {name: '@a', base: tide.v1.0.0}" => "for different bases";
@@ -334,7 +334,7 @@ fn templates_that_are_none_are_refused_as_by_opm() {
     ] {
         fixture.refused(&substitutes(LINE, substitutions), &[], part);
     }
-    // Everything that is wrong is told at once.
+    // All problems are reported together.
     let basic = "schema: olm.template.basic
 entries:
 - {schema: olm.bundle, image: x/a, package: tide, properties: [{type: a, value: b}]}

@@ -1,8 +1,8 @@
-//! `opm validate` beside ours: both take it, or both refuse it for the same reason.
+//! Comparison with `opm validate`: both accept the input, or both reject it for the same reason.
 //!
-//! The rows are the acceptance list of loading, conversion and validation, each under a name of its own. opm tells one
-//! finding or a tree of them, and so does [`Catalog::as_opm`]; the two are compared word by word, but for what
-//! [`Reason`] takes away.
+//! The rows are the acceptance list of loading, conversion and validation, each with a unique name. opm reports one
+//! finding or a tree of findings, and so does [`Catalog::as_opm`]. The comparison is exact, except for the text that
+//! [`Reason`] removes.
 
 mod conversion;
 mod properties;
@@ -20,30 +20,30 @@ use crate::{
 /// Files by path.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
-/// What opm says; `None` if it takes it.
+/// Returns opm's message; `None` if opm accepts the input.
 fn theirs(folder: &Path) -> Option<String> {
     let output = tests::opm(folder, &["validate", ".", "-o", "json"]);
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let message = said["error"]["message"].as_str().map(str::to_owned);
-    assert_eq!(said["passed"] == true, message.is_none());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let message = report["error"]["message"].as_str().map(str::to_owned);
+    assert_eq!(report["passed"] == true, message.is_none());
     message
 }
 
-/// Both take the files, or both refuse them for the same reason. Returns our findings, `line: message` each.
+/// Asserts that both accept the files, or reject them for the same reason. Returns our findings as `line: message`.
 #[track_caller]
 fn same(row: &str, files: Files<'_>) -> String {
     let folder = Folder::new(files);
     let catalog: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
-    let (ours, theirs) = (catalog.as_opm(), theirs(folder.path()));
-    let same = match (&ours, &theirs) {
-        (Some(ours), Some(theirs)) => Reason::of(ours).is(&Reason::of(theirs)),
-        (ours, theirs) => ours.is_none() && theirs.is_none(),
+    let (rukpak, theirs) = (catalog.as_opm(), theirs(folder.path()));
+    let same = match (&rukpak, &theirs) {
+        (Some(rukpak), Some(theirs)) => Reason::of(rukpak).is(&Reason::of(theirs)),
+        (rukpak, theirs) => rukpak.is_none() && theirs.is_none(),
     };
-    assert!(same, "{row}\n  ours: {ours:?}\n  opm:  {theirs:?}");
+    assert!(same, "{row}\n  ours: {rukpak:?}\n  opm:  {theirs:?}");
     messages(&catalog)
 }
 
-/// Both render a file to the same, or both refuse it for the same reason.
+/// Asserts that both render a file to the same output, or reject it for the same reason.
 #[track_caller]
 fn same_rendered(text: &str) {
     let folder = Folder::new(&[("catalog", text)]);
@@ -70,7 +70,8 @@ fn check(rows: &[(&str, String, &str)]) {
 
 /// Two bundles in one channel.
 fn sound() -> Vec<Value> {
-    let bundles = ["0.1.0", "0.2.0"].map(|it| bundle("foo", &format!("foo.v{it}"), it));
+    let bundles =
+        ["0.1.0", "0.2.0"].map(|version| bundle("foo", &format!("foo.v{version}"), version));
     chained("foo", "alpha", &bundles)
 }
 
@@ -80,7 +81,7 @@ fn changed(change: impl FnOnce(&mut Vec<Value>)) -> String {
     lines(&documents)
 }
 
-/// The sound package whose last bundle has one property more.
+/// Returns the valid package with one more property in its last bundle.
 fn with(property: Value) -> String {
     changed(|c| c[3]["properties"].as_array_mut().unwrap().push(property))
 }

@@ -1,4 +1,4 @@
-//! What is told of calls that have ended.
+//! Reports of finished calls.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tonic::{Code, Request, transport::Endpoint};
 
 use crate::fixture::{Served, bundle, chained, folder};
 
-/// How often which rpc has ended with which code.
+/// Number of calls by rpc and status code.
 #[derive(Default)]
 struct Heard(Mutex<BTreeMap<(&'static str, &'static str), usize>>);
 
@@ -26,14 +26,14 @@ impl Calls for Heard {
 }
 
 #[tokio::test]
-async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
+async fn each_call_is_reported_once_with_its_code() {
     let big = json!({"type": "big", "value": "x".repeat(1_000_000)});
     let bundles: Vec<_> = (0..40)
         .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
         .collect();
     let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
     let heard = Arc::new(Heard::default());
-    let served = Served::telling(folder.path(), Arc::clone(&heard) as Arc<dyn Calls>).await;
+    let served = Served::with_calls(folder.path(), Arc::clone(&heard) as Arc<dyn Calls>).await;
     let client = served.client().await;
     for _ in 0..3 {
         client.list_packages().await.unwrap();
@@ -42,7 +42,7 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
     let error = client.get_package("no").await.unwrap_err().to_string();
     let end = "returned Unknown for GetPackage: package \"no\" not found";
     assert!(error.ends_with(end), "{error}");
-    // One that cannot even be read.
+    // A request that cannot be decoded.
     let error = client.get_package(&"x".repeat(1 << 20)).await.unwrap_err();
     let code = match error {
         Error::Refused { code, .. } => code,
@@ -50,7 +50,7 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
         error => panic!("{error:?}"),
     };
     assert_eq!(code, Code::OutOfRange);
-    // One whose answers nobody takes to the end.
+    // A call whose client does not read all answers.
     let mut list = Box::pin(client.list_bundles());
     list.try_next().await.unwrap().unwrap();
     drop(list);
@@ -70,7 +70,7 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
             "{path}"
         );
     }
-    // Names come from us alone, however many there are in requests.
+    // The set of names is fixed, regardless of the requests.
     let expected = BTreeMap::from([
         (("ListPackages", "OK"), 3),
         (("GetPackage", "OK"), 1),
@@ -79,11 +79,11 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
         (("ListBundles", "Canceled"), 1),
         (("other", "Unimplemented"), 2),
     ]);
-    let told = async {
+    let reported = async {
         while *heard.0.lock().unwrap() != expected {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    let told = timeout(Duration::from_secs(60), told).await;
-    assert!(told.is_ok(), "{:?}", heard.0.lock().unwrap());
+    let reported = timeout(Duration::from_secs(60), reported).await;
+    assert!(reported.is_ok(), "{:?}", heard.0.lock().unwrap());
 }

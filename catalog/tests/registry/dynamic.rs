@@ -1,4 +1,4 @@
-//! A client that knows nothing but the protocol's file.
+//! A client that uses only the protocol's descriptors.
 
 use std::net::SocketAddr;
 
@@ -28,13 +28,13 @@ impl Dynamic {
         }
     }
 
-    /// All answers of a rpc of the registry, as JSON with the names of the file.
+    /// Returns all answers of an rpc of the registry, as JSON with the field names of the protocol.
     pub(crate) async fn call(&self, rpc: &str, asked: Value) -> Result<Vec<Value>, Status> {
         let path = format!("api.Registry/{rpc}");
         self.call_with(&path, asked, &[]).await
     }
 
-    /// The same of any service, with headers.
+    /// The same for any service, with request headers.
     pub(crate) async fn call_with(
         &self,
         rpc: &str,
@@ -43,7 +43,10 @@ impl Dynamic {
     ) -> Result<Vec<Value>, Status> {
         let (service, method) = rpc.split_once('/').unwrap();
         let service = self.pool.get_service_by_name(service).unwrap();
-        let method = service.methods().find(|it| it.name() == method).unwrap();
+        let method = service
+            .methods()
+            .find(|candidate| candidate.name() == method)
+            .unwrap();
         let message = DynamicMessage::deserialize(method.input(), asked).unwrap();
         let mut request = Request::new(message);
         for (key, value) in headers {
@@ -91,6 +94,6 @@ impl Decoder for Typed {
         let message = DynamicMessage::decode(self.0.clone(), bytes);
         message
             .map(Some)
-            .map_err(|it| Status::internal(it.to_string()))
+            .map_err(|error| Status::internal(error.to_string()))
     }
 }

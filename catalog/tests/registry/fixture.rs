@@ -1,4 +1,4 @@
-//! A catalog with everything that an rpc may be asked for, and servers of catalogs.
+//! A catalog with content for every rpc, and servers of catalogs.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
@@ -62,7 +62,7 @@ pub(crate) fn anchor() -> Vec<Value> {
     ]
 }
 
-/// Manifests instead of an image; brings what `anchor` brings.
+/// Manifests instead of an image; provides the same APIs as `anchor`.
 pub(crate) fn buoy() -> Vec<Value> {
     let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": "buoy.v1.0.0"}});
     let map = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {color: red}\n";
@@ -85,7 +85,7 @@ pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Valu
     bundle
 }
 
-/// A folder with both packages.
+/// Returns a directory with both packages.
 pub(crate) fn both() -> TempDir {
     folder(&[
         ("anchor/catalog.json", &anchor()),
@@ -93,7 +93,7 @@ pub(crate) fn both() -> TempDir {
     ])
 }
 
-/// A folder with a file for each.
+/// Returns a directory with these files.
 pub(crate) fn folder(files: &[(&str, &[Value])]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, metas) in files {
@@ -116,7 +116,7 @@ pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
     (store, folder)
 }
 
-/// A catalog that is being served.
+/// A served catalog.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
@@ -126,16 +126,16 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) async fn both() -> Self {
-        Self::of(both().path()).await
+        Self::start(both().path()).await
     }
 
-    pub(crate) async fn of(catalog: &Path) -> Self {
+    pub(crate) async fn start(catalog: &Path) -> Self {
         let (store, cache) = build(catalog);
         Self::with(Service::new(Arc::new(store)).unwrap(), cache).await
     }
 
-    /// The same, and somebody is told of calls.
-    pub(crate) async fn telling(catalog: &Path, calls: Arc<dyn Calls>) -> Self {
+    /// Serves a catalog and reports calls.
+    pub(crate) async fn with_calls(catalog: &Path, calls: Arc<dyn Calls>) -> Self {
         let (store, cache) = build(catalog);
         Self::with(Service::telling(Arc::new(store), calls).unwrap(), cache).await
     }
@@ -160,7 +160,7 @@ impl Served {
         connect(self.address, Bounds::default()).await
     }
 
-    /// Ends the service and waits until it has.
+    /// Stops the service and waits for its end.
     pub(crate) async fn stop(mut self) {
         drop(self.end.take());
         self.task.await.unwrap();

@@ -1,4 +1,4 @@
-//! The registry API: a real server over TCP, our client, one that is made from the protocol, and hostile servers.
+//! The registry API: a real server over TCP, our client, a client generated from the protocol, and hostile servers.
 
 #![allow(
     clippy::unwrap_used,

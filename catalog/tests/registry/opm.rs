@@ -1,6 +1,6 @@
-//! The real `opm serve` beside ours: the same catalog, the same questions, the same answers.
+//! Comparison with the real `opm serve`: the same catalog, the same requests, the same answers.
 //!
-//! Where opm leaves an order to chance, both are sorted. Texts of manifests are compared as what they say.
+//! Where opm's order is random, both sides are sorted. Manifests are compared as values.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
     suspicion::connect,
 };
 
-/// `opm serve`, killed with the test.
+/// `opm serve`, killed on drop.
 struct Opm {
     child: Child,
     address: std::net::SocketAddr,
@@ -62,8 +62,8 @@ impl Opm {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let found = tests::opm(catalog, &["validate", "."]);
-        let said = String::from_utf8_lossy(&found.stderr);
-        panic!("opm does not serve: {said}");
+        let message = String::from_utf8_lossy(&found.stderr);
+        panic!("opm does not serve: {message}");
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for Opm {
     }
 }
 
-/// An answer without what is left to chance or says nothing.
+/// Removes the random and the meaningless parts of an answer.
 fn plain(result: Result<Vec<Value>, Status>) -> Result<Vec<Value>, (tonic::Code, String)> {
     let mut answers = result.map_err(|status| (status.code(), status.message().to_owned()))?;
     for answer in answers.iter_mut().filter_map(Value::as_object_mut) {
@@ -100,7 +100,7 @@ fn sorted(mut answers: Vec<Value>) -> Vec<Value> {
     answers
 }
 
-/// Every question about every package, channel, bundle and API of a catalog.
+/// Returns every request about every package, channel, bundle and API of a catalog.
 pub(crate) fn questions(documents: &[Value]) -> Vec<(&'static str, Value)> {
     let mut all = vec![("ListPackages", json!({})), ("ListBundles", json!({}))];
     let mut apis = BTreeMap::new();
@@ -139,11 +139,11 @@ pub(crate) fn questions(documents: &[Value]) -> Vec<(&'static str, Value)> {
     all
 }
 
-/// Serves a catalog by both, and asks both the same; returns the number of answers.
+/// Serves a catalog with both servers and compares their answers. Returns the number of answers.
 pub(crate) async fn assert_same(catalog: &Path, questions: Vec<(&str, Value)>) -> usize {
-    let (opm, served) = (Opm::start(catalog).await, Served::of(catalog).await);
+    let (opm, served) = (Opm::start(catalog).await, Served::start(catalog).await);
     let theirs = Dynamic::connect(opm.address).await;
-    let ours = Dynamic::connect(served.address).await;
+    let rukpak = Dynamic::connect(served.address).await;
     let mut count = 0;
     for (rpc, asked) in questions {
         let of = async |client: &Dynamic| {
@@ -151,9 +151,9 @@ pub(crate) async fn assert_same(catalog: &Path, questions: Vec<(&str, Value)>) -
             let is_ordered = rpc == "ListBundles";
             Ok::<_, (tonic::Code, String)>(if is_ordered { answers } else { sorted(answers) })
         };
-        let [theirs, ours] = [of(&theirs).await, of(&ours).await];
-        assert_eq!(ours, theirs, "{rpc} {asked}");
-        count += ours.map_or(0, |answers| answers.len());
+        let [theirs, rukpak] = [of(&theirs).await, of(&rukpak).await];
+        assert_eq!(rukpak, theirs, "{rpc} {asked}");
+        count += rukpak.map_or(0, |answers| answers.len());
     }
     served.stop().await;
     count
@@ -161,7 +161,7 @@ pub(crate) async fn assert_same(catalog: &Path, questions: Vec<(&str, Value)>) -
 
 // parity: grpc-1, grpc-2, grpc-3, grpc-4
 #[tokio::test(flavor = "multi_thread")]
-async fn opm_answers_the_same() {
+async fn answers_equal_those_of_opm() {
     let of = |package: &str, channel: &str, name: &str| json!({"pkgName": package, "channelName": channel, "csvName": name});
     let head = |package: &str, channel: &str| json!({"pkgName": package, "channelName": channel});
     let mut questions = questions(&[anchor(), buoy()].concat());
@@ -185,7 +185,7 @@ async fn opm_answers_the_same() {
 
 // parity: grpc-12
 #[tokio::test(flavor = "multi_thread")]
-async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
+async fn packages_of_opm_equal_those_of_its_catalog() {
     let metadata =
         |min: &str| json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": min}});
     let plain = json!({"type": "olm.bundle.mediatype", "value": "plain+v0"});
@@ -196,7 +196,7 @@ async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
     ];
     let bundles = [
         bundle("raft", "1.0.0", &[metadata("1.25.0")]),
-        // Of manifests alone: opm has no ClusterServiceVersion to give.
+        // Only manifests: opm has no ClusterServiceVersion to return.
         bundle("raft", "1.1.0", &[plain]),
         bundle("raft", "1.2.0", &needs),
     ];
@@ -214,8 +214,8 @@ async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
     let opm = Opm::start(catalog.path()).await;
     let client = connect(opm.address, Bounds::default()).await;
     assert_eq!(client.list_packages().await.unwrap(), ["raft"]);
-    let wanted = ["raft".to_owned()].into();
-    let served = packages(&client, &wanted).await.unwrap();
+    let requested = ["raft".to_owned()].into();
+    let served = packages(&client, &requested).await.unwrap();
     let read = load(Source::Folder(catalog.path()), &Limits::default()).unwrap();
     assert!(served.broken.is_empty());
     let packages = served.packages.into_iter();

@@ -1,4 +1,4 @@
-//! The protocol's file, the descriptors that are served, and the messages in Rust are the same.
+//! The protocol file, the served descriptors and the Rust messages are equal.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,29 +11,33 @@ fn folder() -> &'static Path {
 }
 
 #[test]
-fn the_descriptors_are_made_from_the_file() {
+fn descriptors_are_generated_from_the_protocol() {
     let mut compiler = protox::Compiler::new([folder()]).unwrap();
     compiler.include_imports(true);
     compiler.open_file("registry.proto").unwrap();
     let made = compiler.encode_file_descriptor_set();
     let file = folder().join("registry.bin");
-    if std::env::var("RUKPAK_GENERATE").is_ok_and(|it| it == "write") {
+    if std::env::var("RUKPAK_GENERATE").is_ok_and(|value| value == "write") {
         fs::write(&file, &made).unwrap();
     }
-    let there = fs::read(&file).unwrap();
-    assert!(there == made, "proto/registry.bin is stale: make generate");
+    let current = fs::read(&file).unwrap();
+    assert!(
+        current == made,
+        "proto/registry.bin is stale: make generate"
+    );
 }
 
-/// Fills every field of a message, sends it through the descriptor's eyes and back.
-fn compare<M: Message + Default>(pool: &DescriptorPool, seen: &mut BTreeSet<String>) {
+/// Fills every field of a message, and converts it with the descriptor and back.
+fn compare<M: Message + Default>(pool: &DescriptorPool, compared: &mut BTreeSet<String>) {
     let name = std::any::type_name::<M>().rsplit("::").next().unwrap();
     let descriptor = pool.get_message_by_name(&format!("api.{name}")).unwrap();
-    seen.insert(name.to_owned());
+    compared.insert(name.to_owned());
     let full = filled(&descriptor, 3);
-    let ours = M::decode(full.encode_to_vec().as_slice()).unwrap();
-    let back = DynamicMessage::decode(descriptor.clone(), ours.encode_to_vec().as_slice()).unwrap();
+    let message = M::decode(full.encode_to_vec().as_slice()).unwrap();
+    let back =
+        DynamicMessage::decode(descriptor.clone(), message.encode_to_vec().as_slice()).unwrap();
     assert_eq!(back, full, "{name}");
-    // A field that the file does not have would be unknown to it.
+    // A field that the protocol file lacks would be unknown.
     assert_eq!(back.unknown_fields().count(), 0, "{name}");
 }
 
@@ -56,11 +60,11 @@ fn filled(descriptor: &MessageDescriptor, number: usize) -> DynamicMessage {
 }
 
 #[test]
-fn the_messages_are_those_of_the_file() {
+fn messages_equal_those_of_the_protocol() {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
-    let mut seen = BTreeSet::new();
+    let mut compared = BTreeSet::new();
     macro_rules! compare {
-        ($($message:ident)+) => { $(compare::<wire::$message>(&pool, &mut seen);)+ };
+        ($($message:ident)+) => { $(compare::<wire::$message>(&pool, &mut compared);)+ };
     }
     compare! {
         Channel PackageName Package GroupVersionKind Dependency Property Bundle ChannelEntry ListPackageRequest
@@ -72,5 +76,5 @@ fn the_messages_are_those_of_the_file() {
         .all_messages()
         .filter(|message| message.package_name() == "api");
     let all: BTreeSet<String> = all.map(|message| message.name().to_owned()).collect();
-    assert_eq!(seen, all);
+    assert_eq!(compared, all);
 }

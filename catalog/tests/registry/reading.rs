@@ -1,4 +1,4 @@
-//! What decisions need, read from servers that end, drag on and give too much.
+//! Reading the data for decisions, from servers that end early, are slow, or send too much.
 
 use std::{
     collections::BTreeSet,
@@ -32,11 +32,11 @@ use crate::{
 
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
 
-/// What a server says.
+/// Answers of a server.
 #[derive(Clone)]
 struct Script {
     listed: Vec<Bundle>,
-    /// What comes after the list.
+    /// Frames after the list.
     end: Arc<dyn Fn() -> Body + Send + Sync>,
     /// Answers `GetPackage`, by the name of the package.
     describe: Arc<dyn Fn(&str) -> Package + Send + Sync>,
@@ -50,7 +50,7 @@ impl Default for Script {
             listed: Vec::new(),
             end: Arc::new(|| of(vec![trailers("0", "")])),
             describe: Arc::new(|_| Package::default()),
-            answer: answer(|asked| async { good(&told(asked)) }),
+            answer: answer(|asked| async { good(&served_bundle(asked)) }),
         }
     }
 }
@@ -83,10 +83,10 @@ async fn serve(script: Script) -> Server {
     .await
 }
 
-/// What is read of some packages.
-async fn read(script: Script, bounds: Bounds, wanted: &[&str]) -> Result<Packages, Error> {
+/// Returns the result of reading some packages.
+async fn read(script: Script, bounds: Bounds, requested: &[&str]) -> Result<Packages, Error> {
     let client = connect(serve(script).await.address, bounds).await;
-    packages(&client, &set(wanted)).await
+    packages(&client, &set(requested)).await
 }
 
 fn message(message: &impl Message) -> http_body::Frame<bytes::Bytes> {
@@ -107,8 +107,8 @@ fn listed(package: &str, count: usize) -> Vec<Bundle> {
     (0..count).map(bundle).collect()
 }
 
-/// What a good server says of a bundle.
-fn told(asked: GetBundleRequest) -> Bundle {
+/// Returns the answer of a valid server for a bundle.
+fn served_bundle(asked: GetBundleRequest) -> Bundle {
     let (csv_name, package_name) = (asked.csv_name, asked.pkg_name);
     with!(Bundle, csv_name, package_name, csv_json: r#"{"spec": {}}"#.into())
 }
@@ -118,22 +118,22 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_meanwhile_has_not_refused_the_bundles_that_were_asked_for() {
+async fn shutdown_does_not_reject_requested_bundles() {
     let (count, enough) = (AtomicUsize::new(0), Arc::new(Notify::new()));
     let asked_enough = Arc::clone(&enough);
     let answer: Answer = Arc::new(move |asked| {
         if count.fetch_add(1, Ordering::SeqCst) < 16 {
-            return async move { good(&told(asked)) }.boxed();
+            return async move { good(&served_bundle(asked)) }.boxed();
         }
         asked_enough.notify_one();
         futures::future::pending().boxed()
     });
     let server = serve(with!(Script, listed: listed("tide", 20), answer)).await;
     let client = connect(server.address, Bounds::default()).await;
-    let wanted = set(&["tide"]);
-    let (read, ()) = tokio::join!(packages(&client, &wanted), async {
+    let requested = set(&["tide"]);
+    let (read, ()) = tokio::join!(packages(&client, &requested), async {
         enough.notified().await;
-        // All of the last ones are on their way by then.
+        // By then, the requests for all of the last bundles are sent.
         sleep(Duration::from_millis(200)).await;
         server.cut.notify_waiters();
     });
@@ -143,7 +143,7 @@ async fn a_server_that_ends_meanwhile_has_not_refused_the_bundles_that_were_aske
 }
 
 #[tokio::test]
-async fn what_a_server_cannot_say_in_time_is_no_refusal() {
+async fn unavailable_answer_is_not_a_rejection() {
     for (status, is_refused) in [("2", true), ("5", true), ("4", false), ("14", false)] {
         let answer = answer(move |_| async move { of(vec![trailers(status, "no")]) });
         let script = with!(Script, listed: listed("tide", 1), answer);
@@ -153,12 +153,12 @@ async fn what_a_server_cannot_say_in_time_is_no_refusal() {
 }
 
 #[tokio::test]
-async fn what_time_does_not_suffice_for_is_broken_and_the_rest_is_not() {
+async fn packages_beyond_the_time_limit_are_broken() {
     let answer = answer(|asked| async move {
         if asked.pkg_name == "slow" {
             sleep(Duration::from_millis(200)).await;
         }
-        good(&told(asked))
+        good(&served_bundle(asked))
     });
     let all = [listed("slow", 800), listed("tide", 2)].concat();
     let bounds = with!(Bounds, read: Duration::from_secs(3));
@@ -173,9 +173,9 @@ async fn what_time_does_not_suffice_for_is_broken_and_the_rest_is_not() {
 }
 
 #[tokio::test]
-async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
+async fn packages_beyond_the_size_limit_are_broken() {
     let answer = answer(|asked| async move {
-        let mut bundle = told(asked);
+        let mut bundle = served_bundle(asked);
         if bundle.package_name == "large" {
             let api = json!({"group": "4".repeat(100_000), "kind": "K", "version": "v1"});
             let (r#type, value) = ("olm.gvk".into(), api.to_string());
@@ -189,7 +189,7 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
     let script = with!(Script, listed: all, answer);
     for (bounds, broken) in tests::rows![
         with!(Bounds, kept: 1 << 20) => "with it, the requested packages of the catalog exceed 1048576 bytes";
-        // What the list has is counted by itself.
+        // The size of the list counts by itself.
         with!(Bounds, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
     ] {
         let read = read(script.clone(), bounds, &["large", "tide", "long"]).await;
@@ -203,12 +203,12 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
 }
 
 #[tokio::test]
-async fn what_is_here_is_not_asked_for_again() {
+async fn present_packages_are_not_requested_again() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let names = Arc::clone(&asked);
     let answer = answer(move |asked| {
         names.lock().unwrap().push(asked.csv_name.clone());
-        async { good(&told(asked)) }
+        async { good(&served_bundle(asked)) }
     });
     let all = [listed("tide", 2), listed("buoy", 1), listed("other", 1)].concat();
     let server = serve(with!(Script, listed: all, answer)).await;
@@ -228,7 +228,7 @@ async fn what_is_here_is_not_asked_for_again() {
 
 // parity: openshift-15
 #[tokio::test]
-async fn a_list_that_does_not_end_well_is_no_catalog() {
+async fn failed_list_is_not_a_catalog() {
     type Row = (&'static str, fn() -> Body, fn(&Error) -> bool);
     let ends: [Row; 5] = tests::rows![
         "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Broken { .. });
@@ -245,15 +245,15 @@ async fn a_list_that_does_not_end_well_is_no_catalog() {
         let error = packages(&client, &set(&["tide"])).await.unwrap_err();
         assert!(is_expected(&error), "{name}: {error:?}");
         assert!(error.to_string().contains("ListBundles"), "{error}");
-        // Neither is what was read before touched, nor anything added to it.
+        // The content that was read before is neither changed nor extended.
         let read = Packages::default();
         assert!(read.and(&client, &set(&["buoy"])).await.is_err(), "{name}");
     }
 }
 
 #[tokio::test]
-async fn of_a_package_without_end_nothing_is_kept() {
-    // One bundle in very many places with long edges, and very many bundles.
+async fn endless_package_is_discarded() {
+    // One bundle in very many channels with long edges, and very many bundles.
     let mut long = listed("tide", 1);
     long[0].skips = vec!["s".repeat(1 << 20)];
     for (listed, problem) in tests::rows![
@@ -268,7 +268,7 @@ async fn of_a_package_without_end_nothing_is_kept() {
 }
 
 #[tokio::test]
-async fn what_packages_say_of_themselves_is_counted_and_cut() {
+async fn package_texts_are_counted_and_truncated() {
     let text = |letter: &str| {
         let message = letter.repeat(1 << 20);
         Some(Deprecation { message })
@@ -283,7 +283,7 @@ async fn what_packages_say_of_themselves_is_counted_and_cut() {
     };
     let answer = answer(move |asked| async move {
         let deprecation = text("b").filter(|_| asked.pkg_name == "wordy");
-        good(&with!(Bundle, deprecation; ..told(asked)))
+        good(&with!(Bundle, deprecation; ..served_bundle(asked)))
     });
     let listed = [listed("wordy", 1), listed("large", 1), listed("tide", 1)].concat();
     let bounds = with!(Bounds, kept: 512 << 10);
@@ -330,14 +330,14 @@ async fn served_max_openshift_is_that_of_the_file() {
         keyed,
     ];
     let folder = folder(&[("tide.json", &chained("tide", "stable", &bundles))]);
-    // A number, which JSON of other programs shortens.
+    // A number, which JSON libraries of other programs shorten.
     let path = folder.path().join("tide.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replacen("\"value\": \"4.10\"", "\"value\": 4.10", 1);
     std::fs::write(&path, text).unwrap();
 
     let read = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
-    let served = Served::of(folder.path()).await;
+    let served = Served::start(folder.path()).await;
     let client = served.client().await;
     let packages = packages(&client, &set(&["tide"])).await.unwrap();
     let declared = |package: &catalog::model::Package| {

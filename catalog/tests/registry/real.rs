@@ -1,4 +1,4 @@
-//! Bundles that people have published, rendered by opm into a catalog that both `opm serve` and ours serve.
+//! Published bundles, rendered by opm into a catalog that both `opm serve` and this crate serve.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use crate::{
     opm::{assert_same, questions},
 };
 
-/// How many bundles of the corpus are taken.
+/// Number of bundles from the corpus.
 const OF_CORPUS: usize = 30;
 
-/// The bundles that come with opm's own module, and some of the corpus where there is one.
+/// Returns the bundles of opm's own module, and some of the corpus if one is configured.
 fn bundles() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/opm");
     let module = "github.com/operator-framework/operator-registry";
@@ -26,25 +26,25 @@ fn bundles() -> Vec<PathBuf> {
         .current_dir(folder)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
     let module = String::from_utf8(output.stdout).unwrap();
     let folders = Path::new(module.trim_end()).join("bundles");
     let folders = std::fs::read_dir(folders).unwrap();
-    let mut all: Vec<PathBuf> = folders.map(|it| it.unwrap().path()).collect();
-    all.retain(|it| it.join("metadata").is_dir());
+    let mut all: Vec<PathBuf> = folders.map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.join("metadata").is_dir());
     all.sort();
     assert!(all.len() >= 10, "{all:?}");
     if let Some(corpus) = tests::corpus() {
-        let converted = corpus.cases().filter(|it| it.outcome == "converted");
-        let folders = converted.map(|it| corpus.bundle(it));
-        let folders = folders.filter(|it| it.join("metadata").is_dir());
+        let converted = corpus.cases().filter(|case| case.outcome == "converted");
+        let folders = converted.map(|case| corpus.bundle(case));
+        let folders = folders.filter(|path| path.join("metadata").is_dir());
         all.extend(folders.take(OF_CORPUS));
     }
     all
 }
 
-/// A bundle as opm renders it; nothing if opm refuses it.
+/// Returns a bundle as opm renders it; `None` if opm rejects it.
 fn render(bundle: &Path, level: &str) -> Option<Value> {
     let place = bundle.parent().unwrap();
     let folder = bundle.file_name().unwrap().to_str().unwrap();
@@ -61,18 +61,23 @@ fn render(bundle: &Path, level: &str) -> Option<Value> {
 
 fn version(bundle: &Value) -> &Value {
     let mut properties = bundle["properties"].as_array().unwrap().iter();
-    let package = properties.find(|it| it["type"] == "olm.package").unwrap();
+    let package = properties
+        .find(|property| property["type"] == "olm.package")
+        .unwrap();
     &package["value"]["version"]
 }
 
-/// Each package has a channel with all its bundles, one after the other, and one with the last of them.
+/// Each package has a channel with a chain of all its bundles, and one with only the last bundle.
 fn catalog(bundles: &[PathBuf], level: &str) -> Vec<Value> {
     let mut packages: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
-    for bundle in bundles.iter().filter_map(|it| render(it, level)) {
+    for bundle in bundles.iter().filter_map(|path| render(path, level)) {
         let text = |key: &str| bundle[key].as_str().unwrap().to_owned();
         let package = packages.entry(text("package")).or_default();
-        // A version twice is no catalog.
-        if package.values().all(|it| version(it) != version(&bundle)) {
+        // A catalog must not contain a version twice.
+        if package
+            .values()
+            .all(|other| version(other) != version(&bundle))
+        {
             package.insert(text("name"), bundle);
         }
     }
@@ -87,13 +92,15 @@ fn catalog(bundles: &[PathBuf], level: &str) -> Vec<Value> {
 
 // parity: grpc-1
 #[tokio::test(flavor = "multi_thread")]
-async fn of_published_bundles_opm_says_the_same() {
+async fn published_bundles_have_the_answers_of_opm() {
     let bundles = bundles();
     for level in ["none", "bundle-object-to-csv-metadata"] {
         let documents = catalog(&bundles, level);
-        let count = documents.iter().filter(|it| it["schema"] == "olm.bundle");
+        let count = documents
+            .iter()
+            .filter(|document| document["schema"] == "olm.bundle");
         let count = count.count();
-        // Several folders hold one and the same version.
+        // Several directories contain the same version.
         let all = bundles.len();
         assert!(count >= 8 && count * 2 > all, "{count} of {all}");
         let catalog = folder(&[("catalog.json", &documents)]);

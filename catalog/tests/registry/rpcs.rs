@@ -1,12 +1,12 @@
-//! What the comparison with opm leaves open: the order of answers, ignored fields, and custom schemas, asked by a client that was
-//! made from the file of the API.
+//! Properties that the comparison with opm does not cover: the order of answers, ignored fields, and custom schemas.
+//! The client is generated from the API file.
 
 use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{dynamic::Dynamic, fixture::Served, testing::starts};
 
-/// `channel bundle replaces`.
+/// Formats an entry as `channel bundle replaces`.
 fn edges(answers: &[Value]) -> Vec<String> {
     let edge = |answer: &Value| {
         let fields = ["channelName", "bundleName", "replaces"];
@@ -25,7 +25,7 @@ async fn answers_have_an_order() {
     let api = json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "whatever"});
     let replaced = |name: &str| json!({"csvName": name});
     for (rpc, asked, expected) in tests::rows![
-        // The second only skips it, and says what it really replaces.
+        // The second bundle only skips it, and names the one that it replaces.
         "GetChannelEntriesThatReplace", replaced("anchor.v1.0.0") => &[
             "stable anchor.v1.1.0 anchor.v1.0.0", "stable anchor.v2.0.0 anchor.v1.1.0",
         ][..];
@@ -49,7 +49,7 @@ async fn answers_have_an_order() {
 
 // parity: load-2, grpc-6
 #[tokio::test]
-async fn custom_schemas_are_for_those_who_know_what_they_ask_for() {
+async fn custom_schemas_need_an_explicit_request() {
     const RPC: &str = "api.ExperimentalRegistry/ExperimentalListPackageCustomSchemas";
     let served = Served::both().await;
     let client = Dynamic::connect(served.address).await;

@@ -1,4 +1,4 @@
-//! What is around the rpcs: health, reflection, limits, the end of the service; and our client against it.
+//! The service apart from the rpcs: health, reflection, limits, shutdown; and our client against it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn channel(served: &Served) -> tonic::transport::Channel {
 
 // parity: grpc-6
 #[tokio::test]
-async fn health_is_told_of_whatever_is_asked_for() {
+async fn health_is_reported_for_every_service_name() {
     let served = Served::both().await;
     let mut client = HealthClient::new(channel(&served).await);
     for service in ["", "Registry", "api.Registry", "nothing of this kind"] {
@@ -33,7 +33,7 @@ async fn health_is_told_of_whatever_is_asked_for() {
 
 // parity: grpc-6
 #[tokio::test]
-async fn reflection_tells_the_protocol() {
+async fn reflection_returns_the_protocol() {
     use tonic_reflection::pb::v1::{
         server_reflection_client::ServerReflectionClient,
         server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
@@ -76,7 +76,7 @@ async fn reflection_tells_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_hundred_clients_at_once_get_the_same() {
+async fn hundred_concurrent_clients_get_equal_answers() {
     let served = Served::both().await;
     let client = served.client().await;
     let expected: Vec<_> = client.list_bundles().try_collect().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_hundred_clients_at_once_get_the_same() {
 
 // parity: grpc-9
 #[tokio::test]
-async fn the_service_ends_when_it_is_told_to() {
+async fn service_stops_on_shutdown() {
     let served = Served::both().await;
     let address = served.address;
     let client = served.client().await;
@@ -100,18 +100,19 @@ async fn the_service_ends_when_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_list_that_nobody_takes_ends_with_the_service() {
+async fn unread_list_ends_with_the_service() {
     let big = json!({"type": "big", "value": "x".repeat(100_000)});
     let bundles: Vec<_> = (0..400)
         .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
         .collect();
     let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
-    let served = Served::of(folder.path()).await;
+    let served = Served::start(folder.path()).await;
     let client = served.client().await;
     let mut list = Box::pin(client.list_bundles());
     let first = list.try_next().await.unwrap().unwrap();
     assert_eq!(first.csv_name, "big.v1.0.0");
-    // Forty megabytes are not on their way: the client has not asked for more. It is told to hurry, and then left.
+    // Forty megabytes are not sent: the client has not requested more. The service first asks it to finish, and then
+    // closes.
     let stopped = timeout(Duration::from_secs(40), served.stop()).await;
     assert!(stopped.is_ok());
     let rest: Result<Vec<_>, _> = list.try_collect().await;

@@ -1,4 +1,4 @@
-//! Stores in their folder: what is built, used again, refused and left out.
+//! Stores in their directory: build, reuse, rejection and omission.
 
 use std::{
     fs,
@@ -28,7 +28,9 @@ fn load_or_build(cache: &Cache, catalog: &Path) -> (Store, bool) {
 }
 
 fn only(folder: &Path) -> PathBuf {
-    let mut files = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    let mut files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let file = files.next().unwrap();
     assert_eq!(files.next(), None);
     file
@@ -47,7 +49,7 @@ fn a_store_is_built_once_for_the_same_content() {
     assert_eq!(first.digest(), second.digest());
     assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 2);
 
-    // Nothing but names and bytes counts.
+    // Only names and bytes are significant.
     let copy = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let mode = fs::Permissions::from_mode(0o600);
     fs::set_permissions(copy.path().join("a.json"), mode).unwrap();
@@ -60,7 +62,7 @@ fn a_store_is_built_once_for_the_same_content() {
 
 // parity: grpc-7
 #[test]
-fn only_the_store_of_this_very_catalog_is_loaded() {
+fn only_the_store_of_the_same_catalog_is_loaded() {
     let catalog = folder(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
@@ -76,7 +78,7 @@ fn only_the_store_of_this_very_catalog_is_loaded() {
     let start = format!("cache requires rebuild: cache reports digest as {reported:?}");
     starts(text, &(start + ", but computed digest is \""));
 
-    // The old one makes room, and who serves it goes on.
+    // The old store is deleted, but open readers continue.
     let (new, is_new) = load_or_build(&cache, catalog.path());
     assert!(is_new && new.packages() == 2);
     assert!(only(place.path()).ends_with(format!("{}.registry", new.digest())));
@@ -85,7 +87,7 @@ fn only_the_store_of_this_very_catalog_is_loaded() {
 
 // parity: grpc-7
 #[test]
-fn a_folder_of_something_else_is_left_alone() {
+fn foreign_directory_is_not_modified() {
     let place = tempfile::tempdir().unwrap();
     for name in ["pogreb.v1", "cache", "digest"] {
         fs::create_dir(place.path().join(name)).unwrap();
@@ -99,8 +101,8 @@ fn a_folder_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_store_has_no_more_bytes_than_there_is_room_for() {
-    // Of a short text aliases make a long one.
+fn store_is_limited_to_its_quota() {
+    // YAML aliases expand a short text to a long one.
     let bundle = "schema: olm.bundle\npackage: a\nname: a.v1\nimage: b:1\nproperties:\n- {type: olm.package, value: {packageName: a, version: 1.0.0}}\n- type: long\n  value: &long [";
     let text = format!("{bundle}{}]\n", "x".repeat(10_000));
     let again = "- {type: again, value: *long}\n".repeat(200);
@@ -113,21 +115,22 @@ fn a_store_has_no_more_bytes_than_there_is_room_for() {
         cache.load_or_build(Source::Folder(catalog.path()), limits)
     };
     let limits = with!(Limits, total: 1 << 20);
-    for (most, told) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
+    for (most, limit) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
         let error = build(most, &limits).unwrap_err();
-        let is_told = matches!(error, Error::Store(StoreError::TooLarge { most }) if most == told);
-        assert!(is_told, "{error}");
+        let is_expected =
+            matches!(error, Error::Store(StoreError::TooLarge { most }) if most == limit);
+        assert!(is_expected, "{error}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
     assert!(build(None, &Limits::default()).is_ok());
 }
 
 #[test]
-fn what_killed_processes_left_is_swept() {
+fn leftovers_of_killed_processes_are_removed() {
     let catalog = folder(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
-    let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|it| place.path().join(it));
+    let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|name| place.path().join(name));
     fs::write(&abandoned, "half").unwrap();
     let writing = fs::File::create(&written).unwrap();
     writing.lock().unwrap();
@@ -137,7 +140,7 @@ fn what_killed_processes_left_is_swept() {
 
 // parity: grpc-7, complaint-18
 #[test]
-fn torn_and_foreign_files_are_refused_and_built_again() {
+fn truncated_and_foreign_files_are_rebuilt() {
     let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
@@ -151,10 +154,10 @@ fn torn_and_foreign_files_are_refused_and_built_again() {
         vec![0; good.len()],
         magic.repeat(20),
     ];
-    bad.extend([1, 79, 80, 200].map(|it| good[..good.len() - it].to_vec()));
+    bad.extend([1, 79, 80, 200].map(|length| good[..good.len() - length].to_vec()));
     bad.push(good[1..].to_vec());
     bad.push([&good[..], b"more"].concat());
-    // The index says that it has the length of everything.
+    // The index claims the length of the whole file.
     let mut long = good.clone();
     let at = long.len() - 80;
     long[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
@@ -171,10 +174,10 @@ fn torn_and_foreign_files_are_refused_and_built_again() {
     }
 }
 
-/// Every byte of the file is covered by a digest or a checksum, or is never read.
+/// A digest or a checksum covers every byte of the file, or the byte is never read.
 // parity: grpc-7
 #[test]
-fn no_changed_byte_is_served() {
+fn changed_bytes_are_never_served() {
     let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let (store, place) = build(catalog.path());
     let file = only(place.path());
@@ -184,7 +187,7 @@ fn no_changed_byte_is_served() {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&file, &bytes).unwrap();
-        let read = Store::open(&file).and_then(|it| it.verify());
+        let read = Store::open(&file).and_then(|store| store.verify());
         assert!(read.is_err(), "byte {at} of {}", good.len());
     }
     fs::write(&file, &good).unwrap();
@@ -199,7 +202,7 @@ fn plain(mut bundle: Value) -> Value {
 
 // parity: platform-28
 #[tokio::test]
-async fn bundles_of_other_formats_are_led_past() {
+async fn edges_bypass_bundles_of_other_formats() {
     let metas = [
         json!({"schema": "olm.package", "name": "mixed", "defaultChannel": "new"}),
         json!({"schema": "olm.channel", "package": "mixed", "name": "all", "entries": [
@@ -216,12 +219,12 @@ async fn bundles_of_other_formats_are_led_past() {
     ];
     let other = chained("plain", "c", &[plain(bundle("plain", "1.0.0", &[]))]);
     let catalog = folder(&[("mixed.json", &metas), ("plain.json", &other)]);
-    let served = Served::of(catalog.path()).await;
+    let served = Served::start(catalog.path()).await;
     let client = Dynamic::connect(served.address).await;
     let call = async |rpc: &str, asked| client.call(rpc, asked).await.unwrap();
     let expected = json!({"name": "mixed", "channels": [{"name": "all", "csvName": "mixed.v3.0.0"}], "defaultChannelName": "all"});
-    let wanted = [expected];
-    assert_eq!(call("GetPackage", json!({"name": "mixed"})).await, wanted);
+    let answers = [expected];
+    assert_eq!(call("GetPackage", json!({"name": "mixed"})).await, answers);
     let bundles = call("ListBundles", json!({})).await;
     assert_eq!(bundles.len(), 2);
     assert_eq!(bundles[1]["csvName"], "mixed.v3.0.0");
@@ -233,7 +236,7 @@ async fn bundles_of_other_formats_are_led_past() {
 
 // parity: validate-11, grpc-5
 #[test]
-fn a_bad_package_takes_no_other_down() {
+fn broken_package_does_not_affect_others() {
     let broken = [
         json!({"schema": "olm.package", "name": "broken", "defaultChannel": "no"}),
         json!({"schema": "olm.channel", "package": "broken", "name": "c", "entries": [{"name": "broken.v1"}]}),

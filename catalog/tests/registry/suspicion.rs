@@ -1,4 +1,4 @@
-//! Our client against servers that stall, cut short, never end, lie and know nothing.
+//! Our client against servers that stall, truncate, never end, lie, or lack the API.
 
 use std::{
     convert::Infallible,
@@ -50,7 +50,7 @@ pub(crate) fn answered(body: Body) -> Response<StreamBody<Body>> {
     answer.body(StreamBody::new(body)).unwrap()
 }
 
-/// A server, until its connections are to break.
+/// A server that runs until its connections have to fail.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) cut: Arc<Notify>,
@@ -121,7 +121,7 @@ pub(crate) async fn connect(address: SocketAddr, bounds: Bounds) -> Client {
     Client::connect(&address.to_string(), bounds).await.unwrap()
 }
 
-/// What came, and how the list ended; the test fails if it does not end.
+/// Returns the received items and the end of the list; the test fails if the list does not end.
 async fn list(address: SocketAddr, bounds: Bounds) -> (usize, Option<Error>) {
     let client = connect(address, bounds).await;
     let mut list = Box::pin(client.list_bundles());
@@ -138,7 +138,7 @@ async fn list(address: SocketAddr, bounds: Bounds) -> (usize, Option<Error>) {
     timeout(Duration::from_secs(30), drained).await.unwrap()
 }
 
-/// An error in short, such as `Stalled ListBundles 300ms, temporary`.
+/// Formats an error in short, such as `Stalled ListBundles 300ms, temporary`.
 fn short(error: &Error) -> String {
     let kind = match error {
         Error::Stalled { rpc, after, .. } => format!("Stalled {rpc} {after:?}"),
@@ -161,7 +161,7 @@ fn ended((count, error): (usize, Option<Error>)) -> String {
 
 // parity: grpc-12
 #[tokio::test]
-async fn lists_end_with_what_their_servers_did() {
+async fn list_error_names_the_fault_of_the_server() {
     type Row = (&'static str, fn() -> Body, &'static str);
     let rows: [Row; 16] = tests::rows![
         "good", || of(vec![data(message("a")), data(message("b")), trailers("0", "")]) => "2: end";
@@ -195,7 +195,7 @@ async fn lists_end_with_what_their_servers_did() {
         let text = error.as_ref().map(ToString::to_string).unwrap_or_default();
         let found = ended((count, error));
         assert!(tests::table::matches(expected, &found), "{row}: {found}");
-        // An error has the words of the server, but does not fill the log.
+        // An error contains the server's message, but truncated.
         let is_told = text.contains("ListBundles") && text.contains("enough");
         assert!(is_told || !row.contains("error"), "{text}");
         assert!(text.len() < 1000, "{row}: {} bytes", text.len());
@@ -203,7 +203,7 @@ async fn lists_end_with_what_their_servers_did() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_at_all_is_given_up() {
+async fn silent_server_times_out() {
     let address = respond(|_| std::future::pending()).await.address;
     let expected = "0: Stalled ListBundles 300ms, temporary";
     assert_eq!(ended(list(address, bounds()).await), expected);
@@ -211,7 +211,7 @@ async fn a_server_that_does_not_answer_at_all_is_given_up() {
     let error = client.get_package("a").await.unwrap_err();
     assert_eq!(short(&error), "Stalled GetPackage 300ms, temporary");
 
-    // One that does not even speak HTTP.
+    // A server that does not speak HTTP.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let silent = tokio::spawn(async move {
@@ -231,21 +231,21 @@ async fn a_server_that_does_not_answer_at_all_is_given_up() {
 
 // parity: grpc-12
 #[tokio::test]
-async fn a_list_without_end_is_bounded() {
+async fn endless_list_is_bounded() {
     let endless = |size: usize| {
         server(move || {
             let message = message(&"x".repeat(size));
             stream::repeat_with(move || Ok(data(message.clone()))).boxed()
         })
     };
-    // These servers are too busy to be quick.
+    // These servers are busy and therefore slow.
     let patient = with!(Bounds, wait: Duration::from_secs(30); ..bounds());
     let (count, error) = list(endless(10).await, patient).await;
     assert_eq!(ended((count, error)), "1000: TooLarge 1000 messages");
     let (count, error) = list(endless(10_000).await, patient).await;
     assert!(count < 105, "{count}");
     assert_eq!(short(&error.unwrap()), "TooLarge 1048576 bytes");
-    // Each message just in time.
+    // Each message arrives just before the timeout.
     let slow = server(|| {
         let next = |()| async {
             sleep(SHORT / 3).await;
@@ -262,7 +262,7 @@ async fn a_list_without_end_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_no_registry_is_refused() {
+async fn foreign_server_is_rejected() {
     let page = respond(|_| {
         let page = of(vec![data("<html>")]);
         let answer = Response::builder()
@@ -285,7 +285,7 @@ async fn what_is_no_registry_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said() {
+async fn closed_port_is_a_connect_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -295,7 +295,7 @@ async fn nobody_there_is_said() {
 }
 
 #[tokio::test]
-async fn a_list_is_asked_for_when_it_is_read() {
+async fn list_is_requested_on_first_read() {
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
     let address = server(move || {

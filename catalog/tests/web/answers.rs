@@ -1,4 +1,4 @@
-//! What is answered to whom.
+//! Answers to requests.
 
 use std::io::Read as _;
 
@@ -9,7 +9,7 @@ const METAS: &str = "/catalogs/operators/api/v1/metas";
 
 // parity: http-1
 #[tokio::test]
-async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
+async fn blobs_have_one_line_each_in_catalog_order() {
     let site = Site::with(&catalog()).await;
     let all = site.all().await;
     assert_eq!(all.status, StatusCode::OK);
@@ -20,11 +20,11 @@ async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
     let names = "olm.package etcd, olm.channel stable, olm.bundle etcd.v0, olm.bundle etcd.v1, olm.package vault, \
                  olm.channel stable, olm.bundle vault.v2, olm.bundle vault.v3";
     assert_eq!(all.names().join(", "), names);
-    // As Go writes it again: keys sorted, nothing between them.
+    // As Go's encoder writes it: sorted keys, no white space.
     let first = all.text().lines().nth(1).unwrap();
     let expected = r#"{"a":"<&>","name":"stable","package":"etcd","schema":"olm.channel","z":1}"#;
     assert_eq!(first, expected);
-    // A HEAD request has the same headers, and no body.
+    // A HEAD request has the same headers and no body.
     let head = answer(site.request(Method::HEAD, ALL)).await;
     assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
     for name in "content-length content-type last-modified accept-ranges vary".split(' ') {
@@ -34,7 +34,7 @@ async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
 
 // parity: http-1
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn unchanged_content_is_not_sent_again() {
     let site = Site::with(&catalog()).await;
     for path in [ALL, METAS, &format!("{METAS}?schema=olm.bundle")] {
         let first = answer(site.get(path)).await;
@@ -59,7 +59,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 
 // parity: http-1
 #[tokio::test]
-async fn a_range_is_a_part_of_all_and_of_nothing_else() {
+async fn range_applies_only_to_the_whole_catalog() {
     let site = Site::with(&large("text")).await;
     let all = site.all().await;
     assert_eq!(all.header("accept-ranges"), "bytes");
@@ -75,7 +75,7 @@ async fn a_range_is_a_part_of_all_and_of_nothing_else() {
     assert_eq!(part.header("content-length"), "10");
     assert_eq!(part.header("content-encoding"), "");
     assert_eq!(part.body, all.body[10..20]);
-    // What broke off is taken up again.
+    // A download resumes after an interruption.
     let rest = range(&format!("bytes={}-", length - 7)).await;
     assert_eq!(rest.body, all.body[length - 7..]);
     let beyond = range(&format!("bytes={length}-")).await;
@@ -87,7 +87,7 @@ async fn a_range_is_a_part_of_all_and_of_nothing_else() {
 
 // parity: http-1
 #[tokio::test]
-async fn only_what_is_large_is_compressed_and_only_for_who_asks() {
+async fn only_large_responses_are_compressed_on_request() {
     let site = Site::with(&format!("{}\n{}", large("text"), "{\"schema\": \"small\"}")).await;
     for (query, encodings, compressed) in [
         ("", "gzip", true),
@@ -116,12 +116,12 @@ async fn only_what_is_large_is_compressed_and_only_for_who_asks() {
 
 // parity: http-2, complaint-19
 #[tokio::test]
-async fn metas_are_filtered_by_all_that_is_asked_for() {
+async fn metas_match_every_parameter() {
     let site = Site::with(&catalog()).await;
     for (query, names) in tests::rows![
         "?schema=olm.package" => &["olm.package etcd", "olm.package vault"][..];
         "?schema=olm.bundle&package=vault" => &["olm.bundle vault.v2", "olm.bundle vault.v3"];
-        // A package's own blob names no package.
+        // The blob of a package has no package field.
         "?package=etcd" => &["olm.channel stable", "olm.bundle etcd.v0", "olm.bundle etcd.v1"];
         "?schema=olm.package&name=etcd" => &["olm.package etcd"];
         "?name=stable" => &["olm.channel stable", "olm.channel stable"];
@@ -142,9 +142,9 @@ async fn metas_are_filtered_by_all_that_is_asked_for() {
     }
 }
 
-/// More ranges than are kept at once, and names that need not be read.
+/// More ranges than the index retains, and names that are not read.
 #[tokio::test]
-async fn very_many_lines_here_and_there_are_all_of_them() {
+async fn many_scattered_lines_are_complete() {
     let long = "n".repeat(1 << 20);
     let mut text = format!("{{\"schema\": \"even\", \"name\": \"{long}\"}}\n");
     let lines = (0..20_001).map(|at| format!("{} n{at}", ["odd", "even"][at % 2]));
@@ -165,7 +165,7 @@ async fn very_many_lines_here_and_there_are_all_of_them() {
         let mut expected = lines.clone();
         expected.retain(|line| tests::table::matches(pattern, line));
         let mut names = found.names();
-        names.retain(|it| !it.ends_with(&long));
+        names.retain(|name| !name.ends_with(&long));
         assert!(names == expected, "{query}: {} lines", names.len());
         assert_eq!(found.header("content-length"), found.body.len().to_string());
         let head = answer(site.request(Method::HEAD, &url)).await;
@@ -175,7 +175,7 @@ async fn very_many_lines_here_and_there_are_all_of_them() {
 
 // parity: http-2
 #[tokio::test]
-async fn hostile_queries_are_answered_or_refused() {
+async fn hostile_queries_get_an_answer() {
     let site = Site::with(&catalog()).await;
     let many = "schema=x&".repeat(3000) + "name=y";
     for (query, status) in tests::rows![
@@ -192,7 +192,7 @@ async fn hostile_queries_are_answered_or_refused() {
         let found = answer(site.get(&format!("{METAS}?{query}"))).await;
         assert_eq!(found.status.as_u16(), status, "{query:.60}");
     }
-    // A head that is too long ends the connection, or is refused; the service goes on.
+    // A head that is too long ends the connection, or is rejected; the service continues.
     let endless = format!("{METAS}?name={}", "x".repeat(1 << 20));
     if let Ok(found) = site.get(&endless).send().await {
         assert!(found.status().is_client_error(), "{found:?}");
@@ -202,7 +202,7 @@ async fn hostile_queries_are_answered_or_refused() {
 
 // parity: http-1, http-2
 #[tokio::test]
-async fn what_is_not_there_or_not_allowed_is_said_in_words() {
+async fn errors_have_a_readable_body() {
     let site = Site::with(&catalog()).await;
     for (path, status, text) in tests::rows![
         "/catalogs/other/api/v1/all", 404 => "404 Not Found\n";

@@ -1,4 +1,4 @@
-//! What is on disk: written once, replaced whole, kept over a restart.
+//! Content on disk: written once, replaced atomically, kept across restarts.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn written(put: Put) -> web::Written {
 }
 
 #[tokio::test]
-async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() {
+async fn content_is_stored_once_and_removed_with_its_last_use() {
     let site = Site::start().await;
     let shelf = site.folder.path().join("shelf");
     let contents = shelf.join("contents");
@@ -36,7 +36,7 @@ async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() 
     };
     let first = written(put("one", &digest).unwrap());
     assert_eq!((first.blobs, first.faults.len()), (2, 0));
-    // Not even looked at again.
+    // The source is not read again.
     fs::write(&file, "schema: c\n").unwrap();
     assert_eq!(put("two", &digest).unwrap(), Put::Known);
     assert_eq!(put("one", &digest).unwrap(), Put::Known);
@@ -62,7 +62,7 @@ async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() 
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_left_out_and_told_and_what_fails_changes_nothing() {
+async fn unreadable_parts_are_skipped_and_failures_change_nothing() {
     let site = Site::with(&catalog()).await;
     let before = site.all().await.body;
     let few = with!(Limits, documents: 2);
@@ -88,9 +88,9 @@ async fn what_cannot_be_read_is_left_out_and_told_and_what_fails_changes_nothing
 
 // parity: http-4
 #[tokio::test]
-async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
+async fn restart_keeps_content_and_removes_partial_files() {
     let mut site = Site::with(&catalog()).await;
-    let shown = site.all().await;
+    let before = site.all().await;
     let folder = site.folder.path().join("shelf");
     let error = Shelf::open(&folder).unwrap_err().to_string();
     assert!(error.contains("used by another process"), "{error}");
@@ -98,7 +98,7 @@ async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
     site.task.await.unwrap();
     drop(site.shelf);
     fs::write(folder.join("unfinished/half"), "half").unwrap();
-    // A torn content, a note without content, and things that nobody has written.
+    // A truncated content, a record without content, and foreign files.
     let (torn, lost) = ("ef".repeat(32), "aa".repeat(32));
     fs::write(folder.join("contents").join(&torn), "torn").unwrap();
     for (name, text) in tests::rows![
@@ -117,12 +117,15 @@ async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
     tokio::spawn(web::serve(listener, shelf, std::future::pending()));
     let url = format!("http://{address}/catalogs/operators/api/v1/all");
     let again = answer(site.client.get(url)).await;
-    assert_eq!(again.body, shown.body);
-    assert_eq!(again.header("last-modified"), shown.header("last-modified"));
+    assert_eq!(again.body, before.body);
+    assert_eq!(
+        again.header("last-modified"),
+        before.header("last-modified")
+    );
 }
 
 #[tokio::test]
-async fn an_index_that_was_damaged_is_an_error_of_the_server_and_nothing_worse() {
+async fn damaged_index_is_a_server_error() {
     let site = Site::with(&catalog()).await;
     let whole = site.all().await;
     let contents = site.folder.path().join("shelf/contents");
@@ -133,7 +136,7 @@ async fn an_index_that_was_damaged_is_an_error_of_the_server_and_nothing_worse()
     for at in index {
         let mut damaged = bytes.clone();
         damaged[at] = 0xff;
-        // In place: the file is open.
+        // In place, because the file is open.
         fs::write(&path, damaged).unwrap();
         let url = "/catalogs/operators/api/v1/metas?schema=olm.bundle";
         let found = answer(site.get(url)).await;

@@ -1,4 +1,4 @@
-//! The HTTP API of catalogs, over real connections, and readers that stall or go away.
+//! The HTTP API of catalogs over real connections, with clients that stall or disconnect.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-/// A shelf that is served.
+/// A served shelf.
 struct Site {
     shelf: Shelf,
     folder: TempDir,
@@ -40,7 +40,7 @@ struct Site {
     client: Client,
 }
 
-/// An answer that was read to its end.
+/// A response that was read to its end.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -49,7 +49,7 @@ struct Answer {
 
 impl Site {
     async fn start() -> Self {
-        // The client wants one, although nothing here is encrypted.
+        // The client requires a TLS provider, although this connection is not encrypted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         let shelf = Shelf::open(&folder.path().join("shelf")).unwrap();
@@ -69,7 +69,7 @@ impl Site {
         }
     }
 
-    /// One that shows a catalog.
+    /// Starts a site that serves a catalog.
     async fn with(text: &str) -> Self {
         let site = Self::start().await;
         site.put("operators", text);
@@ -108,7 +108,7 @@ impl Answer {
         value.map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The names of all blobs, in their order.
+    /// Returns the names of all blobs in their order.
     fn names(&self) -> Vec<String> {
         let name = |line: &str| {
             let blob: Value = serde_json::from_str(line).unwrap();
@@ -129,7 +129,7 @@ async fn answer(request: RequestBuilder) -> Answer {
     }
 }
 
-/// Two packages with two bundles each; the keys of a blob have no order.
+/// Two packages with two bundles each; the keys of the blobs are not sorted.
 fn catalog() -> String {
     let blob = |package: &str, schema: &str, name: &str| {
         format!(
@@ -148,7 +148,7 @@ fn catalog() -> String {
     })
 }
 
-/// One blob that is larger than what is compressed.
+/// A blob that is larger than the minimum for compression.
 fn large(text: &str) -> String {
     json!({"schema": "custom", "name": text, "text": text.repeat(5000)}).to_string()
 }

@@ -1,4 +1,4 @@
-//! Readers that come while a catalog is replaced, that stall, and that go away.
+//! Readers during the replacement of a catalog, readers that stall, and readers that disconnect.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use super::*;
 
-/// More than the buffers of two ends hold.
+/// Larger than the socket buffers of both ends.
 fn heavy(text: &str) -> String {
     let blob =
         |number| json!({"schema": text, "name": format!("{number}"), "text": text.repeat(100_000)});
@@ -19,7 +19,7 @@ fn heavy(text: &str) -> String {
 
 const GET_ALL: &str = "GET /catalogs/operators/api/v1/all HTTP/1.1\r\nHost: h\r\n";
 
-/// Sends a request, and reads the first bytes of the answer.
+/// Sends a request and reads the first bytes of the response.
 async fn begun(site: &Site, request: &str) -> (TcpStream, [u8; 1000]) {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -28,7 +28,7 @@ async fn begun(site: &Site, request: &str) -> (TcpStream, [u8; 1000]) {
     (stream, first)
 }
 
-/// Reads the rest of an answer, whose body has a length.
+/// Reads the remaining response, whose body has a known length.
 async fn ended((mut stream, first): (TcpStream, [u8; 1000]), length: usize) -> Vec<u8> {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
@@ -40,11 +40,11 @@ async fn ended((mut stream, first): (TcpStream, [u8; 1000]), length: usize) -> V
 
 // parity: http-3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_while_it_is_replaced_sees_the_old_or_the_new_and_no_mixture() {
+async fn readers_get_the_old_or_the_new_content() {
     let site = Site::with(&large("a")).await;
     let request = site.get("/catalogs/operators/api/v1/metas?schema=custom");
     let read = async |request: RequestBuilder| {
-        let mut seen = BTreeSet::new();
+        let mut contents = BTreeSet::new();
         for _ in 0..100 {
             let found = answer(request.try_clone().unwrap()).await;
             assert_eq!(found.status, StatusCode::OK);
@@ -52,25 +52,25 @@ async fn who_reads_while_it_is_replaced_sees_the_old_or_the_new_and_no_mixture()
             assert_eq!(names.len(), 1);
             let text = names[0].strip_prefix("custom ").unwrap().to_owned();
             assert!(found.text().contains(&text.repeat(5000)));
-            seen.insert(text);
+            contents.insert(text);
         }
-        seen
+        contents
     };
     let readers = [(); 4].map(|()| tokio::spawn(read(request.try_clone().unwrap())));
     for round in 0..60 {
         site.put("operators", &large(["a", "b"][round % 2]));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let mut seen = BTreeSet::new();
+    let mut contents = BTreeSet::new();
     for reader in readers {
-        seen.extend(reader.await.unwrap());
+        contents.extend(reader.await.unwrap());
     }
-    assert_eq!(seen.len(), 2, "nobody saw a change: {seen:?}");
+    assert_eq!(contents.len(), 2, "nobody saw a change: {contents:?}");
 }
 
 // parity: http-3
 #[tokio::test]
-async fn who_has_begun_gets_the_old_content_to_its_end() {
+async fn started_response_keeps_the_old_content() {
     let site = Site::with(&heavy("a")).await;
     let length = site.all().await.body.len();
     let slow = begun(&site, &format!("{GET_ALL}Connection: close\r\n\r\n")).await;
@@ -81,7 +81,7 @@ async fn who_has_begun_gets_the_old_content_to_its_end() {
 }
 
 #[tokio::test]
-async fn who_stalls_or_goes_away_holds_nobody_up() {
+async fn stalled_clients_do_not_block_others() {
     let site = Site::with(&heavy("a")).await;
     let texts = [&format!("{GET_ALL}\r\n"), "GET /catalogs/oper"];
     let mut stalled = Vec::new();
@@ -99,7 +99,7 @@ async fn who_stalls_or_goes_away_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_is_given_up_on() {
+async fn endless_request_head_times_out() {
     let site = Site::with(&catalog()).await;
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let begun = &GET_ALL.as_bytes()[..GET_ALL.len() - 3];
@@ -109,7 +109,7 @@ async fn a_head_that_never_ends_is_given_up_on() {
     assert!(ended.is_ok(), "the connection is still there");
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(10 << 20));
-    // The server may close before it has read all of it.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(long.as_bytes()).await;
     let mut answer = Vec::new();
     let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
@@ -119,7 +119,7 @@ async fn a_head_that_never_ends_is_given_up_on() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_those_who_are_being_answered() {
+async fn shutdown_waits_for_running_responses() {
     let mut site = Site::with(&heavy("a")).await;
     let length = site.all().await.body.len();
     let slow = begun(&site, &format!("{GET_ALL}\r\n")).await;

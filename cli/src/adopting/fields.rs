@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn deployers_are_taken_over_and_controllers_are_not() {
+    fn fields_of_deployers_are_adopted_but_not_of_controllers() {
         let helm = json!({"f:data": {".": {}, "f:a": {}, "f:old": {}}});
         let injector = json!({"f:metadata": {"f:labels": {"f:injected": {}}}});
         let scaled = ManagedFieldsEntry {
@@ -221,8 +221,8 @@ mod tests {
             entry("injector", "Update", injector.clone()),
             scaled.clone(),
         ];
-        let ours = map(&json!({"f:data": {"f:a": {}, "f:b": {}}}));
-        let takeover = take(&entries, "v1", &ours, &[]);
+        let applied = map(&json!({"f:data": {"f:a": {}, "f:b": {}}}));
+        let takeover = take(&entries, "v1", &applied, &[]);
         assert_eq!(takeover.transferred, ["helm".to_owned()].into());
         assert_eq!(takeover.dropped, [".data.old"]);
         let unchanged = takeover.entries.unwrap();
@@ -230,16 +230,16 @@ mod tests {
         assert_eq!(unchanged[2].manager.as_deref(), Some(MANAGER));
         assert_eq!(unchanged[2].operation.as_deref(), Some("Apply"));
 
-        let named = take(&entries, "v1", &ours, &["injector".to_owned()]);
+        let named = take(&entries, "v1", &applied, &["injector".to_owned()]);
         assert_eq!(named.transferred.len(), 2);
         assert_eq!(named.dropped, [".data.old", ".metadata"]);
-        assert_eq!(take(&entries[1..], "v1", &ours, &[]).entries, None);
-        let of_another_version = take(&entries, "v2", &ours, &[]);
+        assert_eq!(take(&entries[1..], "v1", &applied, &[]).entries, None);
+        let of_another_version = take(&entries, "v2", &applied, &[]);
         assert_eq!(of_another_version.entries, None);
     }
 
     #[test]
-    fn what_others_have_set_as_well_does_not_go() {
+    fn fields_shared_with_other_managers_are_not_dropped() {
         let edited = json!({"f:spec": {"f:x": {}, "f:y": {"f:z": {}}}});
         let controlled = json!({"f:spec": {"f:x": {}}});
         let entries = [

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_provisioner_refuses_is_refused() {
+    fn objects_that_the_provisioner_rejects_are_rejected() {
         let identity = |kind: &str, name: &str| Identity {
             group: String::new(),
             kind: kind.to_owned(),

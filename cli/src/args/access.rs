@@ -395,29 +395,31 @@ mod tests {
     }
 
     fn sources(names: &[&str]) -> Vec<Source> {
-        let sources = names.iter().map(|it| Source::parse(it, |_| false).unwrap());
+        let sources = names
+            .iter()
+            .map(|name| Source::parse(name, |_| false).unwrap());
         sources.collect()
     }
 
     #[test]
-    fn flags_say_with_what_servers_are_reached() {
+    fn access_flags_set_trust_and_credentials() {
         let folder = tempfile::tempdir().unwrap();
         let file = |text: &str| {
             let path = folder.path().join(text);
             fs::write(&path, format!("{text}\n")).unwrap();
             path.display().to_string()
         };
-        let [one, two, key, known, more, word] =
+        let [one, two, key, hosts, more, word] =
             ["one", "two", "key", "known", "more", "word"].map(file);
         let flags = format!(
-            "--cacert {one} --cacert {two} --ssh-key {key} --known-hosts {known} --known-hosts {more} --ssh-passphrase-file {word} \
+            "--cacert {one} --cacert {two} --ssh-key {key} --known-hosts {hosts} --known-hosts {more} --ssh-passphrase-file {word} \
              --username me --password-file {word} --tls-verify=false --timeout 1"
         );
         let sources = sources(&["git+ssh://git@h.example/repo", "quay.io/a/b:v1"]);
         let found = args(&flags).read(&sources.iter().collect::<Vec<_>>());
         let found = found.unwrap();
         let secret = |text: &str| Secret::from(text.to_owned());
-        let (roots, known) = ("one\n\ntwo\n\n", "known\n\nmore\n\n");
+        let (roots, hosts) = ("one\n\ntwo\n\n", "known\n\nmore\n\n");
         let basic = Basic {
             username: "me".to_owned(),
             password: secret("word"),
@@ -426,7 +428,7 @@ mod tests {
         ::tests::assert_rows! {
             found.trust => ::tests::with!(Trust::default() => roots: roots.to_owned(), verify: Verify::Never);
             found.ssh => Some(::tests::with!(Ssh::default() =>
-                key: secret("key\n"), passphrase: Some(secret("word")), known_hosts: known.to_owned()
+                key: secret("key\n"), passphrase: Some(secret("word")), known_hosts: hosts.to_owned()
             ));
             found.basic => Some(basic);
             found.registries => Credentials::from_docker_config(login).unwrap();
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_for_one_server_and_for_nobody_on_the_way() {
+    fn password_goes_to_one_server_and_is_encrypted() {
         let image = "localhost:5000/tide:v1";
         let two = |other: &str| {
             Err(format!(

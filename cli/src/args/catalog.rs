@@ -268,8 +268,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_of_openshift_is_one_that_there_can_be() {
-        for (text, kubernetes_of_it) in [
+    fn only_possible_openshift_releases_are_accepted() {
+        for (text, expected) in [
             ("4.20", "1.33"),
             ("4.20.3", "1.33"),
             ("v4.13.0-0.nightly-2022", "1.26"),
@@ -278,9 +278,9 @@ mod tests {
             ("5.1.2", "1.37"),
         ] {
             let found = openshift(text).unwrap();
-            let known = kubernetes(None, Some(found)).unwrap();
-            let known = format!("{}.{}", known.major, known.minor);
-            assert_eq!(known, kubernetes_of_it, "{text}");
+            let release = kubernetes(None, Some(found)).unwrap();
+            let release = format!("{}.{}", release.major, release.minor);
+            assert_eq!(release, expected, "{text}");
         }
         for text in [
             "4.24",

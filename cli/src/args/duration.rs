@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_accept_go_syntax() {
         for (text, millis) in [
             ("0", 0),
             ("15", 15_000),

@@ -224,12 +224,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_provisioner_gets_a_namespace_and_an_image_that_it_can_have() {
+    fn system_namespace_and_image_are_validated() {
         for text in ["rukpak-system", "kube", "openshift-platform-operators"] {
             assert!(own_namespace(text).is_ok(), "{text:?}");
         }
-        let theirs = ["kube-system", "kube-x", "openshift", "openshift-monitoring"];
-        for text in theirs.into_iter().chain(["default", "A", ""]) {
+        let reserved = ["kube-system", "kube-x", "openshift", "openshift-monitoring"];
+        for text in reserved.into_iter().chain(["default", "A", ""]) {
             assert!(own_namespace(text).is_err(), "{text:?}");
         }
         let pinned = format!("registry:5000/a@sha256:{}", "0".repeat(64));
@@ -249,10 +249,10 @@ mod tests {
             ("etcd@>=1.0.0 <2.0.0", "etcd", None, Some(">=1.0.0 <2.0.0")),
             ("etcd:v1.0@1.0.x", "etcd", Some("v1.0"), Some("1.0.x")),
         ] {
-            let wanted: Wanted = text.parse().unwrap();
-            assert_eq!(wanted.package, package);
-            assert_eq!(wanted.channel.as_deref(), channel);
-            assert_eq!(wanted.range.map(|(text, _)| text).as_deref(), range);
+            let parsed: Wanted = text.parse().unwrap();
+            assert_eq!(parsed.package, package);
+            assert_eq!(parsed.channel.as_deref(), channel);
+            assert_eq!(parsed.range.map(|(text, _)| text).as_deref(), range);
         }
         let long = "x".repeat(46);
         let names = ["", "Foo_Bar!", ":stable", "etcd:", "etcd@", "a/b", &long];

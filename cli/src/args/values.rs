@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_are_empty_say_nothing() {
+    fn empty_flags_count_as_absent() {
         let names = [
             "mode",
             "install-mode",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_say_something_are_read() {
+    fn nonempty_flags_are_read() {
         let args = run(&[
             "--mode=semver",
             "--install-mode=OwnNamespace",
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn booleans_have_all_of_gos_spellings() {
+    fn booleans_accept_all_go_spellings() {
         let yes = ["", "=1", "=t", "=T", "=true", "=TRUE", "=True"];
         let no = ["=0", "=f", "=F", "=false", "=FALSE", "=False"];
-        let all = yes.map(|it| (it, true)).into_iter();
-        for (value, expected) in all.chain(no.map(|it| (it, false))) {
+        let all = yes.map(|value| (value, true)).into_iter();
+        for (value, expected) in all.chain(no.map(|value| (value, false))) {
             for name in ["skip-tls", "skip-tls-verify", "use-http"] {
                 let args = run(&[&format!("--{name}{value}")]);
                 assert_eq!(!args.registry.verify_tls(), expected, "{name}{value}");

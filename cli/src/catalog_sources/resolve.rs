@@ -187,9 +187,9 @@ mod tests {
 
     use super::*;
 
-    const OLMS: &str = template::ANNOTATION;
+    const OLM_ANNOTATION: &str = template::ANNOTATION;
 
-    /// The field that counts, what comes of it, and what is warned of.
+    /// Returns the chosen field with its image or problem, and the warnings.
     fn found(spec: &Value, annotations: &Value) -> (Option<(String, String)>, Vec<String>) {
         let object = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -202,13 +202,18 @@ mod tests {
         };
         let mut warnings = Vec::new();
         let one = templates(object, &values, &mut warnings).pop();
-        let made = one.map(|it| (it.field, it.image.or(it.problem).unwrap_or_default()));
+        let made = one.map(|template| {
+            (
+                template.field,
+                template.image.or(template.problem).unwrap_or_default(),
+            )
+        });
         (made, warnings)
     }
 
     // parity: switch-20, switch-olm-8
     #[test]
-    fn what_counts_is_what_the_provisioner_takes() {
+    fn chosen_field_matches_the_provisioner() {
         let plain = json!({"sourceType": "grpc", "image": "r/c:any"});
         let braces = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}"});
         let nulls = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}", "secrets": null, "icon": null});
@@ -216,8 +221,12 @@ mod tests {
         let none = json!({"sourceType": "grpc"});
         let served = json!({"sourceType": "grpc", "address": "a:50051"});
         let map = json!({"configMapSource": {"configMap": "m"}, "image": "r/c:v1"});
-        let (ours, olms) = ("r/c:o{ocp_minor_version}", "r/c:l{kube_minor_version}");
-        let (of_ours, of_olms) = (format!("annotation {OURS}"), format!("annotation {OLMS}"));
+        let (own_template, olm_template) =
+            ("r/c:o{ocp_minor_version}", "r/c:l{kube_minor_version}");
+        let (of_ours, of_olms) = (
+            format!("annotation {OURS}"),
+            format!("annotation {OLM_ANNOTATION}"),
+        );
         let new_field = "spec.catalogImageSource.catalogImage";
         let nothing =
             |field: &str| format!("{field} is ignored because the catalog is not an image");
@@ -235,43 +244,43 @@ mod tests {
             &new, json!(null), Some((new_field, "r/c:i20")) => vec![];
             &none, json!({}), None => vec![];
             &served, json!({}), None => vec![];
-            // An annotation counts before the image, and gives one to what has none.
-            &plain, json!({OURS: ours}), Some((of_ours.as_str(), "r/c:o20")) => vec![];
-            &none, json!({OURS: ours}), Some((&of_ours, "r/c:o20")) => vec![];
-            &braces, json!({OURS: ours}), Some((&of_ours, "r/c:o20")) => vec![replaced("spec.image", &of_ours)];
-            &new, json!({OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![replaced(new_field, &of_olms)];
-            &plain, json!({OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![];
-            // And OLM's before ours.
-            &plain, json!({OURS: ours, OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![beside.clone()];
-            &braces, json!({OURS: ours, OLMS: olms}), Some((&of_olms, "r/c:l36"))
+            // An annotation precedes the image, and is used without an image.
+            &plain, json!({OURS: own_template}), Some((of_ours.as_str(), "r/c:o20")) => vec![];
+            &none, json!({OURS: own_template}), Some((&of_ours, "r/c:o20")) => vec![];
+            &braces, json!({OURS: own_template}), Some((&of_ours, "r/c:o20")) => vec![replaced("spec.image", &of_ours)];
+            &new, json!({OLM_ANNOTATION: olm_template}), Some((&of_olms, "r/c:l36")) => vec![replaced(new_field, &of_olms)];
+            &plain, json!({OLM_ANNOTATION: olm_template}), Some((&of_olms, "r/c:l36")) => vec![];
+            // OLM's annotation precedes the one of rukpak.
+            &plain, json!({OURS: own_template, OLM_ANNOTATION: olm_template}), Some((&of_olms, "r/c:l36")) => vec![beside.clone()];
+            &braces, json!({OURS: own_template, OLM_ANNOTATION: olm_template}), Some((&of_olms, "r/c:l36"))
                 => vec![beside, replaced("spec.image", &of_olms)];
-            &plain, json!({OURS: ours, OLMS: ""}), Some((&of_ours, "r/c:o20")) => vec![];
-            // OLM has three variables, and its own words.
-            &plain, json!({OLMS: ours}), Some((
+            &plain, json!({OURS: own_template, OLM_ANNOTATION: ""}), Some((&of_ours, "r/c:o20")) => vec![];
+            // OLM supports three variables and has its own message.
+            &plain, json!({OLM_ANNOTATION: own_template}), Some((
                 &of_olms,
                 "cannot construct catalog image reference, because one or more template(s) has improper syntax",
             )) => vec![];
-            // What is no image has no template.
-            &served, json!({OURS: ours}), None => vec![nothing(&of_ours)];
+            // Only catalogs of an image have a template.
+            &served, json!({OURS: own_template}), None => vec![nothing(&of_ours)];
             &map, json!({}), Some(("spec.image", several)) => vec![];
-            &json!({"sourceType": "foo"}), json!({OURS: ours}),
+            &json!({"sourceType": "foo"}), json!({OURS: own_template}),
                 Some((&of_ours, "unknown sourcetype: foo: must be grpc or configmap")) => vec![];
         ] {
             let (made, warnings) = found(spec, &annotations);
             let made = made
                 .as_ref()
-                .map(|(field, it)| (field.as_str(), it.as_str()));
+                .map(|(field, text)| (field.as_str(), text.as_str()));
             assert_eq!(made, expected, "{spec} {annotations}");
             let warned: Vec<_> = warned
                 .iter()
-                .map(|it| format!("CatalogSource olm/a: {it}"))
+                .map(|warning| format!("CatalogSource olm/a: {warning}"))
                 .collect();
             assert_eq!(warnings, warned, "{spec} {annotations}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn malformed_catalog_source_is_reported() {
         let (made, _) = found(&json!({"sourceType": 5, "image": "r/c:v1"}), &json!({}));
         let (_, problem) = made.unwrap();
         assert!(problem.starts_with("invalid CatalogSource: "), "{problem}");

@@ -222,7 +222,7 @@ mod tests {
 
     // parity: render-3
     #[test]
-    fn labels_tell_what_an_image_is() {
+    fn labels_determine_the_image_kind() {
         let catalog = |directory: &str| Ok(ImageKind::Catalog(directory.to_owned()));
         let database = Ok(ImageKind::Database("d/index.db".to_owned()));
         for (labels, expected, refusal) in ::tests::rows![
@@ -252,7 +252,7 @@ mod tests {
             }
             let tree = Tree::from_content(files.finish());
             let refused = found.catalog(tree, &Limits::default()).err();
-            let refused = refused.map(|it| it.to_string());
+            let refused = refused.map(|error| error.to_string());
             assert_eq!(
                 refused.is_some(),
                 refusal.is_some(),

@@ -188,9 +188,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_a_kind_a_file_or_both() {
+    fn arguments_are_a_kind_a_file_or_both() {
         let stdin = None;
-        for (words, expected) in ::tests::rows![
+        for (arguments, expected) in ::tests::rows![
             &[][..] => Ok((None, stdin));
             &["semver"] => Ok((Some(Kind::Semver), stdin));
             &["-"] => Ok((None, stdin));
@@ -200,9 +200,9 @@ mod tests {
             &["Basic", "a"] => Err("*invalid template type \"Basic\"*");
             &["a", "b"] => Err("*basic, semver, substitutes*");
         ] {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             let expected = expected.map(|(kind, path)| (kind, path.map(Path::new)));
-            ::tests::table::assert_outcome(parse_arguments(&words), expected, &words);
+            ::tests::table::assert_outcome(parse_arguments(&arguments), expected, &arguments);
         }
     }
 }

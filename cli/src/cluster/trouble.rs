@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_tell_what_to_do() {
+    fn api_errors_name_a_remedy() {
         for (error, expected) in ::tests::rows![
             status(401, "Unauthorized", "") => "log in again";
             status(403, r#"bundles is forbidden: User "ann" cannot list resource "bundles""#, "")

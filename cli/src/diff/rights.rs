@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_compared_and_not_roles() {
+    fn permissions_are_compared_by_service_account() {
         let read = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]);
         let write = json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
@@ -257,14 +257,14 @@ mod tests {
         };
         assert_eq!(rights.gained, [(place.clone(), vec![line("secrets", "*")])]);
         assert_eq!(rights.lost, [(place, vec![line("pods", "list")])]);
-        // A namespace less than the cluster is nothing gained.
+        // A smaller scope adds no permission.
         let narrowed = compared(&cluster("a", &read), &objects("a", Some("tides"), &read));
         assert_eq!(narrowed.gained, []);
         assert_eq!(narrowed.lost.len(), 1);
     }
 
     #[test]
-    fn what_is_aggregated_is_gained_by_whoever_has_the_other_role() {
+    fn aggregated_permissions_are_gained_by_the_other_role() {
         let role = |verbs: &[&str], label: &str| {
             let labels =
                 json!({"rbac.authorization.k8s.io/aggregate-to-admin": label, "app": "true"});

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_write_is_no_difference() {
+    fn fields_written_by_servers_are_no_difference() {
         let before = json!({"kind": "ConfigMap", "metadata": {"name": "a", "uid": "1", "managedFields": []}, "status": 1});
         let after = json!({"kind": "ConfigMap", "metadata": {"name": "a", "annotations": {LAST_APPLIED: "x"}}});
         let change = Change::between(identity("ConfigMap"), Some(&before), Some(&after));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_shown() {
+    fn secret_values_are_not_printed() {
         let secret = |value: &str, more: &str| {
             let applied = json!({LAST_APPLIED: format!("{{\"data\": \"{value}\"}}")});
             json!({
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_a_unified_diff_that_moves_no_cursor() {
+    fn change_is_a_unified_diff_without_control_characters() {
         let object = |text: &str| json!({"data": {"a": "1", "b": text}});
         let before = object("old\u{1b}[2J");
         let change = Change::between(identity("ConfigMap"), Some(&before), Some(&object("new")));

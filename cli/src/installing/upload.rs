@@ -148,7 +148,7 @@ mod tests {
             (pending(2, "Retrying"), false),
             (pending(2, "UnpackPending"), true),
             (with("bundles", json!([bundle])), false),
-            // Before an upgrade, ownerReferences are believed.
+            // Before the provisioner is upgraded, ownerReferences are trusted.
             (with("installedBundleName", json!("a-1")), false),
         ] {
             let instance = instance(&json!({"status": status}));

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::testing::condition;
 
-    fn instance(conditions: &[Told]) -> BundleInstance {
+    fn instance(conditions: &[ConditionFacts]) -> BundleInstance {
         let conditions: Value = conditions.iter().copied().map(condition).collect();
         let inventory = json!({"count": 3, "kinds": []});
         let status =
@@ -131,11 +131,11 @@ mod tests {
         crate::testing::instance(&json!({"status": status}))
     }
 
-    type Told = (&'static str, &'static str, &'static str, &'static str);
+    type ConditionFacts = (&'static str, &'static str, &'static str, &'static str);
 
-    const INSTALLED: Told = ("Installed", "True", "InstallationSucceeded", "there");
-    const CURRENT: Told = ("Progressing", "False", "UpToDate", "all applied");
-    const HEALTHY: Told = ("Healthy", "True", "Healthy", "");
+    const INSTALLED: ConditionFacts = ("Installed", "True", "InstallationSucceeded", "there");
+    const CURRENT: ConditionFacts = ("Progressing", "False", "UpToDate", "all applied");
+    const HEALTHY: ConditionFacts = ("Healthy", "True", "Healthy", "");
 
     fn wait(text: &str) -> Verdict {
         Verdict::Wait(text.to_owned())
@@ -146,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_is_waited_for_until_it_is_well() {
-        let nobody = "waiting for the provisioner";
-        let unwell = ("Healthy", "False", "Unhealthy", "gone");
+    fn wait_ends_when_applied_objects_are_healthy() {
+        let unobserved = "waiting for the provisioner";
+        let unhealthy = ("Healthy", "False", "Unhealthy", "gone");
         let unknown = ("Healthy", "Unknown", "HealthUnknown", "");
-        let back = ("Installed", "True", "RolledBack", "back");
+        let rolled_back = ("Installed", "True", "RolledBack", "back");
         for (conditions, generation, expected) in ::tests::rows![
-            vec![], 2 => wait(nobody);
-            vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(nobody);
+            vec![], 2 => wait(unobserved);
+            vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(unobserved);
             vec![INSTALLED, CURRENT, HEALTHY], 2 => Verdict::Done;
             vec![INSTALLED, CURRENT, HEALTHY], 1 => Verdict::Done;
-            vec![INSTALLED, CURRENT, unwell], 2 => Verdict::Lost("gone".to_owned());
+            vec![INSTALLED, CURRENT, unhealthy], 2 => Verdict::Lost("gone".to_owned());
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
-            vec![back, CURRENT, HEALTHY], 2 => failed("back");
+            vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
         ] {
             let verdict = of(&instance(&conditions), Some(generation));
             assert_eq!(verdict, expected, "{conditions:?}");
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_told_and_what_is_not_ends_it() {
+    fn progress_is_reported_and_failures_end_the_wait() {
         let valid = |reason, message| ("HasValidBundle", "False", reason, message);
         let progressing = |status, reason, message| ("Progressing", status, reason, message);
-        let unwell = "(apps/v1, Kind=Deployment)(a/b): 0 of 1";
+        let unhealthy = "(apps/v1, Kind=Deployment)(a/b): 0 of 1";
         for (conditions, expected) in ::tests::rows![
             vec![valid("UnpackFailed", "no such image"), progressing("False", "UnpackFailed", "see HasValidBundle")]
                 => failed("no such image");
@@ -179,7 +179,7 @@ mod tests {
             vec![valid("UnpackPending", "Waiting for it"), progressing("True", "UnpackPending", "see HasValidBundle")]
                 => wait("Waiting for it");
             vec![progressing("True", "Applying", "applying 3 objects")] => wait("applying 3 objects");
-            vec![progressing("True", "WaitingForHealth", ""), ("Healthy", "False", "Unhealthy", unwell)]
+            vec![progressing("True", "WaitingForHealth", ""), ("Healthy", "False", "Unhealthy", unhealthy)]
                 => wait("2 of 3 objects are ready: Deployment a/b: 0 of 1");
             vec![progressing("True", "WaitingForHealth", "not observed yet"), ("Healthy", "Unknown", "HealthUnknown", "")]
                 => wait("not observed yet");

@@ -52,7 +52,7 @@ mod tests {
 
     // parity: openshift-26
     #[test]
-    fn a_typo_is_near_and_another_name_is_not() {
+    fn typos_are_similar_and_other_names_are_not() {
         let names = ["etcd", "tidewatch", "tidewatcher", "prometheus", "grafana"];
         ::tests::assert_rows! {
             similar_names("tidewacth", names.into_iter()) => ["tidewatch", "tidewatcher"];

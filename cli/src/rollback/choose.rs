@@ -182,7 +182,7 @@ mod tests {
             &BACK[..], None => Ok(2);
             &STUCK[..], None => Ok(2);
             &twice[..], None => Ok(2);
-            // A repeated command does not move on.
+            // A repeated command does not choose an earlier revision.
             &upgraded[..], Some(1) => Ok(1);
             &BACK[..], Some(1) => Ok(1);
             &[active(1, "a")][..], None => Err("*has no other revision to roll back to*");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rollback_has_arrived_when_its_revision_is_active() {
+    fn rollback_is_done_when_its_revision_is_active() {
         let before = [(1, "Archived", 0), (2, "Active", 0)];
         let after = [(1, "Archived", 0), (2, "Archived", 0), (3, "Active", 1)];
         let during = [(1, "Archived", 0), (2, "Active", 0), (3, "RollingOut", 1)];

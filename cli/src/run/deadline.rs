@@ -78,20 +78,20 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn nothing_is_waited_for_when_the_time_is_up() {
+    async fn expired_deadline_ends_every_wait() {
         let deadline = Deadline::after(Duration::from_millis(1));
         sleep(Duration::from_millis(10)).await;
         assert!(deadline.remaining().is_zero());
         let late = timeout(LONG, deadline.within(pending::<()>())).await;
         assert_eq!(late, Ok(None));
-        let kept = deadline.run_to_end("waiting", pending::<anyhow::Result<()>>());
-        let told = timeout(LONG, kept).await.unwrap().unwrap_err();
+        let run = deadline.run_to_end("waiting", pending::<anyhow::Result<()>>());
+        let error = timeout(LONG, run).await.unwrap().unwrap_err();
         let expected = "timed out after 1ms while waiting; increase --timeout";
-        assert_eq!(told.to_string(), expected);
+        assert_eq!(error.to_string(), expected);
     }
 
     #[tokio::test]
-    async fn a_part_ends_with_the_whole_though_nothing_of_it_is_left() {
+    async fn partial_deadline_ends_with_the_whole() {
         let over = Deadline::after(Duration::from_millis(1));
         sleep(Duration::from_millis(10)).await;
         assert!(over.remaining().is_zero());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn zero_is_never() {
+    async fn zero_means_no_deadline() {
         let deadline = Deadline::after(Duration::ZERO);
         assert_eq!(deadline.within(ready(1)).await, Some(1));
         let waits = timeout(Duration::from_millis(10), deadline.within(pending::<()>())).await;

@@ -95,7 +95,7 @@ fn demands(
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
-    use manifests::openshift::{Cluster as Told, Release, Spelling};
+    use manifests::openshift::{Cluster as ObservedCluster, Release, Spelling};
 
     use super::*;
 
@@ -110,10 +110,10 @@ mod tests {
         ::tests::with!(Facts, max_open_shift_version: max)
     }
 
-    /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
+    /// Rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and on Kubernetes.
     // parity: sdk-27
     #[test]
-    fn what_a_cluster_does_not_meet_is_told_whatever_the_engine() {
+    fn unmet_constraints_are_reported_for_every_engine() {
         let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
         let older = "requires Kubernetes >= 1.99.0 but the cluster is 1.36.3";
         for (max, min, openshift, expected) in ::tests::rows![
@@ -129,22 +129,22 @@ mod tests {
         ] {
             let facts = ::tests::with!(facts(max) => min_kube_version: min.map(str::to_owned));
             let openshift = openshift.and_then(Release::read);
-            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
-            (here.releases.openshift, here.newest) = (openshift, openshift);
-            here.version = "1.36.3".parse().ok();
-            let told = demands(NAMES, &version(), &facts, &here);
-            assert_eq!(told, expected, "{max:?} {min:?} {openshift:?}");
+            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
+            (cluster.releases.openshift, cluster.newest) = (openshift, openshift);
+            cluster.version = "1.36.3".parse().ok();
+            let unmet = demands(NAMES, &version(), &facts, &cluster);
+            assert_eq!(unmet, expected, "{max:?} {min:?} {openshift:?}");
         }
     }
 
     #[test]
-    fn what_cannot_run_on_the_target_of_an_update_is_not_installed_on_the_way() {
+    fn bundle_must_support_both_releases_of_an_upgrade() {
         let refused = "requires OpenShift <= 4.21 but the cluster is 4.22 (the cluster is being upgraded from";
         for (max, running, desired, expected) in ::tests::rows![
             "4.21", "4.21", "4.21" => None;
             "4.21", "4.21", "4.22" => Some(format!("{refused} 4.21 to 4.22)"));
             "4.22", "4.21", "4.22" => None;
-            // On its way back it still runs what it came from.
+            // During a rollback, the cluster still runs the newer release.
             "4.21", "4.22", "4.21" => Some(format!("{refused} 4.22 to 4.21)"));
         ] {
             let facts = facts(Some(max));
@@ -152,14 +152,14 @@ mod tests {
             let history = history.map(|(state, minor)| (state, format!("{minor}.3")));
             let history = history
                 .iter()
-                .map(|(state, it)| (*state, Some(it.as_str())));
-            let told = Told::of_history(history, Some(&format!("{desired}.3")));
-            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
-            here.detect(&told).unwrap();
-            let unmet = demands(NAMES, &version(), &facts, &here);
+                .map(|(state, release)| (*state, Some(release.as_str())));
+            let observed = ObservedCluster::of_history(history, Some(&format!("{desired}.3")));
+            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
+            cluster.detect(&observed).unwrap();
+            let unmet = demands(NAMES, &version(), &facts, &cluster);
             let row = format!("{max} {running} {desired}");
             assert_eq!(unmet.first(), expected.as_ref(), "{row}");
-            assert_eq!(here.releases.openshift, Release::read(running));
+            assert_eq!(cluster.releases.openshift, Release::read(running));
         }
     }
 
@@ -178,10 +178,10 @@ mod tests {
             (Some("\"4.21\""), Some("4.22"), false, Err(newer)),
         ] {
             let facts = facts(max);
-            let mut here = ClusterState::new("1.36".parse().unwrap(), None);
-            here.newest = openshift.and_then(Release::read);
-            let why = is_hidden.then(|| anyhow!("placeholder"));
-            let decided = decide(NAMES, &version(), &facts, &here, why);
+            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
+            cluster.newest = openshift.and_then(Release::read);
+            let error = is_hidden.then(|| anyhow!("placeholder"));
+            let decided = decide(NAMES, &version(), &facts, &cluster, error);
             let decided = decided.map_err(|error| format!("{error:#}"));
             assert_eq!(decided, expected.map_err(str::to_owned), "{facts:?}");
         }

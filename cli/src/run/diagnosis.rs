@@ -272,7 +272,7 @@ mod tests {
 
     // parity: sdk-28
     #[test]
-    fn pods_that_are_not_ready_tell_why() {
+    fn pods_that_are_not_ready_report_the_reason() {
         let back_off =
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
         let ended = json!({"terminated": {"reason": "Error", "exitCode": 3}});
@@ -300,7 +300,7 @@ mod tests {
 
     // parity: sdk-28
     #[tokio::test]
-    async fn what_is_slow_keeps_nobody_from_the_others() {
+    async fn slow_diagnosis_does_not_block_the_others() {
         use std::future::{pending, ready};
 
         use futures::FutureExt as _;
@@ -311,8 +311,8 @@ mod tests {
             ("b".to_owned(), pending().boxed()),
             ("c".to_owned(), log("3")),
         ];
-        let told = describe_all(Duration::from_millis(10), pods.into_iter()).await;
-        assert_eq!(told, ["a", "  | 1", "b", "c", "  | 3"]);
+        let lines = describe_all(Duration::from_millis(10), pods.into_iter()).await;
+        assert_eq!(lines, ["a", "  | 1", "b", "c", "  | 3"]);
         let (slow, fast) = tokio::join!(
             within(Duration::from_millis(10), pending::<Vec<Event>>()),
             within(Duration::from_secs(60), ready(vec![1])),
@@ -322,7 +322,7 @@ mod tests {
 
     // parity: sdk-28
     #[test]
-    fn the_last_warnings_are_told_once() {
+    fn last_warnings_are_reported_once() {
         let event = |second: u32, message: &str| -> Event {
             serde_json::from_value(json!({
                 "metadata": {}, "reason": "Failed", "message": message, "type": "Warning",
@@ -331,12 +331,12 @@ mod tests {
             }))
             .unwrap()
         };
-        let told = |all: Vec<Event>| warning_events(all).join(",").replace("Pod a: Failed: ", "");
+        let joined = |all: Vec<Event>| warning_events(all).join(",").replace("Pod a: Failed: ", "");
         let many = (0..9).map(|at| event(at, &at.to_string()));
         ::tests::assert_rows! {
-            told(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]) => "a,b";
-            told(many.collect()) => "4,5,6,7,8";
-            told(Vec::new()) => "";
+            joined(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]) => "a,b";
+            joined(many.collect()) => "4,5,6,7,8";
+            joined(Vec::new()) => "";
         }
     }
 }

@@ -202,8 +202,8 @@ mod tests {
 
     // parity: sdk-2
     #[test]
-    fn what_is_there_of_the_package_decides_where_both_are() {
-        let seen = |olm, olm_running, native, has_subscription, has_instance| DetectedApis {
+    fn package_decides_between_two_available_engines() {
+        let detected = |olm, olm_running, native, has_subscription, has_instance| DetectedApis {
             olm,
             olm_running,
             native,
@@ -211,25 +211,25 @@ mod tests {
             has_instance,
         };
         let (auto, native, olm) = (Engine::Auto, Engine::Native, Engine::Olm);
-        for (asked, seen, expected) in ::tests::rows![
-            auto, seen(false, false, false, false, false) => Err(NoEngine::Neither);
-            auto, seen(false, false, true, false, false) => Ok(DetectedEngine::Native);
-            auto, seen(true, true, false, false, false) => Ok(DetectedEngine::Olm);
-            auto, seen(true, true, true, false, false) => Ok(DetectedEngine::Olm);
-            auto, seen(true, true, true, true, true) => Ok(DetectedEngine::Olm);
-            auto, seen(true, true, true, false, true) => Ok(DetectedEngine::Native);
-            // Its definitions are all that is left of it.
-            auto, seen(true, false, true, false, false) => Ok(DetectedEngine::Native);
-            auto, seen(true, false, true, true, false) => Ok(DetectedEngine::Native);
-            // It may have another name, or be on its way.
-            auto, seen(true, false, false, true, false) => Ok(DetectedEngine::Olm);
-            olm, seen(true, false, true, false, true) => Ok(DetectedEngine::Olm);
-            olm, seen(false, false, true, false, false) => Err(NoEngine::Olm);
-            native, seen(true, true, true, true, false) => Ok(DetectedEngine::Native);
-            native, seen(true, true, false, false, false) => Err(NoEngine::Native);
-            native, seen(false, false, false, false, false) => Err(NoEngine::Native);
+        for (asked, detected, expected) in ::tests::rows![
+            auto, detected(false, false, false, false, false) => Err(NoEngine::Neither);
+            auto, detected(false, false, true, false, false) => Ok(DetectedEngine::Native);
+            auto, detected(true, true, false, false, false) => Ok(DetectedEngine::Olm);
+            auto, detected(true, true, true, false, false) => Ok(DetectedEngine::Olm);
+            auto, detected(true, true, true, true, true) => Ok(DetectedEngine::Olm);
+            auto, detected(true, true, true, false, true) => Ok(DetectedEngine::Native);
+            // OLM was removed, but its CRDs remain.
+            auto, detected(true, false, true, false, false) => Ok(DetectedEngine::Native);
+            auto, detected(true, false, true, true, false) => Ok(DetectedEngine::Native);
+            // OLM may run under another name, or may be starting.
+            auto, detected(true, false, false, true, false) => Ok(DetectedEngine::Olm);
+            olm, detected(true, false, true, false, true) => Ok(DetectedEngine::Olm);
+            olm, detected(false, false, true, false, false) => Err(NoEngine::Olm);
+            native, detected(true, true, true, true, false) => Ok(DetectedEngine::Native);
+            native, detected(true, true, false, false, false) => Err(NoEngine::Native);
+            native, detected(false, false, false, false, false) => Err(NoEngine::Native);
         ] {
-            assert_eq!(choose(asked, seen), expected, "{asked:?} {seen:?}");
+            assert_eq!(choose(asked, detected), expected, "{asked:?} {detected:?}");
         }
     }
 }

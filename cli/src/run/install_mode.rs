@@ -153,11 +153,11 @@ mod tests {
 
     // parity: sdk-3
     #[test]
-    fn modes_are_read_as_operator_sdk_writes_them() {
+    fn modes_accept_operator_sdk_syntax() {
         let mode = |kind, names: &[&str]| {
             Ok(InstallMode {
                 kind,
-                namespaces: names.iter().map(|it| (*it).to_owned()).collect(),
+                namespaces: names.iter().map(|name| (*name).to_owned()).collect(),
             })
         };
         for (text, expected) in ::tests::rows![
@@ -183,7 +183,7 @@ mod tests {
 
     // parity: sdk-3
     #[test]
-    fn a_mode_must_be_one_that_the_operator_supports() {
+    fn mode_must_be_supported_by_the_operator() {
         let all = ["AllNamespaces", "OwnNamespace", "SingleNamespace"];
         for (mode, supported, expected) in ::tests::rows![
             None, &all[..] => Ok(());
@@ -197,8 +197,8 @@ mod tests {
                 => Err("install mode type \"MultiNamespace\" not supported in CSV \"tide.v1\"; it supports AllN*");
             Some("OwnNamespace"), &all[..1] => Err("install mode type \"OwnNamespace\" not supported in CSV*");
         ] {
-            let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
-            let supported = supported.iter().map(|it| (*it).to_owned()).collect();
+            let mode: Option<InstallMode> = mode.map(|text| text.parse().unwrap());
+            let supported = supported.iter().map(|name| (*name).to_owned()).collect();
             let found = check(mode.as_ref(), "tide.v1", &supported, "tides");
             ::tests::table::assert_outcome(found, expected, mode);
         }

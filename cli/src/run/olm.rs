@@ -229,14 +229,14 @@ mod tests {
 
     // parity: sdk-19
     #[test]
-    fn who_unpacks_and_as_whom_is_as_flags_and_cluster_say() {
+    fn unpack_image_and_user_follow_flags_and_cluster() {
         let opm = "--registry-image=quay.io/operator-framework/opm";
-        let ours = "--registry-image=localhost:5000/provisioner:v1";
+        let own = "--registry-image=localhost:5000/provisioner:v1";
         let other = "--decompression-image=a.io/busybox";
         let restricted = "--security-context-config=restricted";
         for (flags, is_openshift, unpacks, user) in ::tests::rows![
             &[][..], false, None => None;
-            &[ours, other, restricted], false, None => None;
+            &[own, other, restricted], false, None => None;
             &[opm], false, Some(DECOMPRESSION) => None;
             &[opm, other], false, Some("a.io/busybox") => None;
             &[opm, other, restricted], false, Some("a.io/busybox") => Some(USER);
@@ -245,8 +245,12 @@ mod tests {
             let line = [&["quay.io/example/tide:v1"], flags].concat();
             let args: RunBundleArgs = parse(&line).unwrap();
             let owner = OwnerReference::default();
-            let wanted = pod_request(&args.registry, is_openshift, "tides", &owner, "tide");
-            assert_eq!((wanted.unpacks, wanted.user), (unpacks, user), "{flags:?}");
+            let request = pod_request(&args.registry, is_openshift, "tides", &owner, "tide");
+            assert_eq!(
+                (request.unpacks, request.user),
+                (unpacks, user),
+                "{flags:?}"
+            );
         }
     }
 }

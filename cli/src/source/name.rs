@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn bundles_are_named_by_as_much_of_their_path_as_it_takes() {
+    fn bundle_names_use_the_shortest_unique_path_suffix() {
         let digest = "a".repeat(64);
         for (paths, expected) in ::tests::rows![
             &["x/a", "y/b/"][..] => Some(&["a", "b"][..]);

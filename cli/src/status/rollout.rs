@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn rollout_tells_what_it_waits_for_and_how_long() {
+    fn rollout_reports_awaited_object_and_deadline() {
         const APPLIED: &str = "2026-01-01T00:00:01Z";
         let none = json!({});
         let unlimited = json!({"progressDeadlineSeconds": 0});

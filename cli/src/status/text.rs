@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_a_cluster_moves_the_cursor() {
+    fn text_of_a_cluster_loses_control_characters() {
         let evil = "\u{1b}[2J\u{7}\u{9b}31m evil\r\nsecond\u{8} line";
         let kinds =
             json!([{"apiVersion": "v1", "kind": "Config\u{1b}Map", "objects": ["a\u{1b}[1m/b"]}]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_status_is_shortened_unless_all_is_asked_for() {
+    fn huge_status_is_truncated_unless_all_is_requested() {
         let objects: Vec<String> = (0..4000).map(|at| format!("default/map-{at} -")).collect();
         let unwell = "(v1, Kind=ConfigMap)(default/map-77): is odd\nand 5 more objects";
         let kinds = json!([{"apiVersion": "v1", "kind": "ConfigMap", "objects": objects}]);

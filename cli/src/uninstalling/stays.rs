@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// One definition, with so many custom resources.
+    /// One CRD with this number of custom resources. `None` means unknown.
     fn definition(resources: Option<usize>) -> CrdUsages {
         CrdUsages {
             crds: vec![CrdUsage {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_that_may_be_lost_are_asked_for() {
+    fn deletable_custom_resources_require_confirmation() {
         let inventory_error = |definitions| CrdUsages {
             inventory_error: Some("forbidden".to_owned()),
             ..definitions
@@ -267,7 +267,7 @@ mod tests {
 
     // parity: platform-19, complaint-7
     #[test]
-    fn what_stays_is_told_by_policy() {
+    fn policy_determines_the_reported_deletions() {
         for (policy, resources, expected) in ::tests::rows![
             Retain, Some(2) => "will be kept (2 custom resources)";
             Retain, None => "will be kept (an unknown number of custom resources)";

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_what_is_written() {
+    fn extension_determines_the_destination() {
         ::tests::assert_rows! {
             Destination::from_path(Path::new("-")) => Destination::Stdout;
             Destination::from_path(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);

@@ -214,14 +214,14 @@ mod tests {
             None, Some("4.21") => unknown;
             Some("4.20.1"), Some("4.21") => unknown;
             Some("4.20\n\u{202e}"), Some("4.21") => unknown;
-            // Without OpenShift it means nothing.
+            // Without OpenShift, the maximum has no effect.
             Some("4.1"), None => None;
             None, None => None;
         ] {
             let mut operator = operator(maximum);
             let to = to(release);
             operator.assess(&to, false);
-            let found = operator.findings.first().map(|it| it.effect);
+            let found = operator.findings.first().map(|finding| finding.effect);
             assert_eq!(found, effect, "{maximum:?} {release:?}");
             assert_eq!(operator.blocks(), effect == blocks);
             assert_eq!(operator.is_too_old(&to), effect == blocks);
@@ -229,15 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provisioner_says_blocks_is_never_told_as_less() {
+    fn blocks_reported_by_the_provisioner_stay_blocks() {
         for (maximum, overridden) in [
             (None, None),
             (Some("4.21"), None),
             (Some("latest"), None),
             (Some("4.20"), Some("tested")),
         ] {
-            let said = "supports OpenShift up to 4.20:\nuninstall it".to_owned();
-            let mut operator = ::tests::with!(operator(maximum) => said: Some(said), overridden: overridden.map(str::to_owned));
+            let message = "supports OpenShift up to 4.20:\nuninstall it".to_owned();
+            let mut operator = ::tests::with!(operator(maximum) => said: Some(message), overridden: overridden.map(str::to_owned));
             let to = to(Some("4.21"));
             assert!(operator.is_too_old(&to));
             operator.assess(&to, true);
@@ -250,42 +250,42 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_is_told_in_one_form() {
-        for (maximum, told) in [("\"4.20\"", "4.20"), (" 4.20", "4.20"), ("x", "x")] {
+    fn maximum_is_normalized() {
+        for (maximum, normalized) in [("\"4.20\"", "4.20"), (" 4.20", "4.20"), ("x", "x")] {
             let mut operator = operator(Some(maximum));
             operator.assess(&to(Some("4.21")), false);
-            assert_eq!(operator.maximum.as_deref(), Some(told));
+            assert_eq!(operator.maximum.as_deref(), Some(normalized));
         }
     }
 
     // parity: max-20
     #[test]
-    fn what_is_said_names_the_way_out() {
+    fn findings_name_the_remedy() {
         let old = operator(Some("4.20"));
-        let told = "supports OpenShift up to 4.20:\n upgrade it".to_owned();
-        let told = ::tests::with!(old.clone() => said: Some(told));
-        let unread = ::tests::with!(told.clone() => is_unread: true);
+        let reported = "supports OpenShift up to 4.20:\n upgrade it".to_owned();
+        let reported = ::tests::with!(old.clone() => said: Some(reported));
+        let unread = ::tests::with!(reported.clone() => is_unread: true);
         let overridden = ::tests::with!(old.clone() => overridden: Some("tested".to_owned()));
         for (operator, has_catalogs, expected) in ::tests::rows![
             &old, false => "supports OpenShift up to 4.20";
             &old, true => "*no reachable version that supports 4.21";
-            &told, false => "supports OpenShift up to 4.20: upgrade it";
-            &told, true => "*no reachable version that supports 4.21";
+            &reported, false => "supports OpenShift up to 4.20: upgrade it";
+            &reported, true => "*no reachable version that supports 4.21";
             &unread, true => "*failed to read its package from the catalogs";
             &overridden, true => "*(overridden in spec.overrides: tested)";
         ] {
             let mut operator = operator.clone();
             operator.assess(&to(Some("4.21")), has_catalogs);
-            let said = operator.findings.remove(0).message;
+            let message = operator.findings.remove(0).message;
             assert!(
-                ::tests::table::matches(expected, &said),
-                "{said}, not {expected}"
+                ::tests::table::matches(expected, &message),
+                "{message}, not {expected}"
             );
         }
     }
 
     #[test]
-    fn the_worst_comes_first_and_texts_are_bounded() {
+    fn worst_findings_come_first_and_texts_are_bounded() {
         let mut search = Search::new(KubeVersion::new(1, 24), KubeVersion::new(1, 25));
         let identity = || Identity {
             group: "policy".into(),
@@ -299,7 +299,11 @@ mod tests {
         let mut operator =
             ::tests::with!(operator(Some("4.20")) => refusal: Some(busy), removals: removals);
         operator.assess(&to(Some("4.21")), false);
-        let effects: Vec<Effect> = operator.findings.iter().map(|it| it.effect).collect();
+        let effects: Vec<Effect> = operator
+            .findings
+            .iter()
+            .map(|finding| finding.effect)
+            .collect();
         let [blocks, refuses, warns] = [Effect::Blocks, Effect::Refuses, Effect::Warns];
         assert_eq!(effects, [blocks, refuses, warns, warns]);
         assert!(operator.findings[1].message.chars().count() <= MAX_TEXT_LEN + 1);

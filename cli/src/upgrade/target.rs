@@ -139,7 +139,7 @@ fn kubernetes_as_text<S: Serializer>(
 mod tests {
     use super::*;
 
-    fn here(openshift: Option<&str>, minor: u64) -> Releases {
+    fn current(openshift: Option<&str>, minor: u64) -> Releases {
         Releases {
             openshift: openshift.map(|text| Release::read(text).unwrap()),
             kubernetes: KubeVersion::new(1, minor),
@@ -148,17 +148,17 @@ mod tests {
 
     #[test]
     fn the_next_release_has_two_names() {
-        let (from, to) = (here(Some("4.22"), 35), |text| Release::read(text));
+        let (from, to) = (current(Some("4.22"), 35), |text| Release::read(text));
         for (text, is_next) in [("4.23", true), ("5.0", true), ("5.1", false)] {
             assert_eq!(from.is_next(from.to(to(text)).unwrap()), is_next, "{text}");
         }
-        let from = here(None, 35);
+        let from = current(None, 35);
         assert!(from.is_next(from.to(None).unwrap()));
         assert!(!from.is_next(from.to(to("1.37")).unwrap()));
     }
 
     #[test]
-    fn the_release_is_the_next_one_or_the_one_that_is_asked_for() {
+    fn target_is_the_next_or_the_requested_release() {
         for (openshift, kube, to, expected) in ::tests::rows![
             Some("4.20"), 33, None => Ok("4.21 1.34");
             Some("4.20"), 33, Some("4.22") => Ok("4.22 1.35");
@@ -182,9 +182,9 @@ mod tests {
             None, 35, Some("2.0") => Err("*set --to to 1.36*");
         ] {
             let to = to.map(|text| Release::read(text).unwrap());
-            let found = here(openshift, kube).to(to).map(|it| {
-                let openshift = it.openshift.map(|it| format!("{it} "));
-                format!("{}{}", openshift.unwrap_or_default(), it.kubernetes)
+            let found = current(openshift, kube).to(to).map(|release| {
+                let openshift = release.openshift.map(|version| format!("{version} "));
+                format!("{}{}", openshift.unwrap_or_default(), release.kubernetes)
             });
             let expected = expected.map(str::to_owned);
             ::tests::table::assert_outcome(found, expected, (openshift, kube, to));

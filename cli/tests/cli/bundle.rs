@@ -1,4 +1,4 @@
-//! Small bundles in folders of their own, and the command over them.
+//! Small bundles in a temporary directory, and the command that runs in it.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 pub(crate) use tests::{Args, Run};
 
-/// A folder in which one test works.
+/// The temporary directory of one test.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -19,7 +19,7 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A folder with the bundle `tide`.
+    /// Creates a directory with the bundle `tide`.
     pub(crate) fn with_tide() -> Self {
         let place = Self::new();
         place.good("tide");
@@ -38,7 +38,7 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The names in a folder, hidden ones included.
+    /// Returns the sorted names in a directory, including hidden ones.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(name)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -47,12 +47,12 @@ impl Place {
         names
     }
 
-    /// A bundle that can be converted.
+    /// Writes a valid bundle.
     pub(crate) fn good(&self, name: &str) {
         self.bundle(name, &csv(name));
     }
 
-    /// A bundle with two problems.
+    /// Writes a bundle with two problems.
     pub(crate) fn bad(&self, name: &str) {
         let mut csv = csv(name);
         csv["spec"]["installModes"] = json!([{"type": "OwnNamespace", "supported": true}]);
@@ -80,10 +80,10 @@ impl Place {
         }
     }
 
-    pub(crate) fn tar(&self, archive: &str, flags: &str, folder: &str, what: &str) {
+    pub(crate) fn tar(&self, archive: &str, flags: &str, directory: &str, entry: &str) {
         let mut tar = Command::new("tar");
         let tar = tar.current_dir(self.0.path());
-        let status = tar.args([flags, archive, "-C", folder, what]).status();
+        let status = tar.args([flags, archive, "-C", directory, entry]).status();
         assert!(status.unwrap().success());
     }
 
@@ -91,7 +91,7 @@ impl Place {
         self.run_with(args, b"")
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
         self.run(args).exits(0)
@@ -102,18 +102,18 @@ impl Place {
         let command = command.args(args.words()).stdin(Stdio::piped());
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // The command may have had enough before the end.
+        // The command may exit before it has read all input.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap().into()
     }
 
-    /// What opm prints in this folder.
+    /// Returns the output of opm in this directory.
     pub(crate) fn opm(&self, args: &(impl Args + ?Sized)) -> String {
         let output = tests::opm(&self.path(""), &args.words());
         Run::from(output).exits(0).out
     }
 
-    /// The shell, with the program in its path and no other setting of this process.
+    /// Returns a shell with the program in its PATH and no other environment of this process.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let (binary, system) = (binary(), env::var("PATH").unwrap());
         let directory = binary.parent().unwrap().display();
@@ -129,7 +129,7 @@ impl Place {
         shell
     }
 
-    /// The command of a user with a home, who has nothing else set up.
+    /// Returns the command with a home directory and without other user configuration.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(binary());
         for name in [
@@ -152,7 +152,7 @@ fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_rukpak").into()
 }
 
-/// A ClusterServiceVersion with one Deployment and rights worth a look.
+/// Returns a ClusterServiceVersion with one Deployment and permissions that are reported.
 pub(crate) fn csv(name: &str) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",

@@ -1,4 +1,4 @@
-//! Catalogs in SQLite databases: everything that can be done with a catalog.
+//! Catalogs in SQLite databases, with every command that reads a catalog.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::bundle::Place;
 
 const OLD: &str = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\"";
 
-/// A package with two bundles, and a channel of a package that there is not.
+/// A package with two bundles and one channel.
 const ROWS: &str = r#"
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
         ('tide.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/tide:1.0.0', '1.0.0'),
@@ -54,8 +54,8 @@ fn a_database_is_a_catalog_for_every_command() {
     let files = place.ok("catalog validate files");
     files.err_has("1 package without errors");
     files.err_lacks(OLD);
-    let rendered = |what: &str| {
-        let run = place.ok(&format!("catalog render -q {what}"));
+    let rendered = |path: &str| {
+        let run = place.ok(&format!("catalog render -q {path}"));
         assert_eq!(run.err, "");
         run.out
     };
@@ -81,7 +81,7 @@ fn an_image_with_a_database_is_a_catalog() {
 }
 
 #[test]
-fn what_is_wrong_with_a_database_is_told() {
+fn faulty_databases_are_reported() {
     let place = place();
     let whole = fs::read(place.path("index.db")).unwrap();
     place.write("cut.db", &whole[..5000]);

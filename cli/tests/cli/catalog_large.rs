@@ -1,16 +1,16 @@
-//! A catalog of very many bundles.
+//! Memory of a catalog with 200,000 bundles.
 
 use serde_json::{Value, json};
 
 use crate::{bundle::Place, sources::memory};
 
 const PACKAGES: usize = 200;
-/// Of each package. A million bundles are within the bounds as well, and take five times as long and as much.
+/// Bundles per package. A million bundles also stay within the limit, but take five times the time and memory.
 const BUNDLES: usize = 1000;
-/// What a bundle may take, in bytes, all that belongs to it included. Its document has 150.
-const EACH: usize = 1300;
+/// Maximum memory per bundle in bytes, including all related data. Its document has 150 bytes.
+const MAX_BYTES_PER_BUNDLE: usize = 1300;
 
-/// The least that a bundle can be, in as long a channel as there is none.
+/// Returns a package of minimal bundles in one channel that is longer than any real one.
 fn package(name: &str) -> String {
     let mut entries = vec![json!({"name": format!("{name}.0")})];
     entries.extend((1..BUNDLES).map(
@@ -34,13 +34,13 @@ fn package(name: &str) -> String {
 
 // parity: load-10
 #[test]
-fn what_a_bundle_takes_of_memory_is_bounded() {
+fn memory_per_bundle_is_bounded() {
     let place = Place::new();
     for name in (0..PACKAGES).map(|at| format!("p{at}")) {
         place.write(&format!("catalog/{name}"), package(&name));
     }
     let peak = memory::peak(&place, "catalog validate catalog");
-    let allowed = (PACKAGES * BUNDLES * EACH) as u64 >> 10;
+    let allowed = (PACKAGES * BUNDLES * MAX_BYTES_PER_BUNDLE) as u64 >> 10;
     eprintln!("{} bundles, at most {peak} KiB", PACKAGES * BUNDLES);
     assert!(peak < allowed, "{peak} KiB, and {allowed} are allowed");
 }

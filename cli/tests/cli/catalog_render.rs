@@ -1,4 +1,4 @@
-//! `rukpak catalog render`, `render-template` and `migrate`, beside the real opm where it can do the same.
+//! `rukpak catalog render`, `render-template` and `migrate`, compared with the real opm where it supports the same.
 
 use tests::{Buildah, DATABASE_LABEL, Registry};
 
@@ -27,19 +27,19 @@ fn images_are_rendered_as_by_opm() {
     let bundle = registry.image("tide:v1");
     place.ok(&format!("push tide {bundle} --tls-verify=false"));
     let catalog = publish("catalog:v1", &format!("LABEL {CONFIGS}=/configs\n"));
-    let render = |words: &str| {
-        let run = place.ok(&format!("catalog render --tls-verify=false {words}"));
+    let render = |arguments: &str| {
+        let run = place.ok(&format!("catalog render --tls-verify=false {arguments}"));
         run.out
     };
-    for words in [
+    for arguments in [
         catalog.clone(),
         format!("{catalog} -o yaml"),
         bundle.clone(),
         format!("{bundle} --migrate -o yaml"),
         format!("{bundle} --migrate-level=all"),
     ] {
-        let expected = place.opm(&format!("render --use-http {words}"));
-        assert_eq!(render(&words), expected, "{words}");
+        let expected = place.opm(&format!("render --use-http {arguments}"));
+        assert_eq!(render(&arguments), expected, "{arguments}");
     }
     assert_eq!(render(&format!("docker://{bundle}")), render(&bundle));
     let absent = registry.image("absent:v1");
@@ -48,9 +48,9 @@ fn images_are_rendered_as_by_opm() {
         let template = format!("schema: olm.template.basic\nentries: [{entry}]\n");
         place.write(name, template);
     }
-    let ours = place.ok("catalog render-template --tls-verify=false template.yaml");
-    let theirs = place.opm("alpha render-template --use-http template.yaml");
-    assert_eq!(ours.out, theirs);
+    let actual = place.ok("catalog render-template --tls-verify=false template.yaml");
+    let expected = place.opm("alpha render-template --use-http template.yaml");
+    assert_eq!(actual.out, expected);
 
     let root = publish("root:v1", &format!("LABEL {CONFIGS}=/\n"));
     let none = publish("none:v1", "");

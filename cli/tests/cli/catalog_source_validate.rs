@@ -1,4 +1,4 @@
-//! `rukpak catalogsource validate`. What the API server reports is compared with it on a real one (tests/cluster).
+//! `rukpak catalogsource validate`. `tests/cluster` compares it with a real API server.
 
 use serde_json::{Value, json};
 

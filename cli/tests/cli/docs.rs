@@ -1,5 +1,5 @@
-//! The pages for users: each command in a `console` block is run against real servers, and must print what the page
-//! shows. Names of hosts on the page stand for servers of the tests.
+//! User documentation: each command in a `console` block runs against real servers, and its output must match the page.
+//! Host names on the page are mapped to servers of the tests.
 
 use std::{fs, process::Command};
 
@@ -10,7 +10,7 @@ use tests::{
 
 use crate::bundle::Place;
 
-/// The servers of the page, and the folder in which its commands are run.
+/// The servers of a page, and the directory in which its commands run.
 struct Stage {
     place: Place,
     names: Names,
@@ -29,7 +29,7 @@ impl Stage {
         let place = Place::new();
         copy(&place, "examples/bundles/tidewatch", "tidewatch");
 
-        // The system knows the one authority and not the other.
+        // The system trusts only the public CA.
         let (public, private) = (Authority::new("public"), Authority::new("private"));
         place.write("system.pem", public.pem());
         place.write("company-ca.pem", private.pem());
@@ -95,7 +95,7 @@ impl Stage {
         stage
     }
 
-    /// A directory with the examples of the project, and no server.
+    /// Creates a directory with the examples of the project, without servers.
     fn examples() -> Self {
         let place = Place::new();
         copy(&place, "examples", "examples");
@@ -124,12 +124,12 @@ impl Stage {
 }
 
 #[test]
-fn the_page_about_sources_shows_what_happens() {
+fn page_about_sources_shows_what_happens() {
     Stage::new().check("docs/sources.md", 11);
 }
 
 #[test]
-fn the_page_about_catalogs_shows_what_happens() {
+fn page_about_catalogs_shows_what_happens() {
     Stage::examples().check("docs/catalogs.md", 25);
 }
 

@@ -1,4 +1,4 @@
-//! The real binary, as people and scripts use it.
+//! Tests of the real binary.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Memory of the whole process over archives that are small and become much: no archive takes more than 256 MB.
+//! Process memory for small archives with expensive contents: no archive takes more than 256 MB.
 
 use std::{
     fs,
@@ -11,14 +11,14 @@ use serde_json::json;
 
 use crate::bundle::{Args as _, Place, csv};
 
-/// The most resident memory of a command over one archive, in KiB. The file of a program that is not optimized counts.
+/// Maximum resident memory of a command for one archive, in KiB, including the binary, which is not optimized here.
 const MAX_RESIDENT: u64 = 256_000;
 
 const MIB: usize = 1 << 20;
 const CSV: &str = "manifests/csv.yaml";
 const CRD: &str = "manifests/crd.yaml";
 
-/// Text of about a length.
+/// Repeats a text up to about this length.
 fn repeated(text: &str, length: usize) -> String {
     text.repeat(length / text.len())
 }
@@ -27,12 +27,12 @@ fn numbered(count: usize, text: impl Fn(usize) -> String) -> String {
     (0..count).map(text).collect()
 }
 
-/// One mapping in another.
+/// Nests mappings.
 fn nested(depth: usize, inner: &str) -> String {
     "{a: ".repeat(depth) + inner + &"}".repeat(depth)
 }
 
-/// The files of plain bundles: shapes of values.
+/// Returns files of plain bundles with various shapes of values.
 fn plain() -> Vec<(&'static str, Vec<String>)> {
     let sequences = repeated(&format!("{}a\n", "- ".repeat(400)), 15 * MIB);
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n";
@@ -64,7 +64,7 @@ fn plain() -> Vec<(&'static str, Vec<String>)> {
     ])
 }
 
-/// The files of plain bundles that are read twice: because findings are located, or because the fast reader gives up.
+/// Returns files of plain bundles that are read twice, to locate findings or because the fast reader gives up.
 fn read_twice() -> Vec<(&'static str, Vec<String>)> {
     let lists = format!("[{}]\n", repeated("[1],", 15 * MIB));
     let comment = "#".repeat(15 * MIB);
@@ -74,14 +74,14 @@ fn read_twice() -> Vec<(&'static str, Vec<String>)> {
         "control characters" => vec![format!("kind: A\na: {}\x01\n", repeated("x", 15 * MIB)), repeated("\x01\n", 15 * MIB)];
         "lists in a list" => vec![lists.clone(), lists.clone()];
         "lists in a list of an object" => vec![format!("kind: A\na: {lists}"), format!("kind: A\na: {lists}")];
-        // The fast reader gives up at the anchor, behind as many values as the limits allow.
+        // The fast reader gives up at the anchor, which follows as many values as the limits allow.
         "lists before an anchor" => vec![format!("kind: A\na: [{}&a 1]\n", "[1],".repeat(490_000))];
         "mappings before an anchor"
             => vec![format!("kind: A\na: [{}&a 1]\n{comment}\n", "{a: 1},".repeat(136_000)), format!("kind: A\n{comment}\n")];
     ])
 }
 
-/// A definition of `v1beta1`.
+/// Returns a CRD of `v1beta1`.
 fn definition(versions: usize, properties: &str) -> String {
     let version = |at| format!("{{name: v{at}, served: true, storage: {}}},", at == 0);
     let versions = numbered(versions, version);
@@ -92,7 +92,7 @@ fn definition(versions: usize, properties: &str) -> String {
     )
 }
 
-/// The ClusterServiceVersion with a list at a place of its spec.
+/// Returns the ClusterServiceVersion with a list at this path of its spec.
 fn listed(place: &str, items: &str) -> String {
     let mut csv = csv("tide");
     let mut at = &mut csv["spec"];
@@ -107,20 +107,20 @@ fn listed(place: &str, items: &str) -> String {
     csv.to_string().replace("\"@\"", items)
 }
 
-/// The ClusterServiceVersion with an annotation.
+/// Returns the ClusterServiceVersion with one annotation.
 fn annotated(key: &str, text: &str) -> String {
     let mut csv = csv("tide");
     csv["metadata"]["annotations"] = json!({key: text});
     csv.to_string()
 }
 
-/// A list of properties with many numbers, each of which has a long path.
+/// Returns a list of properties with many numbers, each of which has a long path.
 fn numbers_below_a_long_key() -> String {
     let value = format!("{{\"{}\":[{}1]}}", "k".repeat(200_000), "1,".repeat(25_000));
     format!("{{\"properties\":[{{\"type\":\"a\",\"value\":{value}}}]}}")
 }
 
-/// Files of a registry bundle that take the place of good ones, or stand beside them.
+/// Returns files that replace or extend those of a valid registry bundle.
 fn registry() -> Vec<(&'static str, &'static str, String)> {
     let empty = "{},".repeat(900_000);
     let named = |at| format!("{{\"name\":\"a{at}\",\"spec\":{{}}}},");
@@ -155,14 +155,14 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
     ])
 }
 
-/// A field of `/proc/<pid>/status`, in KiB, while the process runs.
+/// Returns a field of `/proc/<pid>/status` in KiB, or `None` after the process has ended.
 pub(crate) fn memory_of(child: &Child, field: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// Runs a command, and returns its peak memory in KiB, from such a field, and its exit status.
+/// Runs a command and returns the peak of this field in KiB, and the exit status.
 pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let mut peak = 0;
@@ -177,12 +177,12 @@ pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
     (peak, ended)
 }
 
-/// The most resident memory of a command that refuses or converts bundles.
+/// Returns the peak resident memory of a command that rejects or converts bundles.
 fn resident(place: &Place, args: &str) -> u64 {
     let mut command = place.command();
     let command = command.args(args.words()).stderr(Stdio::null());
     let (peak, ended) = peak(command, "VmHWM:");
-    // Never killed.
+    // A signal or an internal error is a failure.
     let is_code = ended.code().is_some_and(|code| code < 2);
     assert!(is_code, "{args}: {ended}");
     peak
@@ -236,7 +236,7 @@ fn registry_archives_take_at_most_256_mb() {
 
 // parity: check-3
 #[test]
-fn reports_of_many_bundles_are_not_kept() {
+fn reports_of_many_bundles_are_streamed() {
     let place = Place::new();
     let unknown = (0..900).map(|at| (format!("unknown{at}"), json!(1)));
     let mut csv = csv("tide");

@@ -1,4 +1,4 @@
-//! What only the command line does with sources that are elsewhere: names, flags, passwords, progress.
+//! Remote sources on the command line: names, flags, passwords and progress.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tests::{FileServer, OWNER, Registry};
 use crate::bundle::{Args as _, Place};
 
 #[test]
-fn bundles_from_everywhere_are_named_and_converted_together() {
+fn bundles_of_different_sources_are_converted_together() {
     let place = Place::with_tide();
     place.good("wave");
     let (registry, files) = (Registry::plain(), FileServer::start(None, None));
@@ -54,14 +54,14 @@ fn passwords_come_from_files_pipes_and_the_environment() {
 }
 
 #[test]
-fn what_signs_a_url_is_nowhere_to_be_read() {
+fn url_signatures_are_never_printed() {
     let place = Place::with_tide();
     place.ok("unpack tide -q -o tide.tgz");
     let files = FileServer::start(None, None);
     let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
     let signed = format!("{url}?X-Sig=sekret");
     let gone = signed.replace("tide.tgz", "gone.tgz");
-    let mut said = String::new();
+    let mut output = String::new();
     for args in [
         format!("unpack {signed}"),
         format!("unpack {signed} --format json --report unpack"),
@@ -74,11 +74,11 @@ fn what_signs_a_url_is_nowhere_to_be_read() {
     ] {
         let run = place.run(&args);
         assert!(run.code != Some(2), "{args:?}: {run:?}");
-        said = said + &run.out + &run.err;
+        output = output + &run.out + &run.err;
     }
-    said += &place.read("unpack");
-    said += &place.read("convert");
-    said += &place.list("out").join(" ");
-    assert!(said.contains(&format!("{url}?…#sha256:")), "{said}");
-    assert!(!said.contains("sekret"), "{said}");
+    output += &place.read("unpack");
+    output += &place.read("convert");
+    output += &place.list("out").join(" ");
+    assert!(output.contains(&format!("{url}?…#sha256:")), "{output}");
+    assert!(!output.contains("sekret"), "{output}");
 }

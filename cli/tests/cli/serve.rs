@@ -1,4 +1,4 @@
-//! `rukpak catalog serve`: its flags, its ends, and what it leaves behind.
+//! `rukpak catalog serve`: flags, signals, cache and memory.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ fn write_catalog(place: &Place, package: &str) {
     place.write(&format!("catalog/{package}.json"), text);
 }
 
-/// A server that is killed with the test.
+/// A server process that is killed on drop.
 struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -46,14 +46,14 @@ impl Serving {
         let command = command.args(args.words());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut seen = String::new();
+        let mut skipped = String::new();
         let address = loop {
             let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "{seen}");
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "{skipped}");
             if line.contains("serving registry") {
                 break address(&line);
             }
-            seen.push_str(&line);
+            skipped.push_str(&line);
         };
         Self {
             child,
@@ -75,7 +75,7 @@ impl Serving {
         self.with_client(async |client| client.list_packages().await.unwrap())
     }
 
-    /// Entries of ListBundles.
+    /// Returns the number of entries of ListBundles.
     fn bundles(&self) -> usize {
         self.with_client(async |client| {
             let count = async |count, _| Ok(count + 1);
@@ -83,7 +83,7 @@ impl Serving {
         })
     }
 
-    /// The exit code, and the rest of the log.
+    /// Stops the server with a signal and returns its exit code and the rest of the log.
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
         kill(&self.child, signal);
         let mut rest = String::new();
@@ -92,7 +92,7 @@ impl Serving {
     }
 }
 
-/// Sends a process a signal.
+/// Sends a signal to a process.
 pub(crate) fn kill(child: &Child, signal: &str) {
     let id = child.id().to_string();
     let mut kill = Command::new("kill");
@@ -100,7 +100,7 @@ pub(crate) fn kill(child: &Child, signal: &str) {
     assert!(killed.unwrap().success());
 }
 
-/// The address on this machine with the port of a line of the log.
+/// Returns the local address with the port of a log line.
 fn address(line: &str) -> String {
     let (_, address) = line.split_once("address=").unwrap();
     let port = address.split(' ').next().unwrap().rsplit(':').next();
@@ -115,14 +115,14 @@ impl Drop for Serving {
 }
 
 #[test]
-fn a_catalog_is_served_over_http_as_well() {
+fn catalog_is_also_served_over_http() {
     let place = Place::new();
     write_catalog(&place, "tide");
     let mut serving = Serving::start(&place, "--http-port 0 --http-name mine");
     assert_eq!(serving.packages(), ["tide"]);
-    // What was asked before may be told before.
+    // The log may contain lines about earlier requests.
     let mut lines = (&mut serving.log).lines().map(Result::unwrap);
-    let line = lines.find(|it| it.contains("serving HTTP")).unwrap();
+    let line = lines.find(|line| line.contains("serving HTTP")).unwrap();
     let mut stream = TcpStream::connect(address(&line)).unwrap();
     let request = "GET /catalogs/mine/api/v1/metas?schema=olm.package HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -142,7 +142,7 @@ fn a_catalog_is_served_over_http_as_well() {
 
 // parity: grpc-9
 #[test]
-fn a_folder_is_served_until_a_signal_comes() {
+fn directory_is_served_until_a_signal() {
     let place = Place::new();
     write_catalog(&place, "tide");
     for signal in ["TERM", "INT"] {
@@ -156,7 +156,7 @@ fn a_folder_is_served_until_a_signal_comes() {
     }
 }
 
-/// What serves catalogs in a pod asks for 50 MiB, and is killed when it takes much more.
+/// A registry pod requests 50 MiB and is killed if it uses much more.
 // parity: grpc-8, complaint-4
 #[test]
 fn a_catalog_larger_than_its_memory_is_served() {
@@ -168,16 +168,16 @@ fn a_catalog_larger_than_its_memory_is_served() {
     };
     shape.write(&place.path("catalog")).unwrap();
     let files = fs::read_dir(place.path("catalog")).unwrap();
-    let files = files.map(|it| fs::metadata(it.unwrap().path().join("catalog.json")));
-    let size: u64 = files.map(|it| it.unwrap().len()).sum();
+    let files = files.map(|entry| fs::metadata(entry.unwrap().path().join("catalog.json")));
+    let size: u64 = files.map(|metadata| metadata.unwrap().len()).sum();
     assert!(size > 100 << 20, "{size}");
     let serving = Serving::start(&place, "");
     assert_eq!(serving.packages().len(), 80);
     assert!(serving.bundles() >= 80 * 90);
-    // In bytes, the most that it ever had.
+    // Peak resident memory in bytes.
     let peak = memory_of(&serving.child, "VmHWM:").unwrap() << 10;
     eprintln!("{size} bytes of catalog, at most {peak} in memory");
-    // Of this half is the program itself, which is not optimized here.
+    // Half of this is the binary, which is not optimized here.
     assert!(peak < size, "{peak}");
 }
 
@@ -199,19 +199,19 @@ fn the_cache_is_built_then_enforced() {
     tests::assert_runs! { place;
         "catalog serve catalog --port 0 --cache-dir cache --termination-log last-words" => 1, _, "{expected}";
     }
-    let words = place.read("last-words");
-    assert!(words.starts_with(expected), "{words}");
+    let message = place.read("last-words");
+    assert!(message.starts_with(expected), "{message}");
     let flags = "--cache-dir cache --cache-enforce-integrity=false";
     let serving = Serving::start(&place, flags);
     assert_eq!(serving.packages(), ["tide", "wave"]);
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_flags_and_paths_are_reported() {
     let place = Place::new();
     write_catalog(&place, "tide");
     place.write("used/precious.txt", "");
-    // A port that is taken.
+    // The port is in use.
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     tests::assert_runs! { place;
@@ -227,7 +227,7 @@ fn what_makes_no_sense_is_said() {
 
 // parity: validate-11
 #[test]
-fn a_faulty_package_is_left_out_unless_strict() {
+fn faulty_package_is_skipped_unless_strict() {
     let place = Place::new();
     write_catalog(&place, "tide");
     place.write(

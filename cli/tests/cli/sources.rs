@@ -1,5 +1,5 @@
-//! Bundles from real servers. With what flags, files and variables servers are reached is tested beside the flags, and what
-//! becomes of it in the crate unpacker; docs/sources.md has all kinds of sources.
+//! Bundles from real servers. The unit tests of the flags cover how servers are reached, and the crate unpacker covers
+//! downloads; docs/sources.md covers all kinds of sources.
 
 mod corpus;
 pub(crate) mod memory;
@@ -27,7 +27,7 @@ fn ssh_keys_and_known_hosts_are_those_of_the_user() {
     tests::assert_runs! { place;
         "unpack {source}" => 1, "", "rejected the key";
     }
-    // The first key that the server takes is used.
+    // The first key that the server accepts is used.
     place.write("home/.ssh/id_rsa", server.key());
     assert_eq!(digest(&source), digest("tide"));
 }

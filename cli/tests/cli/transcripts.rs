@@ -1,5 +1,5 @@
-//! Transcripts of commands that need no server: the commands of a page in `transcripts/` run in one directory, and have to print
-//! what the page shows. Lines of standard error follow with `2> `, and an exit code that is not 0. The directory has the bundles
+//! Transcripts of commands that need no server. The commands of a page in `transcripts/` run in one directory, and their output
+//! must match the page. Lines of standard error follow with `2> `, and an exit code that is not 0. The directory has the bundles
 //! `tide` and `bad`, which has two problems, and a `catalog`. `RUKPAK_DOCS=write` writes what the commands print into the pages.
 
 use std::{iter, path::Path};
@@ -147,7 +147,7 @@ fn validate_prints_what_the_page_shows() {
 }
 
 #[test]
-fn the_version_says_which_kubernetes_is_known() {
+fn version_includes_the_newest_known_kubernetes() {
     let place = Place::new();
     let newest = manifests::version::KubeVersion::NEWEST.to_string();
     let text = place.ok("version");

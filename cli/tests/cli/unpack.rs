@@ -10,14 +10,14 @@ use crate::{
 };
 
 #[test]
-fn an_interrupt_leaves_nothing_behind() {
+fn interrupt_leaves_no_files() {
     let place = Place::with_tide();
     for output in ["out", "out.tgz", "deep/er/new"] {
         let mut command = place.command();
         let command = command.args(["unpack", "-", "-o", output]);
         let command = command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // It has begun when the hidden name is there, and waits for the rest of the archive.
+        // The command has started when the hidden name exists, and waits for the rest of the archive.
         let mut input = child.stdin.take().unwrap();
         input.write_all(&[0; 100]).unwrap();
         let since = Instant::now();

@@ -32,7 +32,7 @@ fn sarif_points_at_files_of_the_repository() {
         }
     }
     assert_eq!(archives * 2, results.len());
-    let webhooks = results.iter().find(|it| it["ruleId"] == "Webhooks");
+    let webhooks = results.iter().find(|result| result["ruleId"] == "Webhooks");
     let physical = &webhooks.unwrap()["locations"][0]["physicalLocation"];
     let file = &physical["artifactLocation"]["uri"];
     assert_eq!(file, "bundles/tide/manifests/csv.yaml");

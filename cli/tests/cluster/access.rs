@@ -1,41 +1,45 @@
-//! Rights that the commands need, and the servers that they trust.
+//! Permissions that the commands need, and servers that they trust.
 
 use crate::world::{Rukpak as _, World, account, binding, eventually, plain, text, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_rights_and_untrusted_servers_are_reported() {
+async fn missing_permissions_and_untrusted_servers_are_reported() {
     let world = world().await;
     let name = unique("rights");
     let folder = plain(&[&name], "one");
     let bundle = text(&folder);
-    let nobody = world.somebody(&unique("nobody"), &[]).await;
-    let nobody = nobody.path().display();
-    // Installing is one right, reading the authority of the content service another, and sending content a third one.
-    let author = world.somebody(&name, &["bundleinstances-admin"]).await;
+    let no_roles = world.kubeconfig_with_roles(&unique("nobody"), &[]).await;
+    let no_roles = no_roles.path().display();
+    // Installing, reading the CA of the content service, and uploading content need separate permissions.
+    let author = world
+        .kubeconfig_with_roles(&name, &["bundleinstances-admin"])
+        .await;
     let author = author.path().display();
     tests::assert_runs! { world;
         "status --as somebody --as-group nobody" => 1, "", "User \"somebody\"";
-        "status --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "status {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "install {name} {bundle} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "pause {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "uninstall {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "content {name} --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
-        "upgrade-check --kubeconfig {nobody}" => 1, "", "is forbidden", "ask a cluster admin";
+        "status --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "status {name} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "install {name} {bundle} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "pause {name} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "uninstall {name} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "content {name} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
+        "upgrade-check --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
         "install {name} {bundle} --kubeconfig {author}" => 1, "", "rukpak-ca";
     }
     viewers_only_read(world, &name).await;
     let role = ("Role", "content-client");
     let bound = binding(&name, Some("rukpak-system"), role, &account(&name));
     world.apply(bound).await;
-    // The API server has TLS as well, and the certificate of another authority.
+    // The API server also uses TLS, with a certificate of another CA.
     let server = &world.cluster.config().cluster_url;
     tests::assert_runs! { world;
         "install {name} {bundle} --kubeconfig {author}"
             => 1, "", "bundle-uploader", "is not allowed to update bundles.core.rukpak.io/content of Bundle";
         "install {name} {bundle} --content-address {server}" => 1, "", "failed to verify the content service";
     }
-    let uploader = world.somebody(&name, &["bundle-uploader"]).await;
+    let uploader = world
+        .kubeconfig_with_roles(&name, &["bundle-uploader"])
+        .await;
     let uploader = uploader.path().display();
     world.ok(&format!("install {name} {bundle} --kubeconfig {uploader}"));
     world.remove(&name);
@@ -43,7 +47,9 @@ async fn missing_rights_and_untrusted_servers_are_reported() {
 
 async fn viewers_only_read(world: &World, name: &str) {
     let viewer = unique("viewer");
-    let viewer = world.somebody(&viewer, &["bundleinstances-view"]).await;
+    let viewer = world
+        .kubeconfig_with_roles(&viewer, &["bundleinstances-view"])
+        .await;
     let viewer = viewer.path().display();
     // The status reports the pending upload a moment later.
     eventually("looked at", async || {

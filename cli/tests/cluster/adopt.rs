@@ -25,7 +25,7 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     let release =
         json!({"meta.helm.sh/release-name": "tides", "meta.helm.sh/release-namespace": "sea"});
     apply("helm", release, json!({"text": "old", "left": "over"})).await;
-    // Somebody else's, who is no deployer.
+    // A field of another manager that is not a deployment tool.
     apply("injector", json!({}), json!({"injected": "yes"})).await;
 
     let folder = plain(&[&name], "new");

@@ -1,4 +1,4 @@
-//! `rukpak catalogsource validate` beside the API server whose checks it repeats.
+//! `rukpak catalogsource validate`, compared with the API server whose checks it repeats.
 
 use std::{fs, process::Command};
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::world::{Run, apply, bare, binary};
 
-/// Defines CatalogSources in both versions. Nothing is stored, and so nothing is converted.
+/// Creates the CRD of CatalogSources with both versions. No object is stored, so none is converted.
 async fn define(cluster: &Cluster) {
-    let [_, ours] = definitions::foreign();
-    let mut definition = serde_json::to_value(ours).unwrap();
+    let [_, crd] = definitions::foreign();
+    let mut definition = serde_json::to_value(crd).unwrap();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     let mut v1 = versions[0].clone();
     v1["name"] = "v1".into();
@@ -42,14 +42,14 @@ async fn server(client: &Client, version: Version, object: &str) -> Vec<String> 
         return unknown.split(", ").map(str::to_owned).collect();
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let said: Vec<String> = causes
+    let errors: Vec<String> = causes
         .map(|cause| format!("{}: {}", cause.field, cause.message))
         .collect();
-    assert!(!said.is_empty(), "{object}: {status:?}");
-    said
+    assert!(!errors.is_empty(), "{object}: {status:?}");
+    errors
 }
 
-/// Returns the errors of the command for each object, which has a file of its own.
+/// Returns the errors of the command for each object. Each object has a separate file.
 fn command(objects: &[&str]) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
@@ -68,16 +68,16 @@ fn command(objects: &[&str]) -> Vec<Vec<String>> {
     all
 }
 
-async fn assert_same(client: &Client, version: Version, object: &str, mut ours: Vec<String>) {
-    let mut theirs = server(client, version, object).await;
+async fn assert_same(client: &Client, version: Version, object: &str, mut actual: Vec<String>) {
+    let mut expected = server(client, version, object).await;
     let is_unknown = |error: &String| error.starts_with("unknown field");
     // The API server stops at unknown fields.
-    if theirs.iter().any(is_unknown) {
-        ours.retain(is_unknown);
+    if expected.iter().any(is_unknown) {
+        actual.retain(is_unknown);
     }
-    theirs.sort();
-    ours.sort();
-    assert_eq!(ours, theirs, "{object}");
+    expected.sort();
+    actual.sort();
+    assert_eq!(actual, expected, "{object}");
 }
 
 fn pod(options: &Value) -> Value {
@@ -91,7 +91,7 @@ fn by_image(more: &Value) -> Value {
     spec
 }
 
-/// Sources: one, none, several, and what contradicts them.
+/// Returns specs with one, no, several and contradictory sources.
 fn sources() -> Vec<Value> {
     let image = json!({"catalogImage": "r/c:v1"});
     vec![
@@ -122,7 +122,7 @@ fn sources() -> Vec<Value> {
     ]
 }
 
-/// Values that the schema does not allow, and fields that it does not know.
+/// Returns specs with invalid values and unknown fields.
 fn values() -> Vec<Value> {
     let affinity = |term: Value| json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}});
     let many: Value = (0..65).map(|at| (at.to_string(), json!("x"))).collect();
@@ -203,8 +203,8 @@ async fn validate_reports_what_the_api_server_reports() {
         add(&nothing);
     }
     let texts: Vec<&str> = objects.iter().map(|(_, text)| text.as_str()).collect();
-    for ((version, text), ours) in objects.iter().zip(command(&texts)) {
-        assert_same(&client, *version, text, ours).await;
+    for ((version, text), errors) in objects.iter().zip(command(&texts)) {
+        assert_same(&client, *version, text, errors).await;
     }
     assert_same_duplicates(&client).await;
 }
@@ -218,15 +218,15 @@ async fn assert_same_duplicates(client: &Client) {
         "spec": {"sourceType": "grpc", "image": "r/c:v1", "image": "r/c:v2",
             "grpcPodConfig": {"tolerations": [{}, {"operator": "Exists", "operator": "Exists"}]}}
     }"#;
-    let mut theirs = server(client, Version::V1alpha1, text).await;
-    theirs.sort();
-    let ours = command(&[text]).remove(0);
-    let numbered = ours.iter().zip(4..).map(|(error, line)| {
+    let mut expected = server(client, Version::V1alpha1, text).await;
+    expected.sort();
+    let actual = command(&[text]).remove(0);
+    let numbered = actual.iter().zip(4..).map(|(error, line)| {
         let error = error.strip_prefix(&format!("line {line}: "));
         error.unwrap_or_default().to_owned()
     });
     let mut unnumbered: Vec<String> = numbered.collect();
     unnumbered.sort();
-    assert_eq!(unnumbered, theirs, "{ours:?}");
-    assert_eq!(ours.len(), 3, "{ours:?}");
+    assert_eq!(unnumbered, expected, "{actual:?}");
+    assert_eq!(actual.len(), 3, "{actual:?}");
 }

@@ -1,5 +1,5 @@
-//! `rukpak diff`. What it tells of rights stands in docs/cli.md and in its unit tests, and values of Secrets are looked for there
-//! and in the tests of revisions.
+//! `rukpak diff`. docs/cli.md and the unit tests cover its report of permissions; the unit tests and the tests of revisions cover
+//! values of Secrets.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn objects_and_fields_are_compared() {
     let folder = plain(&[&name, &gone], "one");
     let bundle = text(&folder);
 
-    // Nothing is there: everything is new, and nothing is made.
+    // No object exists: all objects are new, and none is created.
     tests::assert_runs! { world;
         "diff {name} {bundle}" => 1, ["2 objects to create, 0 to change, 0 to prune:"];
     }
@@ -29,14 +29,14 @@ async fn objects_and_fields_are_compared() {
             "  - ConfigMap default/{gone}\n", "  + ConfigMap default/{new}\n", "-  text: one\n+  text: two\n"
         ];
     }
-    // What servers write is no difference, and nothing has changed yet.
+    // Fields written by servers are no difference, and a diff changes nothing.
     let run = world.run(&format!("diff {name} {next}"));
     for word in ["managedFields", "resourceVersion", "uid:"] {
         run.out_lacks(word);
     }
     world.ok(&format!("diff {name} {bundle}"));
 
-    // Refusals of the API server are told.
+    // Rejections by the API server are reported.
     let write = |object: Value| {
         let text = object.to_string();
         tests::write(folder.path(), "manifests/more.yaml", text);

@@ -1,6 +1,6 @@
-//! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
-//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/run-bundle.md and of
-//! docs/platform-operators.md on another one.
+//! User documentation: each command in a `console` block runs, and its output must match the page. The introduction of README
+//! and docs/cli.md share one directory and one cluster. docs/run-bundle.md and docs/platform-operators.md share
+//! another one.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -15,21 +15,21 @@ use crate::{
     world::{apply, binary, provisioner_account},
 };
 
-/// The end of a rule in the manifest of the operator.
+/// End of a rule in the manifest of the operator.
 const SECRETS: &str = "          - secrets\n          verbs:\n          - get\n";
 
-/// A cluster, and the folder in which the commands of a page are run.
+/// A cluster, and the directory in which the commands of a page run.
 struct Stage {
     folder: TempDir,
     cluster: Cluster,
     programs: String,
     _provisioner: Provisioner,
-    /// The kubeconfig of the provisioner.
+    /// Kubeconfig of the provisioner.
     _account: NamedTempFile,
 }
 
 impl Stage {
-    /// A cluster of its own: the page shows all that is installed. Its node reports pods as ready.
+    /// Starts a separate cluster, because the page lists all installed objects. Its node reports pods as ready.
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -80,7 +80,7 @@ impl Stage {
 async fn the_pages_show_what_the_command_does() {
     let stage = Stage::new().await;
     stage.play(&Page::read("README.md", "console").introduction(), 4);
-    // Both begin in a new cluster.
+    // Both pages start with a new cluster.
     let deleted = stage.run("kubectl delete namespace tidewatch");
     assert_eq!(deleted, "namespace \"tidewatch\" deleted\n");
     stage.play(&Page::read("docs/cli.md", "console"), 9);
@@ -100,7 +100,7 @@ async fn pages_about_operators_show_what_the_command_does() {
 async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     let folder = stage.folder.path();
     let path = |name: &str| folder.join(name);
-    // It runs on this OpenShift at most, and may read what goes with the next one.
+    // The operator supports at most this OpenShift and uses an API that the next one removes.
     let properties = path("tidewatch/metadata/properties.yaml");
     replace(&properties, "\"4.20\"", "\"4.23\"");
     let manifest = path("tidewatch/manifests/tidewatch.clusterserviceversion.yaml");
@@ -142,7 +142,7 @@ fn replace(path: &Path, from: &str, to: &str) {
     fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// The bundle of the examples, and the version after it: other images, one more right, and one ConfigMap less.
+/// Writes the example bundle and its next version, with other images, one more permission and one ConfigMap less.
 fn prepare(root: &Path, folder: &Path) {
     for (name, version) in [("tidewatch", "1.4.0"), ("next", "1.5.0")] {
         symlink(name, folder.join(format!("tidewatch-{version}"))).unwrap();

@@ -1,5 +1,5 @@
 //! `rukpak install`, and the commands that read or pause an installation: `status`, `content`, `pause`, `resume` and
-//! `upgrade-check`. What they print of an operator stands in docs/cli.md, and is compared with that page.
+//! `upgrade-check`. The test of docs/cli.md compares their output for an operator.
 
 use std::{
     fs,
@@ -11,7 +11,9 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{Rukpak as _, World, binary, plain, text, unique, until_it_listens, world};
+use crate::world::{
+    Rukpak as _, World, binary, interrupt_when_listening, plain, text, unique, world,
+};
 
 // parity: k1, k4, platform-18
 #[tokio::test(flavor = "multi_thread")]
@@ -76,9 +78,9 @@ async fn is_reported(world: &World, name: &str) {
         assert_eq!(found, &expected, "{field}");
     }
     let all = world.ok("status -o json").json();
-    let mut names = all.as_array().unwrap().iter().map(|it| &it["name"]);
-    assert!(names.any(|known| known == name), "{all}");
-    // Readers that have seen enough close the pipe.
+    let mut names = all.as_array().unwrap().iter().map(|entry| &entry["name"]);
+    assert!(names.any(|listed| listed == name), "{all}");
+    // A reader may close the pipe early.
     let mut child = world.spawn(&["status", name, "--all"]);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -99,14 +101,14 @@ async fn content_is_printed_and_written(world: &World, name: &str, bundle: &str)
     world.ok(&format!("content {installed} --original -o {to}"));
     let read = |root: &str| fs::read(format!("{root}/manifests/{name}.yaml")).unwrap();
     assert_eq!(read(&to), read(bundle));
-    // The message for the name of an instance has the name of its Bundle.
+    // The error for the name of an instance suggests the name of its Bundle.
     tests::assert_runs! { world;
         "content {name}"
             => 1, "", "content command failed", "bundles.core.rukpak.io \"{name}\" not found", "{installed}";
     }
 }
 
-/// The new content has a right to an API that the next Kubernetes does not serve.
+/// Replaces the content. The new content has permissions on an API that the next Kubernetes does not serve.
 async fn is_replaced_by_other_content(world: &World, name: &str, bundle: &TempDir) {
     let first = world.installed(name).await;
     let manifests = bundle.path().join("manifests");
@@ -125,17 +127,17 @@ async fn is_replaced_by_other_content(world: &World, name: &str, bundle: &TempDi
     assert_eq!(map.data.unwrap()["text"], "two");
 }
 
-/// On Kubernetes only APIs that go count.
+/// Checks that only removed APIs are reported on Kubernetes.
 fn removed_apis_are_reported(world: &World, name: &str) {
     let report = world.ok("upgrade-check -o json").json();
     assert_eq!(report["from"], json!({"kubernetes": "1.36"}));
     assert_eq!(report["to"]["kubernetes"], "1.37");
     assert_eq!(report["blocked"], false);
     let mut operators = report["operators"].as_array().unwrap().iter();
-    let ours = operators.find(|it| it["name"] == name).unwrap();
-    assert_eq!(ours["findings"].as_array().unwrap().len(), 1);
-    assert_eq!(ours["findings"][0]["effect"], "Warns");
-    let removed = &ours["removals"]["found"][0]["apiVersion"];
+    let operator = operators.find(|operator| operator["name"] == name).unwrap();
+    assert_eq!(operator["findings"].as_array().unwrap().len(), 1);
+    assert_eq!(operator["findings"][0]["effect"], "Warns");
+    let removed = &operator["removals"]["found"][0]["apiVersion"];
     assert_eq!(removed, "networking.k8s.io/v1beta1");
     // The removals of all releases up to the target count; a note names the limit of what the command knows.
     tests::assert_runs! { world;
@@ -170,7 +172,7 @@ async fn is_paused_and_resumed(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn images_are_installed_without_the_fields_of_others() {
+async fn images_are_installed_and_conflicts_are_reported() {
     let world = world().await;
     let name = unique("image");
     let bundle = plain(&[&name], "one");
@@ -202,11 +204,11 @@ async fn images_are_installed_without_the_fields_of_others() {
         let instance = world.instances().get(&name).await.unwrap();
         instance.spec.template.spec.provisioner_class_name
     };
-    let ours = class().await;
-    let theirs = "another";
+    let initial = class().await;
+    let foreign_class = "another";
     let change = Patch::Apply(json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "spec": {"template": {"spec": {"provisionerClassName": theirs}}},
+        "spec": {"template": {"spec": {"provisionerClassName": foreign_class}}},
     }));
     let (instances, pipeline) = (world.instances(), PatchParams::apply("pipeline").force());
     let patched = instances.patch(&name, &pipeline, &change).await;
@@ -215,9 +217,9 @@ async fn images_are_installed_without_the_fields_of_others() {
         "{with_json}" => 1, "", "conflict with \"pipeline\"", ".spec.template.spec.provisionerClassName",
             "use --force-conflicts to take ownership";
     }
-    assert_eq!(class().await.as_deref(), Some(theirs));
+    assert_eq!(class().await.as_deref(), Some(foreign_class));
     world.ok(&format!("{with_json} --force-conflicts"));
-    assert_eq!(class().await, ours);
+    assert_eq!(class().await, initial);
     world.remove(&name);
 }
 
@@ -251,7 +253,9 @@ async fn problems_are_printed_by_every_command() {
         "content badname" => 1, "", "content command failed: bundles.core.rukpak.io \"badname\" not found";
     }
     let bundles = world.bundles().list(&ListParams::default()).await.unwrap();
-    let mut bundles = bundles.into_iter().filter_map(|it| it.metadata.name);
+    let mut bundles = bundles
+        .into_iter()
+        .filter_map(|bundle| bundle.metadata.name);
     let failing = bundles.find(|bundle| bundle.starts_with(&name)).unwrap();
     // The instance is kept and can be corrected.
     fs::remove_file(&bad).unwrap();
@@ -263,12 +267,12 @@ async fn problems_are_printed_by_every_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_ends_in_time_and_with_a_signal() {
+async fn waiting_ends_on_timeout_and_on_signal() {
     let world = world().await;
     let name = unique("standby");
     let folder = plain(&[&name], "one");
     let bundle = text(&folder);
-    // Another provisioner has the Lease, so that this one takes no content.
+    // Another provisioner holds the Lease, so this one accepts no content.
     let now = format!("{:.6}", k8s_openapi::jiff::Timestamp::now());
     world
         .apply(json!({
@@ -288,7 +292,7 @@ async fn waiting_ends_in_time_and_with_a_signal() {
         "install {name} {bundle}" => 0, _;
     }
 
-    // Without a node nothing of this bundle becomes ready.
+    // Without a node, the pod of this bundle never becomes ready.
     let operator = unique("late");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": operator, "namespace": "default"},
@@ -302,7 +306,7 @@ async fn waiting_ends_in_time_and_with_a_signal() {
         "{install} --timeout 3s"
             => 1, "", "is not ready; the installation continues", "Kind=Pod)(default/{operator})";
     }
-    let run = until_it_listens(world.spawn(&install)).await;
+    let run = interrupt_when_listening(world.spawn(&install)).await;
     assert!(
         run.err.contains("is kept") || run.err.contains("no changes were made"),
         "{run:?}"

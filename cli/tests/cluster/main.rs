@@ -1,7 +1,7 @@
 //! The commands that talk to a cluster, against a real control plane and the real provisioner.
 //!
-//! There is no kubelet, so that the content service is reached at its address; the port-forward is for the tests on a real
-//! node.
+//! Without a kubelet, the content service is reached at its address. Tests on a real node (`e2e`) cover the
+//! port-forward.
 
 #![allow(
     clippy::unwrap_used,

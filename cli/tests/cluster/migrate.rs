@@ -15,17 +15,19 @@ use crate::world::{Rukpak as _, apply, bare};
 
 const NAME: &str = "catalogsources.operators.coreos.com";
 
-fn definition(of: impl FnOnce(&mut Value)) -> Value {
-    let [_, ours] = definitions::foreign();
-    let mut definition = serde_json::to_value(ours).unwrap();
-    // A version that was once stored, and is not served any more.
+fn definition(change: impl FnOnce(&mut Value)) -> Value {
+    let [_, crd] = definitions::foreign();
+    let mut definition = serde_json::to_value(crd).unwrap();
+    // A version that was stored earlier and is no longer served.
     let mut former = definition["spec"]["versions"][0].clone();
     former["name"] = "v1alpha0".into();
     former["served"] = false.into();
     former["storage"] = false.into();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     versions.push(former);
-    of(&mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+    change(
+        &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"],
+    );
     definition
 }
 
@@ -45,7 +47,7 @@ async fn stored_versions(cluster: &Cluster) -> Vec<String> {
     definition.status.unwrap().stored_versions.unwrap()
 }
 
-/// A CatalogSource of the namespace `default`.
+/// Returns a CatalogSource of the namespace `default`.
 fn source(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -55,17 +57,17 @@ fn source(name: &str, spec: &Value) -> Value {
 
 // parity: source-12
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_sources_are_corrected_even_by_runs_that_are_killed() {
+async fn stored_sources_are_corrected_despite_killed_runs() {
     let cluster = bare().await;
     tests::assert_runs! { cluster;
         "catalogsource migrate" => 1, "", "the cluster does not serve CatalogSources";
     }
-    killed::every_run_is_ended_by_the_next_one(&cluster).await;
-    unused_fields_are_deleted_from_our_definition_alone(&cluster).await;
+    killed::each_run_is_completed_by_the_next_one(&cluster).await;
+    unused_fields_are_deleted_only_with_the_rukpak_crd(&cluster).await;
 }
 
-async fn unused_fields_are_deleted_from_our_definition_alone(cluster: &Cluster) {
-    // As OLM's: without the new members.
+async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
+    // The CRD of OLM has no field for the new sources.
     let both_stored = ["v1alpha0", "v1alpha1"];
     let foreign = definition(|spec| {
         let properties = spec["properties"].as_object_mut().unwrap();
@@ -108,12 +110,14 @@ async fn unused_fields_are_deleted_from_our_definition_alone(cluster: &Cluster) 
     assert_eq!(spec("odd").await["sourceType"], "foo");
     assert_eq!(stored_versions(cluster).await, ["v1alpha1"]);
 
-    // Once the last one is right, there is nothing to do.
-    let (right, params) = (
+    // After the last CatalogSource is corrected, no change remains.
+    let (spec_patch, params) = (
         json!({"spec": {"sourceType": "grpc"}}),
         PatchParams::default(),
     );
-    let patched = sources.patch("odd", &params, &Patch::Merge(right)).await;
+    let patched = sources
+        .patch("odd", &params, &Patch::Merge(spec_patch))
+        .await;
     patched.unwrap();
     let before = sources.get("both").await.unwrap();
     let run = cluster.ok("catalogsource migrate");

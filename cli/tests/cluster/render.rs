@@ -1,5 +1,5 @@
-//! What `platform render` writes, given to an apiserver as the bootstrap of a cluster does: file by file in the order of
-//! their names, again and again until everything was taken.
+//! Output of `platform render`, applied to an API server as by the bootstrap of a cluster: file by file in the order of
+//! their names, repeated until all objects are accepted.
 
 use std::{fs, process::Command};
 
@@ -22,7 +22,7 @@ use crate::{
     world::{Run, apply, bare, binary, eventually, namespace},
 };
 
-/// A catalog in a registry, and the manifests that were rendered from it.
+/// A catalog in a registry, and the manifests that are rendered from it.
 struct Installer {
     folder: TempDir,
     image: String,
@@ -45,7 +45,7 @@ impl Installer {
         }
     }
 
-    /// Renders into a folder, and gives the objects of its files in the order of their names.
+    /// Renders into a directory and returns the objects of its files in the order of their names.
     fn render(&self, to: &str, args: &str) -> Vec<(String, Value)> {
         let folder = self.folder.path().join(to);
         let mut command = Command::new(binary());
@@ -70,8 +70,8 @@ impl Installer {
     }
 }
 
-/// One round; what was not taken, and why.
-async fn round(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String> {
+/// Applies all files once and returns the rejected ones with the reason.
+async fn apply_once(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String> {
     let mut left = Vec::new();
     for (name, object) in files {
         if let Err(error) = cluster.apply(object, DryRun::No).await {
@@ -81,10 +81,10 @@ async fn round(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String> {
     left
 }
 
-/// All rounds that it takes.
+/// Applies the files until all are accepted.
 async fn bootstrap(cluster: &Cluster, files: &[(String, Value)]) {
     eventually("applied", async || {
-        let left = round(cluster, files).await;
+        let left = apply_once(cluster, files).await;
         left.is_empty().then_some(()).ok_or_else(|| left.join("\n"))
     })
     .await;
@@ -97,8 +97,8 @@ async fn arguments(cluster: &Cluster) -> Vec<String> {
     pod.containers[0].args.clone().unwrap()
 }
 
-/// What the PlatformOperator asks for, and the CatalogSource that it names.
-async fn asked_for(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
+/// Returns the PlatformOperator and the CatalogSource that it names.
+async fn operator_and_catalog(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
     let client = cluster.client().unwrap();
     let operators = Api::<PlatformOperator>::all(client.clone());
     let operator = operators.get("tidewatch").await.unwrap();
@@ -110,25 +110,25 @@ async fn asked_for(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
 
 // parity: platform-1
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubernetes_and_an_openshift_take_what_is_rendered_for_them() {
+async fn kubernetes_and_openshift_accept_rendered_manifests() {
     let installer = Installer::new();
-    kubernetes_takes_what_is_rendered_for_it(&installer).await;
-    openshift_takes_what_is_rendered_for_it(&installer).await;
+    kubernetes_accepts_its_manifests(&installer).await;
+    openshift_accepts_its_manifests(&installer).await;
 }
 
-async fn kubernetes_takes_what_is_rendered_for_it(installer: &Installer) {
+async fn kubernetes_accepts_its_manifests(installer: &Installer) {
     let cluster = bare().await;
     let args = "--kubernetes-version 1.36 --catalog-source tides --catalog-namespace catalogs --catalog-secret pull";
     let files = installer.render("kubernetes", args);
     bootstrap(&cluster, &files).await;
-    let (operator, source) = asked_for(&cluster).await;
+    let (operator, source) = operator_and_catalog(&cluster).await;
     assert_eq!(operator.spec.channel.as_deref(), Some("stable"));
     assert_eq!(source.spec.image.as_deref(), Some(installer.image.as_str()));
     assert_eq!(source.spec.secrets, ["pull"]);
     let args = arguments(&cluster).await;
     let followed = "--catalog-namespaces=rukpak-system,openshift-marketplace,catalogs".to_owned();
     assert!(args.contains(&followed), "{args:?}");
-    // The provisioner may read the pull secrets there, and nobody else's.
+    // Roles in the catalog namespace let the provisioner read its pull secrets.
     let bindings = Api::<RoleBinding>::namespaced(cluster.client().unwrap(), "catalogs");
     let binding = bindings.get("provisioner-catalogs").await.unwrap();
     assert_eq!(binding.role_ref.name, "catalog-pull-secrets");
@@ -138,16 +138,16 @@ async fn kubernetes_takes_what_is_rendered_for_it(installer: &Installer) {
         let subjects = binding.subjects.unwrap_or_default();
         assert_eq!(subjects[0].namespace.as_deref(), Some("rukpak-system"));
     }
-    // A second run changes nothing that is there.
-    assert_eq!(round(&cluster, &files).await, Vec::<String>::new());
+    // A second run succeeds with the existing objects.
+    assert_eq!(apply_once(&cluster, &files).await, Vec::<String>::new());
 }
 
-async fn openshift_takes_what_is_rendered_for_it(installer: &Installer) {
+async fn openshift_accepts_its_manifests(installer: &Installer) {
     let cluster = bare().await;
     let args = "--openshift-version 4.20 --catalog-source tides";
     let files = installer.render("openshift", args);
-    // The bootstrap begins before the cluster's own parts have brought what they define.
-    let left = round(&cluster, &files).await;
+    // The bootstrap starts before the CRDs of the platform exist.
+    let left = apply_once(&cluster, &files).await;
     assert!(!left.is_empty());
     become_openshift(&cluster, "4.20.3").await;
     define_olm(&cluster, &["catalogsources"]).await;
@@ -162,10 +162,10 @@ async fn openshift_takes_what_is_rendered_for_it(installer: &Installer) {
         define(&cluster, &module("openshift", name), &[file]).await;
     }
     let namespaces = ["marketplace", "config", "monitoring"];
-    let namespaces = namespaces.map(|it| namespace(&format!("openshift-{it}")));
+    let namespaces = namespaces.map(|name| namespace(&format!("openshift-{name}")));
     apply(&cluster, namespaces).await;
     bootstrap(&cluster, &files).await;
-    let (operator, source) = asked_for(&cluster).await;
+    let (operator, source) = operator_and_catalog(&cluster).await;
     assert_eq!(operator.spec.version.as_deref(), Some(">=1.3.0"));
     let place = source.metadata.namespace.as_deref();
     assert_eq!(place, Some("openshift-marketplace"));
@@ -176,7 +176,7 @@ async fn openshift_takes_what_is_rendered_for_it(installer: &Installer) {
     let system = namespaces.get("rukpak-system").await.unwrap();
     let labels = system.metadata.labels.unwrap();
     assert_eq!(labels["openshift.io/cluster-monitoring"], "true");
-    // Where the release has the provisioner, only this is left to write.
+    // If the release payload includes the provisioner, only these files remain.
     let files = installer.render("payload", "--openshift-version 4.20 --release-payload");
     assert_eq!(files.len(), 2);
     bootstrap(&cluster, &files).await;

@@ -108,7 +108,7 @@ async fn write_record(cluster: &Cluster, instance: &BundleInstance, number: i64,
     store.write(number, record).await.unwrap();
 }
 
-/// An entry of `status.revisions`.
+/// Returns an entry of `status.revisions`.
 fn entry(number: i64, state: &str, record: &Encoded) -> Value {
     json!({
         "number": number, "state": state, "cause": "Upgrade", "version": format!("1.{number}.0"),
@@ -117,7 +117,7 @@ fn entry(number: i64, state: &str, record: &Encoded) -> Value {
     })
 }
 
-/// A condition of the status.
+/// Returns a condition of the status.
 fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Value {
     json!({
         "type": type_, "status": status, "reason": reason, "message": "", "observedGeneration": generation,
@@ -275,7 +275,7 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
         entry(6, "Active", &complete),
     ]);
     write_status(cluster, "spring", json!({"revisions": revisions})).await;
-    // Nothing of a record that cannot be used is printed, and nothing is changed.
+    // Content of an unusable record is not printed, and no object is changed.
     for (number, problem) in tests::rows![
         1 => "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace";
         2 => "got sha256:";
@@ -283,16 +283,16 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
         4 => "it contains revision 9 of the owner with uid";
         5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
-        let told = format!("failed to read revision {number} of BundleInstance spring: ");
+        let prefix = format!("failed to read revision {number} of BundleInstance spring: ");
         tests::assert_runs! { cluster;
-            "diff spring --revision {number}" => 2, "", "{told}", "{problem}";
-            "content spring --revision {number}" => 1, "", "{told}", "{problem}";
-            "rollback spring --to {number} --dry-run=server" => 1, "", "{told}", "{problem}";
+            "diff spring --revision {number}" => 2, "", "{prefix}", "{problem}";
+            "content spring --revision {number}" => 1, "", "{prefix}", "{problem}";
+            "rollback spring --to {number} --dry-run=server" => 1, "", "{prefix}", "{problem}";
         }
     }
     let after = instances(cluster).get("spring").await.unwrap();
     assert_eq!(after.spec.rollback_to, None);
-    // What an unprivileged user is told names the Secret and the missing permission.
+    // The error for an unprivileged user names the Secret and the missing permission.
     tests::assert_runs! { cluster;
         "content spring --revision 2 --as nobody --as-group readers" => 1, "", "forbidden";
     }
@@ -310,7 +310,7 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
     }
     let revisions = ["one", "two", "three"].map(|text| vec![config_map("ebb", text)]);
     roll_out(cluster, &instance, &revisions).await;
-    let told = "bundleinstance.core.rukpak.io/ebb";
+    let resource = "bundleinstance.core.rukpak.io/ebb";
     let pin = async || {
         let instance = instances(cluster).get("ebb").await.unwrap();
         instance.spec.rollback_to
@@ -319,34 +319,36 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
     tests::assert_runs! { cluster;
         "rollback ebb --to 7" => 1, "", "revision 7 of BundleInstance ebb not found; choose one of 1, 2, 3";
         "rollback ebb --to 1 --undo" => 2, "";
-        "rollback ebb --dry-run=client" => 0, "{told} pinned to revision 2 (dry run)\n";
+        "rollback ebb --dry-run=client" => 0, "{resource} pinned to revision 2 (dry run)\n";
     }
     let dry = cluster.ok("rollback ebb --dry-run=client -o json");
     assert_eq!(dry.json()["spec"]["rollbackTo"], 2);
     let dry = cluster.ok("rollback ebb --to 1 --dry-run=server");
     dry.out_starts_with("0 objects to create, 1 to change, 0 not in revision 1:\n");
     dry.out_has("-  text: three\n+  text: one\n");
-    dry.out_has(format!("{told} pinned to revision 1 (server dry run)\n"));
+    dry.out_has(format!(
+        "{resource} pinned to revision 1 (server dry run)\n"
+    ));
     let dry = cluster.ok("rollback ebb --dry-run=server -o yaml");
     dry.out_has("  rollbackTo: 2\n");
     dry.out_lacks("to create, ");
     assert_eq!(pin().await, None);
 
     tests::assert_runs! { cluster;
-        "rollback ebb --wait=false" => 0, "{told} pinned to revision 2\n";
+        "rollback ebb --wait=false" => 0, "{resource} pinned to revision 2\n";
     }
     assert_eq!(pin().await, Some(2));
     tests::assert_runs! { cluster;
         // A repeated command does not go further back.
-        "rollback ebb --wait=false" => 0, "{told} already pinned to revision 2\n";
-        // Nobody rolls it back here.
+        "rollback ebb --wait=false" => 0, "{resource} already pinned to revision 2\n";
+        // No provisioner performs the rollback.
         "rollback ebb --timeout 1s" => 1, "", "BundleInstance ebb is not rolled back to revision 2 after 1s",
             "run \"rukpak status ebb\"";
-        "rollback ebb --undo --wait=false" => 0, "{told} pin to revision 2 removed\n";
+        "rollback ebb --undo --wait=false" => 0, "{resource} pin to revision 2 removed\n";
     }
     assert_eq!(pin().await, None);
     tests::assert_runs! { cluster;
-        "rollback ebb --undo" => 0, "{told} not pinned\n";
+        "rollback ebb --undo" => 0, "{resource} not pinned\n";
     }
     instance
 }
@@ -377,11 +379,11 @@ async fn rollback_waits_until_its_revision_is_active(cluster: &Cluster, instance
     });
     write_status(cluster, "ebb", status).await;
     let ended: Run = child.wait_with_output().unwrap().into();
-    let told = "bundleinstance.core.rukpak.io/ebb";
+    let resource = "bundleinstance.core.rukpak.io/ebb";
     let ended = ended.exits(0);
-    ended.err_has(format!("{told} pinned to revision 2"));
+    ended.err_has(format!("{resource} pinned to revision 2"));
     ended.err_has("run \"rukpak rollback ebb --undo\" to remove the pin");
-    let done = format!("{told} rolled back to revision 2: 1 object, healthy\n");
+    let done = format!("{resource} rolled back to revision 2: 1 object, healthy\n");
     assert_eq!(ended.out, done);
     tests::assert_runs! { cluster;
         "history ebb" => 0, ["Rollback to 2"];

@@ -1,7 +1,7 @@
 //! `rukpak run bundle`, `rukpak run bundle-upgrade` and `rukpak cleanup` in a cluster without OLM: the stories of the design
-//! "FBC support in run bundle-upgrade", and what goes wrong.
+//! "FBC support in run bundle-upgrade", and failures.
 //!
-//! The same stories with OLM are tried on a real node, in `e2e/olm`.
+//! `e2e/olm` covers the same stories with OLM on a real node.
 
 mod failures;
 mod line;
@@ -25,21 +25,21 @@ use crate::world::{Rukpak as _, World, definition, eventually, unique, world};
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";
 
-/// What an instance says, by the end of the annotation's key.
-fn said<'i>(instance: &'i BundleInstance, key: &str) -> Option<&'i str> {
+/// Returns an annotation of an instance.
+fn annotation<'i>(instance: &'i BundleInstance, key: &str) -> Option<&'i str> {
     instance.annotations().get(key).map(String::as_str)
 }
 
-/// The images of the history, all of which are pinned; the last is what is asked for.
+/// Returns the images of the history. Checks that all are pinned and that the last one is requested.
 fn history(instance: &BundleInstance) -> Vec<String> {
-    let list: Value = serde_json::from_str(said(instance, INJECTED).unwrap()).unwrap();
+    let list: Value = serde_json::from_str(annotation(instance, INJECTED).unwrap()).unwrap();
     let images = list.as_array().unwrap().iter();
-    let images = images.map(|it| it["imageTag"].as_str().unwrap().to_owned());
+    let images = images.map(|entry| entry["imageTag"].as_str().unwrap().to_owned());
     let images: Vec<String> = images.collect();
-    let is_pinned = images.iter().all(|it| it.contains("@sha256:"));
+    let is_pinned = images.iter().all(|image| image.contains("@sha256:"));
     assert!(is_pinned, "{images:?}");
-    let asked = instance.spec.template.spec.source.image.as_ref().unwrap();
-    assert_eq!(images.last(), Some(&asked.reference));
+    let requested = instance.spec.template.spec.source.image.as_ref().unwrap();
+    assert_eq!(images.last(), Some(&requested.reference));
     images
 }
 
@@ -52,7 +52,7 @@ fn installed(instance: &BundleInstance) -> &str {
     status.facts.cluster_service_version.as_deref().unwrap()
 }
 
-/// What the operator's ConfigMap says, which each version has made its own.
+/// Returns the text of the operator's ConfigMap, which differs between versions.
 async fn text(operator: &Operator) -> Option<String> {
     let client = world().await.cluster.client().unwrap();
     let maps = Api::<ConfigMap>::namespaced(client, &operator.namespace());
@@ -62,7 +62,7 @@ async fn text(operator: &Operator) -> Option<String> {
 
 // parity: run-1, sdk-2, sdk-34, complaint-21
 #[tokio::test(flavor = "multi_thread")]
-async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
+async fn story_1_operator_is_upgraded_version_by_version() {
     let world = world().await;
     let operator = Operator::new(&unique("story"));
     let name = &operator.name;
@@ -87,7 +87,7 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
         ("core.rukpak.io/version", Some("0.0.1")),
         ("core.rukpak.io/previous-image", None),
     ] {
-        assert_eq!(said(&instance, key), expected, "{key}");
+        assert_eq!(annotation(&instance, key), expected, "{key}");
     }
     let mut line = history(&instance);
     assert_eq!(line.len(), 1);
@@ -106,18 +106,24 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
         let longer = history(&instance);
         assert_eq!(longer[..longer.len() - 1], line);
         let before = line.last().map(String::as_str);
-        assert_eq!(said(&instance, "core.rukpak.io/previous-image"), before);
-        assert_eq!(said(&instance, "core.rukpak.io/csv-name"), Some(&*csv));
+        assert_eq!(
+            annotation(&instance, "core.rukpak.io/previous-image"),
+            before
+        );
+        assert_eq!(
+            annotation(&instance, "core.rukpak.io/csv-name"),
+            Some(&*csv)
+        );
         line = longer;
     }
     tests::assert_runs! { world;
         "run bundle-upgrade {third} --use-http"
             => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "already has this bundle";
     }
-    definitions_are_kept_on_request(world, &operator, &third).await;
+    crds_are_kept_on_request(world, &operator, &third).await;
 }
 
-async fn definitions_are_kept_on_request(world: &World, operator: &Operator, image: &str) {
+async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &str) {
     let name = &operator.name;
     let group = format!("{name}.example.com");
     let definition = format!("tides.{group}");
@@ -132,7 +138,7 @@ async fn definitions_are_kept_on_request(world: &World, operator: &Operator, ima
     let found = definitions.get(&definition).await.unwrap();
     assert_eq!(found.metadata.deletion_timestamp, None);
 
-    // The next instance adopts the definition, and the next cleanup deletes it with all custom resources.
+    // The next instance adopts the CRD, and the next cleanup deletes it with all custom resources.
     tests::assert_runs! { world;
         "run bundle {image} --use-http" => 0, _;
         "cleanup {name}" => 0, "Operator \"{name}\" uninstalled\n",
@@ -149,29 +155,29 @@ async fn definitions_are_kept_on_request(world: &World, operator: &Operator, ima
     }
 }
 
-/// An index is checked with the bundles, and remembered; also when it is a database.
+/// An index, also as a database, is validated with the bundles and recorded.
 // parity: run-2, run-3, sdk-23
 #[tokio::test(flavor = "multi_thread")]
-async fn story_1_indexes_are_checked_and_remembered() {
+async fn story_1_indexes_are_checked_and_recorded() {
     let world = world().await;
     let operator = Operator::new(&unique("index"));
     let name = &operator.name;
     let [first, second] = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
     let index = operator.publish_index("other", "1.0.0");
     let rendering = format!("Rendering a File-Based Catalog of the Index Image \"{index}\"");
-    // An image is remembered without the transport.
+    // An image is recorded without the transport.
     tests::assert_runs! { world;
         "run bundle {first} --use-http --index-image docker://{index}" => 0, _, "{rendering}";
     }
-    assert_eq!(said(&get(name).await, INDEX), Some(index.as_str()));
+    assert_eq!(annotation(&get(name).await, INDEX), Some(index.as_str()));
     tests::assert_runs! { world;
         "run bundle-upgrade {second} --use-http" => 0, _, "{rendering}";
     }
     let instance = get(name).await;
-    assert_eq!(said(&instance, INDEX), Some(index.as_str()));
+    assert_eq!(annotation(&instance, INDEX), Some(index.as_str()));
     assert_eq!(history(&instance).len(), 2);
 
-    // A bundle of the index is not added again, and a database in another place needs a label.
+    // A bundle of the index is not added again, and a database under another name needs a label.
     let own = operator.publish_index(name, "0.0.1");
     let other = operator.publish_file("other.db", "");
     tests::assert_runs! { world;
@@ -187,28 +193,28 @@ async fn story_1_indexes_are_checked_and_remembered() {
     let label = format!("LABEL {DATABASE_LABEL}=/database/labeled.db\n");
     let database = operator.publish_file("labeled.db", &label);
     let old = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\"";
-    let remembers = async |index: &str, mode: &str| {
+    let assert_recorded = async |index: &str, mode: &str| {
         let instance = get(name).await;
         let end = format!("\"mode\":\"{mode}\"}}]");
-        assert!(said(&instance, INJECTED).unwrap().ends_with(&end));
-        assert_eq!(said(&instance, INDEX), Some(index));
+        assert!(annotation(&instance, INJECTED).unwrap().ends_with(&end));
+        assert_eq!(annotation(&instance, INDEX), Some(index));
     };
     tests::assert_runs! { world;
         "run bundle {first} --use-http --mode=semver --index-image {database}"
             => 0, _, "{old}", "warning: --mode ignored without OLM";
     }
-    remembers(&database, "semver").await;
+    assert_recorded(&database, "semver").await;
     tests::assert_runs! { world;
         "run bundle-upgrade {second} --use-http" => 0, _, "{old}";
     }
-    remembers(&database, "replaces").await;
+    assert_recorded(&database, "replaces").await;
 
-    // In its usual place a database needs no label.
+    // A database under its default name needs no label.
     let unlabeled = operator.publish_file("index.db", "");
     tests::assert_runs! { world;
         "cleanup {name}" => 0, _;
         "run bundle {first} --use-http --index-image {unlabeled}" => 0, _, "{old}";
     }
-    remembers(&unlabeled, "replaces").await;
+    assert_recorded(&unlabeled, "replaces").await;
     world.ok(&format!("cleanup {name}"));
 }

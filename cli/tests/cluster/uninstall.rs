@@ -23,19 +23,19 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
             "metadata": {"name": "high", "namespace": "default"},
         }))
         .await;
-    let stays = format!("CustomResourceDefinition tides.{name}.example.com");
+    let crd = format!("CustomResourceDefinition tides.{name}.example.com");
     let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
     world.patch(&name, policy("Delete")).await;
     tests::assert_runs! { world;
         "uninstall {name} --cascade foreground" => 1, "", "use --yes to confirm";
-        "uninstall {name} --dry-run=server" => 0, _, "{stays} and 1 custom resource will be deleted";
+        "uninstall {name} --dry-run=server" => 0, _, "{crd} and 1 custom resource will be deleted";
     }
     let instance = world.instances().get(&name).await.unwrap();
     assert_eq!(instance.metadata.deletion_timestamp, None);
     world.patch(&name, policy("Retain")).await;
     let uninstall = format!("uninstall {name} --crd-deletion-policy delete");
     tests::assert_runs! { world;
-        "{uninstall}" => 1, "", "{stays} and 1 custom resource will be deleted", "use --yes to confirm";
+        "{uninstall}" => 1, "", "{crd} and 1 custom resource will be deleted", "use --yes to confirm";
     }
     let run = world.ok(&format!("{uninstall} --yes"));
     let done = format!("bundleinstance.core.rukpak.io/{name} deleted\n");
@@ -52,7 +52,7 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
         "install {name} {bundle}" => 0, _;
         "uninstall {name} --cascade orphan" => 0, _, "all objects will be kept";
     }
-    // What the garbage collector makes of it is tried in the provisioner's tests.
+    // The tests of the provisioner cover orphaned objects.
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 }
 

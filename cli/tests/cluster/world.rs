@@ -1,4 +1,4 @@
-//! A cluster with rukpak installed, and the command.
+//! A shared cluster with rukpak, and helpers to run the command in it.
 
 use std::{
     borrow::Borrow,
@@ -34,19 +34,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long anything may take on a machine with a lot to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// Limit of every wait. It allows for a busy machine.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What the command is run for: a cluster, in which somebody has rights.
+/// A cluster, with a user, for which the command runs.
 pub(crate) trait Rukpak {
-    /// The command with its kubeconfig.
+    /// Returns the command with its kubeconfig.
     fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command;
 
     fn run(&self, args: &(impl Args + ?Sized)) -> Run {
         self.rukpak(args).output().unwrap().into()
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     #[track_caller]
     fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
         self.run(args).exits(0)
@@ -71,10 +71,10 @@ impl Rukpak for Cluster {
     }
 }
 
-/// What all tests share.
+/// The cluster and servers that all tests share.
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
-    /// The kubeconfig of the provisioner.
+    /// Kubeconfig of the provisioner.
     pub(crate) account: NamedTempFile,
     pub(crate) provisioner: Provisioner,
     pub(crate) registry: Registry,
@@ -91,8 +91,8 @@ pub(crate) async fn bare() -> Lease {
     POOL.take(async |_| Ok(())).await.unwrap()
 }
 
-/// With the way to the content service, where the command needs one. Whoever names no kubeconfig is the administrator, who has
-/// a client certificate and no token.
+/// Adds the address of the content service to commands that need it. Without a kubeconfig argument, the user is the cluster
+/// admin, who has a client certificate and no token.
 impl Rukpak for World {
     fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command {
         let mut command = self.cluster.rukpak(args);
@@ -126,18 +126,18 @@ impl World {
         Api::all(self.cluster.client().unwrap())
     }
 
-    /// The ConfigMaps of the namespace `default`.
+    /// Returns the ConfigMaps of the namespace `default`.
     pub(crate) fn maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.cluster.client().unwrap(), "default")
     }
 
-    /// The name of the Bundle that an instance has installed.
+    /// Returns the name of the installed Bundle of an instance.
     pub(crate) async fn installed(&self, name: &str) -> String {
         let instance = self.instances().get(name).await.unwrap();
         instance.status.unwrap().installed_bundle_name.unwrap()
     }
 
-    /// Changes an instance as another client does.
+    /// Changes an instance as another client.
     pub(crate) async fn patch(&self, name: &str, patch: Value) {
         let (instances, params) = (self.instances(), PatchParams::default());
         let patched = instances.patch(name, &params, &Patch::Merge(patch)).await;
@@ -148,8 +148,8 @@ impl World {
         apply(self.cluster, [object]).await;
     }
 
-    /// The kubeconfig of a ServiceAccount in the namespace `default` that is bound to these ClusterRoles.
-    pub(crate) async fn somebody(&self, name: &str, roles: &[&str]) -> NamedTempFile {
+    /// Returns a kubeconfig of a new ServiceAccount in the namespace `default` that is bound to these ClusterRoles.
+    pub(crate) async fn kubeconfig_with_roles(&self, name: &str, roles: &[&str]) -> NamedTempFile {
         let account = account(name);
         let metadata = json!({"name": name, "namespace": "default"});
         self.apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}))
@@ -162,7 +162,7 @@ impl World {
         kubeconfig(self.cluster, "default", name).await
     }
 
-    /// Uninstalls, so that later tests have less to look at.
+    /// Uninstalls an instance, so that later tests have fewer objects to read.
     pub(crate) fn remove(&self, name: &str) {
         self.ok(&format!(
             "uninstall {name} --yes --crd-deletion-policy delete"
@@ -170,17 +170,17 @@ impl World {
     }
 }
 
-/// A ServiceAccount of the namespace `default`, as the subject of a binding.
+/// Returns a ServiceAccount of the namespace `default` as the subject of a binding.
 pub(crate) fn account(name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": "default"})
 }
 
-/// A user, as the subject of a binding.
+/// Returns a user as the subject of a binding.
 pub(crate) fn user(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
 }
 
-/// A binding of a role, given by kind and name, for a namespace or the whole cluster.
+/// Returns a binding of a role, given by kind and name, for a namespace or the whole cluster.
 pub(crate) fn binding(
     name: &str,
     namespace: Option<&str>,
@@ -226,7 +226,7 @@ async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> NamedT
     file
 }
 
-/// Applies objects in their order; of a definition custom resources may follow.
+/// Applies objects in order. Waits until a CRD is established, so that its custom resources may follow.
 pub(crate) async fn apply(
     cluster: &Cluster,
     objects: impl IntoIterator<Item = impl Borrow<Value>>,
@@ -241,16 +241,16 @@ pub(crate) async fn apply(
     }
 }
 
-/// Definitions of ours as objects.
+/// Converts CRDs to objects.
 pub(crate) fn objects(
     definitions: impl IntoIterator<Item = CustomResourceDefinition>,
 ) -> Vec<Value> {
     let definitions = definitions.into_iter();
-    let objects = definitions.map(|it| serde_json::to_value(it).unwrap());
+    let objects = definitions.map(|definition| serde_json::to_value(definition).unwrap());
     objects.collect()
 }
 
-/// A name that nobody else in this cluster has.
+/// Returns a name that is unique in this cluster.
 pub(crate) fn unique(prefix: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -262,7 +262,7 @@ pub(crate) fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_rukpak").into()
 }
 
-/// A plain bundle in a folder: a ConfigMap for each name, with this text.
+/// Writes a plain bundle with one ConfigMap for each name, with this text.
 pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let manifests = folder.path().join("manifests");
@@ -277,7 +277,7 @@ pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
     folder
 }
 
-/// A definition of Tides, in an API group of this name.
+/// Returns a CRD of Tides, in an API group with this name.
 pub(crate) fn definition(name: &str) -> Value {
     let group = format!("{name}.example.com");
     json!({
@@ -299,30 +299,30 @@ pub(crate) fn text(folder: &TempDir) -> &str {
     folder.path().to_str().unwrap()
 }
 
-/// Tries until there is a result; the last reason why there was none is said when there never is.
+/// Retries until there is a result. Panics with the last reason after the time limit.
 pub(crate) async fn eventually<T>(
-    what: &str,
+    goal: &str,
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         match attempt().await {
             Ok(result) => return result,
-            Err(reason) if Instant::now() > end => panic!("not {what}: {reason}"),
+            Err(reason) if Instant::now() > end => panic!("not {goal}: {reason}"),
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
-/// Sends a process what Ctrl-C sends.
+/// Sends SIGINT to a process, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();
     assert!(sent.unwrap().success());
 }
 
-/// A command that is interrupted as soon as it listens for signals: it talks to the cluster then.
-pub(crate) async fn until_it_listens(child: Child) -> Run {
+/// Interrupts a command as soon as it handles signals, that is, when it has started to talk to the cluster.
+pub(crate) async fn interrupt_when_listening(child: Child) -> Run {
     let path = format!("/proc/{}/status", child.id());
     eventually("listening", async || {
         let fields = fs::read_to_string(&path).unwrap();
@@ -337,8 +337,8 @@ pub(crate) async fn until_it_listens(child: Child) -> Run {
     run.exits(130)
 }
 
-/// A command that is interrupted as soon as it has said something: nobody brings about what it waits for then.
-pub(crate) fn until_it_says(mut child: Child, part: &str) -> Run {
+/// Interrupts a command as soon as its standard error contains a text. The command waits at that time.
+pub(crate) fn interrupt_after_output(mut child: Child, part: &str) -> Run {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut err = String::new();
     while !err.contains(part) {

@@ -1,6 +1,6 @@
-//! Every rule, by one change to a bundle that nothing can be said against.
+//! Every rule, triggered by one change to a bundle without findings.
 //!
-//! What keeps a bundle from being converted is an error of its own.
+//! A problem that prevents the conversion is a separate error.
 
 mod bundle;
 mod csv;
@@ -17,7 +17,7 @@ use crate::{Code, Finding, Level, Options, plain, validate};
 const UNSERVED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)";
 
 impl Bundle {
-    /// Small, and beyond reproach.
+    /// A small bundle without findings.
     fn good() -> Self {
         let image = "example.com/etcd@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let example =
@@ -75,12 +75,12 @@ impl Bundle {
         self.csv(&format!("/metadata/annotations/{key}"), value.into())
     }
 
-    /// What is said beyond the conversion's own findings: codes and places.
+    /// Returns the findings beyond those of the conversion: codes and locations.
     fn advice(&self, options: &Options) -> Vec<(Code, String)> {
         let content = self.content();
-        let known = plain(&content, options).report.findings;
+        let converted = plain(&content, options).report.findings;
         let mut advice = validate(&content, options).findings;
-        for finding in known {
+        for finding in converted {
             let at = advice.iter().position(|advice| *advice == finding);
             advice.remove(at.expect("the conversion's findings stay"));
         }
@@ -110,7 +110,7 @@ fn crd(plural: &str, kind: &str) -> Value {
     })
 }
 
-/// A change, and what it has to bring up, in the report's order.
+/// A change and its expected findings, in the order of the report.
 type Case = (Bundle, &'static [(Code, &'static str)]);
 
 fn check(cases: impl IntoIterator<Item = Case>) {
@@ -122,14 +122,14 @@ fn check(cases: impl IntoIterator<Item = Case>) {
 
 // parity: check-24
 #[test]
-fn nothing_is_said_against_a_good_bundle() {
+fn valid_bundle_has_no_findings() {
     let content = Bundle::good().content();
     assert_eq!(validate(&content, &Options::default()).findings, []);
     assert!(plain(&content, &Options::default()).objects.is_some());
 }
 
 #[test]
-fn advice_does_not_keep_a_bundle_from_being_converted() {
+fn advice_does_not_prevent_a_conversion() {
     let bundle = Bundle::good()
         .csv("/spec/icon", json!([]))
         .csv("/spec/provider", json!({}));
@@ -139,7 +139,7 @@ fn advice_does_not_keep_a_bundle_from_being_converted() {
 }
 
 #[test]
-fn advice_knows_its_line() {
+fn advice_has_a_line() {
     let text = "kind: PodDisruptionBudget\napiVersion: policy/v1\nmetadata: {name: a}\nspec:\n  maxUnavailable: 0\n";
     let content = Bundle::good().file("manifests/pdb.yaml", text).content();
     let mut report = validate(&content, &Options::default());
@@ -149,9 +149,9 @@ fn advice_knows_its_line() {
     assert_rows!(places.map(|place| place.line).collect::<Vec<_>>() => [Some(5)]);
 }
 
-/// Every value of every file becomes something else once; nothing may panic.
+/// Every value of every file is replaced once; the validation must not panic.
 #[test]
-fn hostile_shapes_are_survived() {
+fn hostile_shapes_do_not_panic() {
     let mut bundle = Bundle::good();
     for (file, value) in ::tests::rows![
         "manifests/service.yaml"

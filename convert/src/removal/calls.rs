@@ -188,7 +188,7 @@ mod tests {
 
     // parity: max-21
     #[test]
-    fn accounts_are_told_what_they_called_that_goes() {
+    fn accounts_are_listed_with_their_calls_to_removed_apis() {
         let mut calls = Calls::default();
         let etcd = "system:serviceaccount:etcd:operator";
         let flow_schemas = "flowschemas.v1beta3.flowcontrol.apiserver.k8s.io";
@@ -209,16 +209,16 @@ mod tests {
             let found = found.iter().map(|call| (call.api.as_str(), call.count));
             assert_eq!(found.collect::<Vec<_>>(), expected, "{account} {from} {to}");
         }
-        let said = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
+        let call = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
         assert_eq!(
-            said.unwrap().to_string(),
+            call.unwrap().to_string(),
             "ServiceAccount etcd/operator called cronjobs.v1beta1.batch 2 times within a day; Kubernetes 1.25 does not \
              serve this API"
         );
     }
 
     #[test]
-    fn what_makes_no_sense_says_nothing_and_much_of_it_is_bounded() {
+    fn invalid_counts_are_ignored_and_calls_are_bounded() {
         let mut calls = Calls::default();
         let name = "system:serviceaccount:a:b";
         for removed in ["soon", "1", "2.0", "1.x", "-1.30"] {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_release_takes_the_next_kubernetes() {
+    fn each_release_has_the_next_kubernetes() {
         for (releases, minor) in ::tests::rows![
             vec![(4, 1), (4, 2), (4, 24), (5, u64::MAX), (3, 11), (0, 0)] => None;
             vec![(4, 3)] => Some(16);

@@ -18,7 +18,7 @@ fn kube(minor: u64) -> KubeVersion {
     KubeVersion::new(1, minor)
 }
 
-/// API, the release it goes with, what takes its place.
+/// API, the release that removes it, and its replacement.
 fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
     let gone = removals.found.iter().map(|removal| &removal.gone);
     gone.map(|gone| (gone.api_version, gone.until, gone.instead))
@@ -49,11 +49,11 @@ fn later_removals_are_found_by_minor_version() {
 
 // parity: check-18
 #[test]
-fn objects_in_apis_that_go_are_found_between_the_releases() {
+fn objects_in_removed_apis_are_found_between_releases() {
     for (api, kind, from, to, expected) in ::tests::rows![
         "policy/v1beta1", "PodDisruptionBudget", 24, 25 => Some((25, Some("policy/v1")));
         "policy/v1beta1", "PodDisruptionBudget", 23, 24 => None;
-        // It is not served already: nothing is lost by an upgrade.
+        // The API is not served already, so that an upgrade loses nothing.
         "policy/v1beta1", "PodDisruptionBudget", 25, 26 => None;
         "policy/v1", "PodDisruptionBudget", 24, 40 => None;
         "policy/v1beta1", "PodSecurityPolicy", 24, 25 => Some((25, None));
@@ -66,7 +66,7 @@ fn objects_in_apis_that_go_are_found_between_the_releases() {
         "coordination.k8s.io/v1beta1", "LeaseCandidate", 38, 39 => Some((39, None));
         "apps/v1", "Deployment", 20, 50 => None;
         "example.com/v1beta1", "PodDisruptionBudget", 24, 25 => None;
-        // Downwards nothing goes.
+        // A downgrade removes no API.
         "policy/v1beta1", "PodDisruptionBudget", 25, 24 => None;
     ] {
         let found = between([&object(api, kind)], kube(from), kube(to));
@@ -81,7 +81,7 @@ fn objects_in_apis_that_go_are_found_between_the_releases() {
 }
 
 #[test]
-fn roles_tell_what_may_be_used() {
+fn roles_reveal_the_removed_apis_in_use() {
     for (resource, expected) in ::tests::rows![
         "poddisruptionbudgets/status" => "ClusterRole etcd refers to the resource of PodDisruptionBudget, and Kubernetes \
             1.25 does not serve policy/v1beta1: make sure that the operator uses policy/v1";
@@ -106,19 +106,20 @@ fn roles_tell_what_may_be_used() {
 }
 
 #[test]
-fn what_happens_to_objects_is_said() {
-    let said = |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
+fn messages_describe_the_effect_on_objects() {
+    let message =
+        |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
     let expected = "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 from that version on";
-    assert_eq!(said("batch/v1beta1", "CronJob"), expected);
+    assert_eq!(message("batch/v1beta1", "CronJob"), expected);
     assert_eq!(
-        said("policy/v1beta1", "PodSecurityPolicy"),
+        message("policy/v1beta1", "PodSecurityPolicy"),
         "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve and which has no replacement: the \
          object is removed in that version"
     );
 }
 
 #[test]
-fn names_of_resources_are_kubernetes_own() {
+fn resource_names_equal_those_of_kubernetes() {
     assert_each!(|kind, resource| plural(kind) => resource;
         "Ingress" => "ingresses";
         "IngressClass" => "ingressclasses";
@@ -135,7 +136,7 @@ fn names_of_resources_are_kubernetes_own() {
 }
 
 #[test]
-fn everything_that_is_announced_is_still_served_now() {
+fn announced_removals_are_still_served() {
     for announced in ANNOUNCED {
         assert!(announced.until > KubeVersion::NEWEST.minor);
         for kind in announced.kinds {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::rights::{self, Rights};
 
-    /// What two ServiceAccounts may do that are bound to the same role.
+    /// Permissions of two ServiceAccounts that are bound to the same role.
     fn listed(rules: &Value, mut budget: Budget) -> Vec<Rights> {
         let rbac = "rbac.authorization.k8s.io/v1";
         let selectors = vec![json!({"matchLabels": {"a": "b"}}); 20];
@@ -53,7 +53,7 @@ mod tests {
         rights::collect_rights(&objects, &mut budget)
     }
 
-    /// Rules none of which can be merged with another.
+    /// Rules that cannot be merged.
     fn rules(number: usize) -> Value {
         (0..number)
             .map(|n| json!({"apiGroups": [format!("g{n}")], "resources": [format!("r{n}")], "verbs": ["get"]}))
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_list_is_told() {
+    fn truncated_lists_are_reported() {
         let few = with!(Budget, memory: 16 << 10);
         let [first, second] = brief(&listed(&rules(20), few))[..] else {
             panic!("two holders")

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_gained() {
+    fn only_new_permissions_are_gained() {
         let cluster = |name, rules: &Value| objects(name, None, rules);
         let read = rule("", &["pods"], &["get", "list"]);
         let all = rule("*", &["*"], &["*"]);
@@ -220,13 +220,13 @@ mod tests {
                 => vec![line("\"secrets\"", "\"get\",\"list\"")];
             cluster("a", &all), cluster("a", &read) => vec![];
             vec![], cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];
-            // Parts of resources are resources of their own; of a single object is less than of all.
+            // Subresources are separate resources; a rule for a single object grants less than one for all.
             cluster("a", &rule("", &["pods"], &["get"])), cluster("a", &rule("", &["pods/log"], &["get"]))
                 => vec![line("\"pods/log\"", "\"get\"")];
             cluster("a", &read),
                 cluster("a", &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]))
                 => vec![];
-            // A namespace less than the cluster is nothing gained, and the cluster more than a namespace is.
+            // A namespace is part of the cluster, so it gains nothing; the cluster is more than a namespace.
             cluster("a", &read), objects("a", Some("etcd"), &read) => vec![];
             objects("a", Some("etcd"), &read), cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];
         );
@@ -251,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_of_what_is_gained_and_stays() {
+    fn digest_covers_the_gained_permissions_and_is_stable() {
         let before = objects("a", None, &rule("", &["pods"], &["get"]));
         let after = objects("b", None, &rule("", &["pods", "secrets"], &["get"]));
         let other = objects("c", None, &rule("", &["secrets"], &["get"]));
         let digest = |before: &[Object], after: &[Object]| gained(before, after).unwrap().digest;
-        // Approvals name this digest: if the text of a line changes, approved permissions have to be approved again.
+        // Approvals contain this digest: if the text of a line changes, approved permissions must be approved again.
         assert_rows!(digest(&before, &after) => "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb");
         let bound = objects("view", None, &json!([])).split_off(1);
         assert_rows!(digest(&[], &bound) => "sha256:a9f75754fba0e293a51e09825efe4108e827210a3532fda0036358d3dbe5d08d");
@@ -266,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_compare_counts_as_gained() {
+    fn permissions_beyond_the_budget_count_as_gained() {
         let many: Vec<String> = (0..1000).map(|n| format!("r{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
         let some = objects("a", None, &rule("g", &["r"], &["get"]));
         let after = objects("a", None, &rules);
         assert_eq!(lines(&some, &after).len(), 1);
-        // What is covered as a whole needs no taking apart.
+        // A rule that is covered as a whole is not expanded.
         assert_rows!(lines(&objects("a", None, &rule("*", &["*"], &["*"])), &after) => [""; 0]);
         assert_eq!(lines(&after, &after), [""; 0]);
     }

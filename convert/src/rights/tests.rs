@@ -34,7 +34,7 @@ fn named(mut rule: Value, name: &str) -> Value {
     rule
 }
 
-/// `verbs on groups:resources`, short enough for tables.
+/// Formats `verbs on groups:resources`, short enough for tables.
 fn short(rights: &Rights) -> Vec<String> {
     let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
     let line = |Grant { rule, .. }: &Grant| {
@@ -45,7 +45,7 @@ fn short(rights: &Rights) -> Vec<String> {
     rights.grants.iter().map(line).collect()
 }
 
-/// Holder, scope, grants and roles that others define, of each entry.
+/// Formats the holder, scope, grants and roles of others of each entry.
 fn described(values: &[Value]) -> Vec<String> {
     let line = |rights: &Rights| {
         let (grants, others) = (short(rights), &rights.other_roles);
@@ -55,7 +55,7 @@ fn described(values: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn rights_hold_where_the_binding_says() {
+fn permissions_apply_in_the_scope_of_the_binding() {
     let rules = json!([rule(&[""], &["pods"], &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
     let tides = json!([rule(&["acme.io"], &["tides"], &["get"])]);
     let mut part = role("ClusterRole", "part", tides);
@@ -71,16 +71,16 @@ fn rights_hold_where_the_binding_says() {
             => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
         vec![within("a", role("Role", "r", rules.clone())), within("a", binding("RoleBinding", "Role", "r"))]
             => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
-        // A Role of another namespace grants nothing, and is named.
+        // A Role of another namespace grants nothing, and is listed.
         vec![within("a", role("Role", "r", rules)), within("b", binding("RoleBinding", "Role", "r"))]
             => &[r#"ServiceAccount ops/operator Namespace("b") [] {"Role r"}"#];
         vec![role("ClusterRole", "r", json!([rule(&["*"], &["*"], &["*"])]))] => &[];
-        // Roles of the cluster are named, and what some of them allow is known.
+        // Roles of the cluster are listed, and the permissions of some of them are known.
         vec![binding("ClusterRoleBinding", "ClusterRole", "cluster-admin")]
             => &[r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#];
         vec![binding("ClusterRoleBinding", "ClusterRole", "view")]
             => &[r#"ServiceAccount ops/operator Cluster [] {"ClusterRole view"}"#];
-        // Aggregation works both ways.
+        // Aggregation extends roles of the bundle and roles of the cluster.
         vec![part, whole, binding("ClusterRoleBinding", "ClusterRole", "whole")] => &[
             r#"ClusterRole view Cluster ["get acme.io:tides"] {}"#,
             r#"ServiceAccount ops/operator Cluster ["get acme.io:tides"] {}"#,
@@ -89,14 +89,14 @@ fn rights_hold_where_the_binding_says() {
 }
 
 #[test]
-fn rules_are_merged_where_that_changes_nothing() {
+fn equivalent_rules_are_merged() {
     for (rules, merged) in ::tests::rows![
         vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["pods"], &["list"])] => &["get,list :pods"][..];
         vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["nodes"], &["get"])] => &["get :nodes,pods"];
         vec![rule(&["a"], &["x"], &["get"]), rule(&["b"], &["x"], &["get"])] => &["get a,b:x"];
         vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["list"])] => &["get a:x", "list a:y"];
         vec![rule(&["a"], &["x"], &["get", "*"])] => &["* a:x"];
-        // The third one lets the first two meet.
+        // The third rule makes the first two mergeable.
         vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["get", "list"]), rule(&["a"], &["x"], &["list"])]
             => &["get,list a:x,y"];
         vec![rule(&["a"], &["x"], &["get"]), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:x"];
@@ -111,7 +111,7 @@ fn rules_are_merged_where_that_changes_nothing() {
 }
 
 #[test]
-fn dangers_are_told() {
+fn dangerous_permissions_are_reported() {
     use Danger::*;
     let rbac = "rbac.authorization.k8s.io";
     let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
@@ -154,7 +154,7 @@ fn dangers_are_told() {
 }
 
 #[test]
-fn dangers_of_known_roles_are_known() {
+fn dangers_of_default_roles_are_reported() {
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
     let rights = of(&objects(&[edit]));
     let dangers = BTreeSet::from([Danger::Secrets, Danger::Impersonate, Danger::Exec]);
@@ -162,7 +162,7 @@ fn dangers_of_known_roles_are_known() {
 }
 
 #[test]
-fn selectors_choose_as_the_apiserver_does() {
+fn selectors_match_as_in_the_api_server() {
     let labeled = json!({"metadata": {"labels": {"a": "1"}}});
     assert_each!(|selector, is_chosen| roles::selects(&selector, &labeled) => is_chosen;
         json!({}) => true;

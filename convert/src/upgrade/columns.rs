@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_renamed_and_mended() {
+    fn columns_are_renamed_and_repaired() {
         let mut columns = json!([
             {"name": "a", "type": "string", "JSONPath": ".a"},
             {"name": "b", "type": "int", "JSONPath": "b", "jsonPath": ".ignored"},

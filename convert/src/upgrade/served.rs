@@ -195,14 +195,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn successors_are_served_in_time_and_lead_to_what_the_newest_release_serves() {
-        let mut seen = std::collections::BTreeSet::new();
+    fn successors_lead_to_apis_of_the_newest_release() {
+        let mut listed = std::collections::BTreeSet::new();
         for (api, kind) in APIS
             .iter()
             .flat_map(|api| api.kinds.iter().map(move |kind| (api, kind)))
         {
             let (name, until) = (format!("{} {kind}", api.version), api.until);
-            assert!(seen.insert((api.version, *kind)), "{name} is listed twice");
+            assert!(
+                listed.insert((api.version, *kind)),
+                "{name} is listed twice"
+            );
             assert!(until.is_none_or(|until| until > api.since), "{name}");
             let Some(successor) = api.successor else {
                 continue;
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_serve_what_they_served() {
+    fn releases_serve_their_apis() {
         let gone = |until, successor| Some(Unserved::Gone { until, successor });
         for (api, kind, target, expected) in ::tests::rows![
             "policy/v1beta1", "PodDisruptionBudget", (1, 20) => None;

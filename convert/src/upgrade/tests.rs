@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::pointers;
 
-/// The object an upgrade to the newest release makes, and the changes as `Level Code path`.
+/// Upgrades an object to the newest release, and returns it with the changes as `Level Code path`.
 fn upgraded(object: Value) -> (Value, Vec<String>) {
     upgraded_to(KubeVersion::NEWEST, object)
 }
@@ -24,7 +24,7 @@ pub(super) fn brief(changes: &[Change]) -> Vec<String> {
 const MOVED: &str = "Change UpgradedAPI apiVersion";
 
 #[test]
-fn what_the_target_serves_stays_as_it_is() {
+fn served_objects_are_unchanged() {
     for (api, kind) in [
         ("policy/v1beta1", "PodDisruptionBudget"),
         ("policy/v1beta1", "PodSecurityPolicy"),
@@ -88,7 +88,7 @@ fn growth_covers_what_an_upgrade_adds() {
 }
 
 #[test]
-fn most_kinds_only_change_their_version() {
+fn most_kinds_change_only_their_version() {
     for (from, kind, to) in ::tests::rows![
         "rbac.authorization.k8s.io/v1beta1", "ClusterRole" => "rbac.authorization.k8s.io/v1";
         "rbac.authorization.k8s.io/v1beta1", "RoleBinding" => "rbac.authorization.k8s.io/v1";
@@ -111,7 +111,7 @@ fn most_kinds_only_change_their_version() {
 }
 
 #[test]
-fn what_has_no_successor_is_dropped_or_told() {
+fn object_without_successor_is_dropped_or_reported() {
     let mut changes = Vec::new();
     for api in ["policy/v1beta1", "extensions/v1beta1"] {
         let mut policy = json!({"apiVersion": api, "kind": "PodSecurityPolicy"});
@@ -124,7 +124,7 @@ fn what_has_no_successor_is_dropped_or_told() {
 }
 
 #[test]
-fn what_the_target_does_not_know_yet_is_told() {
+fn apis_newer_than_the_target_are_reported() {
     let object =
         json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"selector": {}}});
     let expected = (
@@ -135,7 +135,7 @@ fn what_the_target_does_not_know_yet_is_told() {
 }
 
 #[test]
-fn community_definitions_get_the_annotation() {
+fn community_crds_get_the_annotation() {
     for (api, annotations, changed) in ::tests::rows![
         "v1", json!(null) => true;
         "v1", json!({"api-approved.kubernetes.io": "sure"}) => true;
@@ -147,16 +147,16 @@ fn community_definitions_get_the_annotation() {
             "metadata": {"name": "as.x.k8s.io", "annotations": annotations},
             "spec": {"group": "x.k8s.io", "version": "v1", "scope": "Cluster", "names": {}},
         }));
-        let told = changes.contains(&"Change UpgradedAPI spec.group".to_owned());
+        let is_reported = changes.contains(&"Change UpgradedAPI spec.group".to_owned());
         let annotation = object["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
-        assert_rows!((told, annotation.is_some()) => (changed, true), "{annotations}");
+        assert_rows!((is_reported, annotation.is_some()) => (changed, true), "{annotations}");
         assert_rows!(annotation.is_some_and(|text| text.starts_with("unapproved, ")) => changed, "{annotations}");
     }
 }
 
-/// Every value replaced, one at a time, by values of every other type: nothing panics, whatever becomes of it.
+/// Every value is replaced, one at a time, by values of every other type: no result causes a panic.
 #[test]
-fn hostile_shapes_do_no_harm() {
+fn hostile_shapes_do_not_panic() {
     let odd = json!([null, true, -1.5, "x", [], [[{}]], {}, {"a": {"": 1}}]);
     let webhooks = json!([{"name": "a", "sideEffects": "x", "admissionReviewVersions": ["v1"]}]);
     let node = json!({

@@ -1,10 +1,10 @@
-//! What a good bundle becomes.
+//! Conversion of a valid bundle.
 
 use super::*;
 
-/// These names are in clusters: a change here orphans what was installed.
+/// Clusters contain these names: a change would orphan installed objects.
 #[test]
-fn objects_come_in_the_order_in_which_they_can_be_applied() {
+fn objects_are_in_applicable_order() {
     let expected = [
         "Namespace tide-system",
         "CustomResourceDefinition tides.sea.example.com",
@@ -20,7 +20,7 @@ fn objects_come_in_the_order_in_which_they_can_be_applied() {
 
 // parity: convert-9
 #[test]
-fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
+fn output_does_not_depend_on_file_names() {
     let text = |bundle: &Bundle| {
         let conversion = bundle.convert();
         let texts = objects(&conversion).iter().map(yaml::to_string);
@@ -42,7 +42,7 @@ fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
 
 // parity: platform-22, convert-4
 #[test]
-fn a_deployment_gets_what_olm_gives_it() {
+fn deployment_has_the_fields_that_olm_sets() {
     let conversion = Bundle::good().convert();
     assert_eq!(
         *object(&conversion, "Deployment", "tide-operator"),
@@ -67,7 +67,7 @@ fn a_deployment_gets_what_olm_gives_it() {
 
 // parity: convert-4, convert-5
 #[test]
-fn namespaces_of_the_installation_win_over_annotations() {
+fn install_namespaces_precede_annotations() {
     let stale = |bundle: Bundle| {
         let annotations = json!({"olm.operatorNamespace": "stale", "olm.targetNamespaces": "stale", "support": "yes"});
         bundle.csv("/metadata/annotations", annotations)
@@ -94,7 +94,7 @@ fn namespaces_of_the_installation_win_over_annotations() {
 
 // parity: convert-3
 #[test]
-fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
+fn permissions_become_cluster_wide_and_read_namespaces() {
     let conversion = Bundle::good().convert();
     let roles = objects(&conversion).iter();
     let roles = roles.filter(|object| object.kind() == "ClusterRole");
@@ -130,7 +130,7 @@ fn two_packages_with_the_same_rules_do_not_share_names() {
 
 // parity: convert-16
 #[test]
-fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
+fn used_accounts_are_created_and_shipped_ones_kept() {
     let shipped = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tide"},
         "imagePullSecrets": [{"name": "pull"}]});
     let account = format!("{DEPLOYMENTS}/0/spec/template/spec/serviceAccountName");
@@ -147,13 +147,13 @@ fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
     assert_rows!(object(&conversion, "ServiceAccount", "tide")["imagePullSecrets"] => shipped["imagePullSecrets"]);
     let bindings = objects(&conversion).iter();
     let mut bindings = bindings.filter(|object| object.kind() == "ClusterRoleBinding");
-    // An empty name is the default account.
+    // An empty name denotes the default ServiceAccount.
     assert!(bindings.any(|binding| binding.value()["subjects"][0]["name"] == "default"));
 }
 
 // parity: check-5
 #[test]
-fn the_manifests_folder_is_the_annotated_one() {
+fn manifests_directory_is_the_annotated_one() {
     let good = Bundle::good();
     let moved = Bundle::good()
         .without(CSV)
@@ -167,7 +167,7 @@ fn the_manifests_folder_is_the_annotated_one() {
     };
     for (bundle, folders) in tests::rows![
         &moved => &["deploy/olm/", "/deploy//olm"][..];
-        // What names no directory has no effect.
+        // A value that names no directory has no effect.
         &good => &["nowhere/", ".", "/", "./"];
     ] {
         for folder in folders {
@@ -196,7 +196,7 @@ fn a_deployment_config_changes_every_deployment() {
 
 // parity: platform-21, convert-18
 #[test]
-fn an_operator_is_given_its_condition_where_there_are_such_objects() {
+fn operator_condition_is_created_on_request() {
     let of_kind = |conversion: &convert::Conversion, kind: &str| {
         let objects = objects(conversion).iter();
         let mut found = objects.filter(|object| object.kind() == kind);
@@ -209,7 +209,7 @@ fn an_operator_is_given_its_condition_where_there_are_such_objects() {
         ["OperatorCondition", "Role", "RoleBinding"].map(|kind| of_kind(&conversion, kind))
     };
     assert_eq!(of(Bundle::good(), &Options::default()), [None, None, None]);
-    // The name that is not the operator's would be written to in vain.
+    // The deployment config cannot change the name, because no condition of another name exists.
     let env = json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]});
     let options = with!(Options, operator_condition: true, deployment_config: Some(config(env)));
     let [condition, role, binding] = of(Bundle::good(), &options).map(Option::unwrap);
@@ -228,7 +228,7 @@ fn an_operator_is_given_its_condition_where_there_are_such_objects() {
 }
 
 #[test]
-fn what_an_apiserver_refuses_in_a_deployment_is_told() {
+fn deployments_that_the_api_server_rejects_are_reported() {
     let twice = json!([{"name": "A"}, {"name": "A"}]);
     for (field, value, path) in tests::rows![
         "template/spec/containers", json!([]) => ".template.spec";
@@ -249,7 +249,7 @@ fn what_an_apiserver_refuses_in_a_deployment_is_told() {
 
 // parity: check-7
 #[test]
-fn what_others_refuse_is_converted_with_warnings() {
+fn input_that_other_tools_reject_is_converted_with_warnings() {
     let good = Bundle::good;
     for (bundle, expected) in tests::rows![
         good() => vec![];

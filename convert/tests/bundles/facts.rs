@@ -1,9 +1,9 @@
-//! What a bundle says of itself.
+//! Bundle info.
 
 use super::*;
 
 #[test]
-fn facts_tell_what_others_need() {
+fn facts_contain_requirements_and_provided_apis() {
     let dependencies = "dependencies:\n- type: olm.package\n  value: {packageName: moon, version: '>=1.0.0'}\n\
                         - type: olm.gvk\n  value: {group: sun.example.com, version: v1, kind: Sun}\n";
     let bundle = annotated("olm.skipRange", ">=1.0.0 <1.4.0")
@@ -121,7 +121,7 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
 }
 
 #[test]
-fn properties_of_the_file_join_the_annotation_of_the_pods_in_their_spelling() {
+fn pod_annotation_keeps_the_spelling_of_properties() {
     let text = "properties:\n- type: b\n  value:\n    version: 4.10\n    range: '<2 & >1'\n";
     let bundle = annotated("olm.properties", r#"[ {"type":"a", "value": 1.50 } ]"#);
     let conversion = bundle.file("metadata/properties.yaml", text).convert();

@@ -1,4 +1,4 @@
-//! A small good bundle to start from: each test changes one thing.
+//! A small valid bundle; each test changes one part of it.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(crate) const EXTRA: &str = "manifests/x.yaml";
 pub(crate) const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
 impl Bundle {
-    /// A bundle without a single finding that is not a change.
+    /// Returns a bundle whose only findings are changes.
     pub(crate) fn good() -> Self {
         let csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -74,12 +74,12 @@ impl Bundle {
     }
 }
 
-/// A good bundle with one more file, [`EXTRA`].
+/// Returns the valid bundle with one more file, [`EXTRA`].
 pub(crate) fn extra(text: impl Display) -> Bundle {
     Bundle::good().file(EXTRA, text)
 }
 
-/// Code, file and JSON path of each finding of one level.
+/// Returns the code, file and JSON path of each finding of one level.
 pub(crate) fn findings(conversion: &Conversion, level: Level) -> Vec<String> {
     let text = |finding: &Finding| {
         let place = finding.place.as_ref();
@@ -96,19 +96,19 @@ pub(crate) fn objects(conversion: &Conversion) -> &[Object] {
     objects.unwrap_or_else(|| panic!("refused: {:?}", report.refusals().collect::<Vec<_>>()))
 }
 
-/// The object of that kind and name.
+/// Returns the object of a kind and name.
 pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
     let mut objects = objects(conversion).iter();
     let found = objects.find(|object| object.kind() == kind && object.name() == name);
     found.unwrap_or_else(|| panic!("no {kind} {name}")).value()
 }
 
-/// The template of the pods of the only Deployment.
+/// Returns the pod template of the only Deployment.
 pub(crate) fn template(conversion: &Conversion) -> &Value {
     &object(conversion, "Deployment", "tide-operator")["spec"]["template"]
 }
 
-/// The objects in their order, as people speak of them.
+/// Returns the identities of the objects in their order.
 pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
     let objects = objects(conversion).iter();
     objects
@@ -116,7 +116,7 @@ pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
         .collect()
 }
 
-/// The [`names`] that start with a kind.
+/// Returns the [`names`] that start with a kind.
 pub(crate) fn names_of(conversion: &Conversion, kind: &str) -> Vec<String> {
     let names = names(conversion).into_iter();
     names.filter(|name| name.starts_with(kind)).collect()

@@ -1,8 +1,8 @@
-//! Bundles of strangers: changed at random, each gets an answer, the same one twice.
+//! Untrusted bundles: each random change gets an answer, and twice the same one.
 
 use super::*;
 
-/// Values that have hurt somebody.
+/// Known harmful values.
 fn odd(random: &mut Random) -> Value {
     let texts = "|..|a/b|A|-|\0|é|4.10|{{ .X }}|plural.group|v1|*".split('|');
     let texts: Vec<&str> = texts.collect();
@@ -68,7 +68,7 @@ fn run(random: &mut Random) {
         ("metadata/properties.yaml", properties.to_owned()),
     ]
     .map(|(path, text)| (path, text.into_bytes()));
-    // Now and then bytes change, too, so that files are cut, broken or no text at all.
+    // Some cases change bytes, too, so that files are truncated, malformed or not text.
     if random.below(3) == 0 {
         let file = random.below(texts.len());
         let bytes = &mut texts[file].1;
@@ -85,7 +85,7 @@ fn run(random: &mut Random) {
     assert_rows!(conversion.objects.is_none() => conversion.report.refusals().next().is_some());
     assert_eq!(conversion, convert::plain(&content, &Options::default()));
     let mut report = convert::validate(&content, &Options::default());
-    // An invalid max OpenShift version is an error of the validation alone.
+    // An invalid max OpenShift version is an error of the validation only.
     let is_error = |f: &&Finding| f.level == Level::Error && f.code != Code::MaxOpenShiftVersion;
     let errors = |findings: &[Finding]| findings.iter().filter(is_error).count();
     assert_rows!(errors(&report.findings) => errors(&conversion.report.findings));
@@ -103,7 +103,7 @@ fn run(random: &mut Random) {
 }
 
 #[test]
-fn fuzz_bundles_get_an_answer_whatever_they_hold() {
+fn fuzz_bundles_always_get_an_answer() {
     fuzz(3000, 0, |random| {
         run(random);
         1

@@ -1,4 +1,4 @@
-//! Links and special files of a bundle: refused in its directories, counted elsewhere.
+//! Links and special files of a bundle: rejected in its directories, counted elsewhere.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! Limits of memory: values, objects that are made of them, findings.
+//! Memory limits: values, rendered objects, findings.
 
 use super::*;
 
 // parity: convert-8
 #[test]
-fn conversions_have_a_limit_of_memory() {
+fn conversions_have_a_memory_limit() {
     let numbered =
         |count: usize, entry: &dyn Fn(usize) -> Value| -> Value { (0..count).map(entry).collect() };
     let pod = |containers: Value| json!([{"name": "a", "spec": {"template": {"spec": {"containers": containers}}}}]);
@@ -66,7 +66,7 @@ fn reading_ends_at_the_first_limit() {
 }
 
 #[test]
-fn findings_have_a_limit_of_memory() {
+fn findings_have_a_memory_limit() {
     let long = "k".repeat(10_000);
     let wrong = (0..900).map(|at| (format!("a{at}"), json!({"type": 5})));
     let wrong: Value = wrong.collect();
@@ -88,7 +88,7 @@ fn findings_have_a_limit_of_memory() {
     assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are omitted")));
 }
 
-/// No renderer reads dependencies: a mistake there keeps no bundle from being converted.
+/// No renderer reads dependencies, so a mistake there does not prevent the conversion.
 // parity: convert-6
 #[test]
 fn malformed_dependencies_are_a_warning() {

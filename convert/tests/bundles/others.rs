@@ -1,4 +1,4 @@
-//! Where namespaces and the objects beside the CSV go.
+//! Namespaces, and objects besides the CSV.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn omit() -> Options {
 
 // parity: platform-20
 #[test]
-fn the_namespace_is_the_callers_else_the_suggested_one_else_the_packages() {
+fn install_namespace_precedence() {
     let suggestion = "/metadata/annotations/operatorframework.io~1suggested-namespace";
     let suggested = Bundle::good().csv(suggestion, json!("sea"));
     let caller = with!(Options, install_namespace: Some("mine".into()));
@@ -47,7 +47,7 @@ fn the_suggested_template_gives_the_namespace_its_labels() {
 
 // parity: rukpak-29, convert-12
 #[test]
-fn other_objects_go_where_their_kind_lives() {
+fn other_objects_follow_the_scope_of_their_kind() {
     for (api, kind, stated, expected) in tests::rows![
         "v1", "ConfigMap", None => "tide-system";
         "v1", "ConfigMap", Some("elsewhere") => "tide-system";
@@ -86,7 +86,7 @@ fn objects_without_api_version_have_no_scope_to_warn_of() {
 }
 
 #[test]
-fn warnings_say_who_rejects_what() {
+fn warnings_name_the_rejecting_tool() {
     let containers = format!("{DEPLOYMENTS}/0/spec/template/spec/containers");
     let twice = json!([{"name": "A"}, {"name": "A"}]);
     for (pointer, value, expected) in tests::rows![
@@ -104,7 +104,7 @@ fn warnings_say_who_rejects_what() {
 }
 
 #[test]
-fn what_a_cluster_writes_itself_and_what_no_api_knows_goes() {
+fn server_side_and_unknown_fields_are_dropped() {
     let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: x\n  uid: u\n  creationTimestamp: null\n\
                    spec:\n  port: 80\nstatus:\n  loadBalancer: {}\n";
     let conversion = extra(service).convert();
@@ -115,7 +115,7 @@ fn what_a_cluster_writes_itself_and_what_no_api_knows_goes() {
 }
 
 #[test]
-fn plain_content_is_applied_as_it_is() {
+fn plain_content_is_unchanged() {
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "own"}});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("b")]});
     let text = format!("# comment\n---\n---\n{}\n---\n{list}\n", map("a"));
@@ -168,7 +168,7 @@ fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
 }
 
 #[test]
-fn lists_of_every_form_become_their_items() {
+fn lists_of_every_form_are_expanded() {
     assert_each!(|list, expected| names_of(&extra(list).convert(), "ConfigMap").len() => expected;
         "{apiVersion: v1, kind: List}" => 0;
         "{apiVersion: v1, kind: List, items: null}" => 0;

@@ -1,8 +1,8 @@
-//! What a bad bundle is told: every reason, with its place.
+//! Rejection of an invalid bundle: every reason, with its location.
 
 use super::*;
 
-/// The errors of a bundle; having one and having objects exclude each other.
+/// Returns the errors of a bundle. A conversion has either errors or objects.
 fn errors(bundle: &Bundle) -> Vec<String> {
     let conversion = bundle.convert();
     let errors = findings(&conversion, Level::Error);
@@ -17,7 +17,7 @@ fn webhook(name: &str) -> Value {
 
 // parity: platform-17, check-2, convert-2, convert-14
 #[test]
-fn each_reason_names_its_code_and_place() {
+fn each_reason_has_its_code_and_location() {
     let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}});
     let deployment = &Bundle::good().json(CSV)["spec"]["install"]["spec"]["deployments"][0];
     let in_csv = |code: Code, path: &str| format!("{code} {CSV} {path}");
@@ -78,7 +78,7 @@ fn each_reason_names_its_code_and_place() {
 
 // parity: platform-16
 #[test]
-fn every_reason_is_told_at_once() {
+fn reasons_are_reported_together() {
     let webhooks = json!([webhook("a.example.com"), webhook("b.example.com")]);
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "A"}});
     let bundle = extra("a: [")
@@ -104,7 +104,7 @@ fn every_reason_is_told_at_once() {
 
 // parity: check-1
 #[test]
-fn every_refusal_has_a_remedy_and_a_line() {
+fn every_rejection_has_a_remedy_and_a_line() {
     let text = "kind: ClusterServiceVersion\napiVersion: operators.coreos.com/v1alpha1\nmetadata:\n  name: a.v1.0.0\n\
                 spec:\n  version: 1.0.0\n  install:\n    strategy: helm\n  installModes:\n  - type: AllNamespaces\n    supported: true\n";
     let content = Bundle::good().file(CSV, text).content();
@@ -116,7 +116,7 @@ fn every_refusal_has_a_remedy_and_a_line() {
     assert_rows!(refusal.unwrap().to_string() => format!("{CSV}:8:15 (spec.install.strategy): {expected}"));
 }
 
-/// Every value of the CSV replaced by every wrong type: a clear answer, never a panic, and an error names its file.
+/// Every value of the CSV is replaced by every wrong type: the result is an error that names its file, never a panic.
 #[test]
 fn a_csv_of_any_shape_gets_an_answer() {
     let wrong = json!([null, true, 7, -1.5, "text", [], [1, null], {}, {"a": {}}]);
@@ -135,7 +135,7 @@ fn a_csv_of_any_shape_gets_an_answer() {
 }
 
 #[test]
-fn plain_content_is_refused_in_rukpaks_words() {
+fn plain_content_is_rejected_with_the_messages_of_rukpak() {
     let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
     for (files, message) in tests::rows![
         vec![("other/x.yaml", map)] => "readdir manifests: file does not exist";
@@ -158,7 +158,7 @@ fn plain_content_is_refused_in_rukpaks_words() {
     }
 }
 
-/// The same object in an old and a new API is one object, and is told once.
+/// The same object in an old and a new API is one object, and is reported once.
 #[test]
 fn duplicates_are_found_across_apis() {
     let ingress = |api: &str, spec: Value| json!({"apiVersion": api, "kind": "Ingress", "metadata": {"name": "x"}, "spec": spec});
@@ -174,7 +174,7 @@ fn duplicates_are_found_across_apis() {
 }
 
 #[test]
-fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
+fn rejections_are_reported_despite_many_other_problems() {
     let many: serde_json::Map<_, _> = (0..1100).map(|n| (format!("x{n}"), json!(n))).collect();
     let unknown = Bundle::good()
         .changed(CSV, |csv| {
@@ -193,7 +193,7 @@ fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
 
 // parity: convert-17
 #[test]
-fn annotations_that_no_deployment_can_carry_are_refused() {
+fn annotations_that_do_not_fit_a_deployment_are_rejected() {
     let examples = "/metadata/annotations/alm-examples";
     let example = |size| Bundle::good().csv(examples, json!("x".repeat(size)));
     assert_rows!(errors(&example(300 << 10)) => [format!("TooMany {CSV} metadata.annotations")]);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_openshift_writes_is_read() {
+    fn cluster_version_of_openshift_is_read() {
         let version: ClusterVersion = serde_json::from_value(json!({
             "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
             "spec": {"clusterID": "a", "channel": "stable-4.12"},

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_bounded_and_described() {
+    fn fields_are_bounded_and_described() {
         for definition in all().into_iter().chain(foreign()) {
             for version in &definition.spec.versions {
                 let schema = version.schema.as_ref().unwrap();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_is_in_the_install_file() {
+    fn install_file_has_only_our_crds() {
         let name =
             |definition: &CustomResourceDefinition| definition.metadata.name.clone().unwrap();
         let installed: Vec<String> =

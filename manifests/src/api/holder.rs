@@ -197,7 +197,7 @@ mod tests {
     use crate::api::instance::BundleInstance;
 
     #[test]
-    fn resource_of_owners_is_that_of_the_api_type() {
+    fn owner_resource_equals_that_of_the_api_type() {
         assert_eq!(Owner::resource(), ApiResource::erase::<BundleInstance>(&()));
     }
 }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_well_can_be_read_again() {
+    fn unhealthy_line_round_trips() {
         for (group, version, namespace, line) in ::tests::rows![
             "apps", "v1", "tide" => "(apps/v1, Kind=Thing)(tide/a): 0 of 1 ready";
             "", "v1", "" => "(v1, Kind=Thing)(a): is (not): ready";

@@ -86,7 +86,7 @@ mod tests {
 
     // parity: max-olm-16
     #[test]
-    fn an_admin_counts_before_the_operator() {
+    fn override_of_the_admin_precedes_the_operator() {
         let is = |status: &str| json!([{"type": "Upgradeable", "status": status, "reason": "Busy", "message": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let none = json!([]);
         for (overrides, conditions, accepted, refuses) in ::tests::rows![
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_of_an_earlier_spec_does_not_count() {
+    fn condition_of_an_older_generation_is_ignored() {
         for (observed, generation, refuses) in [
             (json!(3), json!(3), true),
             (json!(2), json!(3), false),

@@ -146,7 +146,7 @@ mod tests {
 
     // parity: max-olm-12
     #[test]
-    fn the_newest_completed_entry_is_what_runs() {
+    fn newest_completed_entry_is_the_running_release() {
         let done = |version| entry("Completed", version);
         let partial = |version| entry("Partial", version);
         for (history, desired, running, highest) in ::tests::rows![
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_installed_first_and_updated_later() {
+    fn first_installation_is_not_an_update() {
         let done = || entry("Completed", "4.12.7");
         let partial = || entry("Partial", "4.13.0");
         for (history, is_installed, is_updating) in [
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_said_and_not_guessed() {
+    fn invalid_version_is_reported_without_a_guess() {
         for (value, problem) in ::tests::rows![
             json!(null) => "has no version";
             json!({"status": {"history": "x", "desired": 4}}) => "has no version";
@@ -202,13 +202,13 @@ mod tests {
         ] {
             let cluster = Cluster::of_cluster_version(&value);
             assert_eq!(cluster.highest(), None, "{value}");
-            let said = cluster.completed().unwrap_err();
-            assert!(said.contains(problem), "{said}");
+            let message = cluster.completed().unwrap_err();
+            assert!(message.contains(problem), "{message}");
         }
     }
 
     #[test]
-    fn what_was_completed_without_a_version_is_not_what_is_desired() {
+    fn completed_entry_without_version_hides_the_desired_one() {
         for entry in [
             json!({"state": "Completed"}),
             json!({"state": "Completed", "version": ""}),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_of_a_release_payload_do_not_count() {
+    fn placeholders_of_a_payload_are_ignored() {
         assert_each!(|text, placeholder| is_placeholder(text) => placeholder;
             "0.0.1-snapshot" => true;
             " 0.0.1-snapshot\n" => true;

@@ -226,15 +226,18 @@ mod tests {
             list(r#"{"type": 7}"#) => Err(malformed);
             list(&"[".repeat(100_000)) => Err(malformed);
         ] {
-            let shown: String = text.chars().take(80).collect();
+            let excerpt: String = text.chars().take(80).collect();
             match (read_annotation(&text), expected) {
                 (Ok(found), Ok(expected)) => {
-                    assert_rows!(found => expected.map(|(major, minor)| Release::new(major, minor)), "{shown}");
+                    assert_rows!(found => expected.map(|(major, minor)| Release::new(major, minor)), "{excerpt}");
                 }
                 (Err(found), Err(expected)) => {
-                    assert!(found.to_string().starts_with(expected), "{shown}: {found}");
+                    assert!(
+                        found.to_string().starts_with(expected),
+                        "{excerpt}: {found}"
+                    );
                 }
-                (found, _) => panic!("{shown}: {found:?}"),
+                (found, _) => panic!("{excerpt}: {found:?}"),
             }
         }
     }
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn olm_v0_says_what_it_blocks() {
+    fn messages_describe_what_olm_v0_blocks() {
         assert_each!(|values, expected| OlmV0::read(values.iter().copied()).to_string() => expected;
             &[][..] => "OLM v0 ignores the value";
             &["\"4.8.0\""] => "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8";

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     /// Returns types and values of a list, or the error.
-    fn shown(list: Result<Vec<Property>, Error>) -> String {
+    fn describe(list: Result<Vec<Property>, Error>) -> String {
         let text = |property: Property| {
             let value = property.value.as_deref().map_or("missing", RawValue::get);
             format!("{}={value}", property.type_)
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn lists_are_read_as_go_reads_them() {
-        assert_each!(|json, expected| shown(parse_list(json)) => expected;
+        assert_each!(|json, expected| describe(parse_list(json)) => expected;
             "null" => "";
             "[]" => "";
             "[null, {}]" => "=missing =missing";
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn installed_lists_are_read_as_go_reads_them() {
-        assert_each!(|json, expected| shown(parse_installed(json)) => expected;
+        assert_each!(|json, expected| describe(parse_installed(json)) => expected;
             "null" => "";
             "{}" => "";
             r#"{"properties": null}"# => "";
@@ -194,6 +194,6 @@ mod tests {
         let deep = |text: &str| text.repeat(100_000);
         assert!(parse_list(&deep("[")).is_err());
         assert!(parse_installed(&deep("{\"properties\":")).is_err());
-        assert_rows!(shown(parse_list(&format!("[{{\"x\": {}{}}}]", deep("["), deep("]")))) => "=missing");
+        assert_rows!(describe(parse_list(&format!("[{{\"x\": {}{}}}]", deep("["), deep("]")))) => "=missing");
     }
 }

@@ -1,5 +1,5 @@
-//! Parsing and arithmetic of `olm.maxOpenShiftVersion`; comments name rows of its acceptance list. Decisions and messages are
-//! the provisioner's: `platform::gate`, `platform::aggregate` and `preflight`.
+//! Parsing and arithmetic of `olm.maxOpenShiftVersion`; comments name rows of its acceptance list. Decisions and
+//! messages are tested in the provisioner: `platform::gate`, `platform::aggregate` and `preflight`.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn release(text: &str) -> Release {
 // parity: max-9, max-olm-9
 #[test]
 fn maximum_is_major_dot_minor_only() {
-    // Among those without a release are rows 17 (`1.1.0-pre`), 18 (`bad_version`) and 27 (the empty text) of E.2.
+    // Values without a release include rows 17 (`1.1.0-pre`), 18 (`bad_version`) and 27 (the empty text) of E.2.
     for (values, expected) in ::tests::rows![
         &[r#""4.8""#, "4.8", r#"" 4.8 ""#][..] => Some("4.8");
         &["4.10", r#""4.10""#] => Some("4.10");
@@ -50,7 +50,7 @@ fn undeterminable_value_is_quoted_in_part() {
 
 // parity: max-olm-8
 #[test]
-fn the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same() {
+fn next_release_is_the_next_minor_or_5_1() {
     for (release_, following, next, normalized) in [
         ("4.16", "4.17", "4.17", "4.16"),
         ("4.22", "4.23", "4.23", "4.22"),
@@ -67,10 +67,10 @@ fn the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same() {
     assert!(!release("5.0").is_after(release("4.23")));
 }
 
-/// The rows are clusters, the columns maxima; `B` is an upgrade that is blocked.
+/// The rows are clusters, the columns max OpenShift versions; `B` is a blocked upgrade.
 // parity: max-15, max-olm-7, max-olm-8
 #[test]
-fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
+fn maximum_outlasts_a_cluster_if_it_admits_the_next_release() {
     let maxima = "0.1 1.0 1.1 2.0 4.1 4.10 4.11 4.12 4.13 4.22 4.23 4.24 5.0 5.1 5.2";
     for (cluster, expected) in ::tests::rows![
         "4.11.9" => "BBBBBBB........";
@@ -84,10 +84,10 @@ fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
         "4.23.1" => "BBBBBBBBBBBBB..";
         "5.0.0" => "BBBBBBBBBBBBB..";
         "5.1.0" => "BBBBBBBBBBBBBB.";
-        // E.2 rows 15, 16 and 20: patches do not count.
+        // E.2 rows 15, 16 and 20: patch versions are ignored.
         "1.0.0" => "BB.............";
         "1.0.1" => "BB.............";
-        // E.2 row 21: the next one is 1.2.
+        // E.2 row 21: the next release is 1.2.
         "1.1.0-pre" => "BBB............";
     ] {
         let running = Cluster::of_release(cluster).running.unwrap();
@@ -104,7 +104,7 @@ fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
 
 // parity: max-13, max-olm-17
 #[test]
-fn what_is_as_new_as_the_cluster_can_be_installed() {
+fn maximum_admits_releases_up_to_itself() {
     assert_each!(|max, cluster, admitted| release(max).admits(release(cluster)) => admitted;
         "4.12", "4.12" => true;
         "4.13", "4.12" => true;

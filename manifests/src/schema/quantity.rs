@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_beyond_reach_stay_as_they_are() {
+    fn quantities_out_of_range_are_unchanged() {
         for text in "1000E 1e60 123456789012345678901234567890123456789012 1e2000000001".split(' ')
         {
             assert_eq!(printed(text).as_deref(), Some(text));

@@ -23,13 +23,13 @@ fn schema(fields: Value) -> Value {
     json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": fields}}]}})
 }
 
-/// What the value becomes, and what is told about it.
+/// Returns the converted value, and the reported problems.
 fn conformed(mut value: Value, ty: impl Into<Type>) -> (Value, Vec<String>) {
     let problems = conform(&mut value, ty);
     (value, problems.iter().map(ToString::to_string).collect())
 }
 
-fn told(value: Value, ty: impl Into<Type>) -> Vec<String> {
+fn conform_problems(value: Value, ty: impl Into<Type>) -> Vec<String> {
     conformed(value, ty).1
 }
 
@@ -45,7 +45,7 @@ fn tables_are_sorted_and_complete() {
 
 // parity: convert-12
 #[test]
-fn kinds_know_where_their_objects_live() {
+fn kinds_have_a_scope() {
     for (kinds, namespaced) in ::tests::rows![
         &[
             "v1 ConfigMap", "v1 ServiceAccount", "networking.k8s.io/v1 Ingress", "policy/v1 PodDisruptionBudget",
@@ -67,7 +67,7 @@ fn kinds_know_where_their_objects_live() {
 }
 
 #[test]
-fn values_become_what_go_prints_silently() {
+fn values_are_converted_as_in_go_without_findings() {
     let fine = schema(json!({"type": "object", "properties": {
         "list": {"items": {"type": "string"}, "type": "array"},
         "tuple": {"items": [{"type": "string"}], "type": "array"}, "free": {"additionalProperties": true},
@@ -76,7 +76,7 @@ fn values_become_what_go_prints_silently() {
         "any": {"default": {"a": [null, {"items": 1}]}, "enum": [1, "2", null], "example": false},
     }}));
     assert_each!(|ty, value, expected| conformed(value, ty) => (expected, vec![]);
-        // What Go leaves out goes.
+        // Fields that Go omits are removed.
         deployment(), container(json!({"env": [{"name": "A", "value": ""}, {"name": "", "value": "b"}]}))
             => container(json!({"env": [{"name": "A"}, {"name": "", "value": "b"}]}));
         deployment(), container(json!({"securityContext": {"privileged": false, "runAsUser": 0}}))
@@ -95,7 +95,7 @@ fn values_become_what_go_prints_silently() {
         kind("networking.k8s.io/v1", "NetworkPolicy").unwrap().ty,
             json!({"spec": {"podSelector": {}, "ingress": [{}], "egress": []}})
             => json!({"spec": {"podSelector": {}, "ingress": [{}]}});
-        // A null that cannot be left out becomes a zero.
+        // A null that cannot be omitted becomes a zero value.
         deployment(), json!({"metadata": {"annotations": {"a": null}}, "spec": {"template": {"spec": {"containers": [null]}}}})
             => json!({"metadata": {"annotations": {"a": ""}}, "spec": {"template": {"spec": {"containers": [{}]}}}});
         // Numbers.
@@ -156,7 +156,7 @@ fn problems_of_values_name_their_paths_and_remedies() {
         ];
     ] {
         assert_rows!(check(&value, ty).iter().map(ToString::to_string).collect::<Vec<_>>() => expected);
-        assert_eq!(told(value, ty), expected);
+        assert_eq!(conform_problems(value, ty), expected);
     }
     let probe = json!({"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}});
     let (value, _) = conformed(
@@ -169,7 +169,7 @@ fn problems_of_values_name_their_paths_and_remedies() {
 }
 
 #[test]
-fn wrong_types_are_told_and_stay() {
+fn wrong_types_are_reported_and_kept() {
     let at = "spec.template.spec.containers[0]";
     for (fields, problem) in ::tests::rows![
         json!({"env": [{"name": "A", "value": true}]}) => "env[0].value: expected a string, found a boolean (true)";
@@ -198,9 +198,9 @@ fn wrong_types_are_told_and_stay() {
 }
 
 #[test]
-fn depth_is_no_danger() {
+fn deep_values_do_not_overflow_the_stack() {
     let deep = (0..512).fold(json!({"type": true}), |inner, _| json!({"items": inner}));
-    assert_rows!(told(schema(deep), crd())[0].ends_with(".items.type: expected a string, found a boolean (true)") => true);
+    assert_rows!(conform_problems(schema(deep), crd())[0].ends_with(".items.type: expected a string, found a boolean (true)") => true);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::api::labels::CATALOG_IMAGE_TEMPLATE;
 
-/// What the design document's examples are on.
+/// The cluster in the examples of the design document.
 fn values() -> Values {
     Values {
         kube: server("v1.19.0+6af3663"),
@@ -32,7 +32,7 @@ fn each_variable_has_the_value_of_the_document() {
 
 // parity: switch-3
 #[test]
-fn variables_stand_anywhere_and_as_often_as_wanted() {
+fn variables_can_repeat_at_any_position() {
     assert_each!(|text, image| resolve(text, &values()).unwrap() => image;
         "example.com/catalog:latest" => "example.com/catalog:latest";
         "example.com/kube-v{kube_major_version}/catalog:v{kube_major_version}.{kube_minor_version}"
@@ -44,13 +44,13 @@ fn variables_stand_anywhere_and_as_often_as_wanted() {
 
 // parity: switch-11
 #[test]
-fn what_has_no_value_is_named_in_the_words_of_the_document() {
+fn missing_values_have_the_message_of_the_document() {
     let kubernetes = with!(Values, openshift: None, update_channel: None; ..values());
     for (text, is_for_good, names) in ::tests::rows![
         "a/c:v{ocp_major_version}", false => "variable \"ocp_major_version\"";
         "a/c:{ocp_update_channels}-{ocp_minor_version}-{ocp_minor_version}", false
             => "variables \"ocp_update_channels\", \"ocp_minor_version\"";
-        // Of both kinds, in the order of the text; and the message ends there, whatever else there is to say.
+        // Unknown variables and variables without a value, in the order of the text; the message ends after them.
         "a/c:{odd}.{ocp_minor_version}.{foobar}.{odd}", true => "variables \"odd\", \"ocp_minor_version\", \"foobar\"";
         "a/c:{foobar}", true => "variable \"foobar\"";
         "a/c:{Kube_Major_Version}", true => "variable \"Kube_Major_Version\"";
@@ -70,7 +70,7 @@ fn what_has_no_value_is_named_in_the_words_of_the_document() {
 }
 
 #[test]
-fn what_is_known_stays_beside_what_is_not() {
+fn partial_values_are_reported_with_the_missing_ones() {
     let values = with!(Values, openshift: None; ..values());
     let text = "a/v{kube_minor_version}/c:v{ocp_minor_version}.{odd}";
     let Err(Error::Unresolved(unresolved)) = resolve(text, &values) else {
@@ -83,7 +83,7 @@ fn what_is_known_stays_beside_what_is_not() {
 
 // parity: switch-10
 #[test]
-fn braces_that_belong_to_nothing_are_told() {
+fn unmatched_braces_are_reported() {
     for text in "a/c:{ a/c:} a/c:{kube_major_version a/c:{{kube_major_version}} {a{b}".split(' ') {
         let error = resolve(text, &values()).unwrap_err();
         assert!(matches!(error, Error::Unbalanced { .. }), "{text}: {error}");
@@ -93,7 +93,7 @@ fn braces_that_belong_to_nothing_are_told() {
 
 // parity: switch-19
 #[test]
-fn values_are_not_read_for_variables_again_and_must_make_an_image() {
+fn values_are_not_expanded_again_and_form_an_image() {
     let odd = |channel: &str| with!(Values, update_channel: update_channel(channel); ..values());
     for channel in ["{kube_major_version}", "a b", "😀", &"x".repeat(200)] {
         let error = resolve("a/c:{ocp_update_channels}", &odd(channel)).unwrap_err();
@@ -108,8 +108,8 @@ fn values_are_not_read_for_variables_again_and_must_make_an_image() {
 
 // parity: switch-4
 #[test]
-fn what_clusters_say_of_themselves() {
-    let text = |version: Option<Version>| version.map(|it| it.to_string());
+fn values_of_clusters_are_read() {
+    let text = |version: Option<Version>| version.map(|version| version.to_string());
     assert_eq!(text(server("v1.20.1")).unwrap(), "1.20.1");
     assert_eq!(server("v1.36.3-gke.100+abc").unwrap().minor, 36);
     assert_eq!(server("unknown"), None);
@@ -124,7 +124,7 @@ fn what_clusters_say_of_themselves() {
 
 // parity: switch-olm-1, switch-olm-2
 #[test]
-fn annotations_have_the_words_that_olm_shipped() {
+fn annotations_have_the_names_of_olm() {
     let kube = server("v1.20.1");
     let missing = "cannot construct catalog image reference, because variable(s)";
     let improper = "one or more template(s) has improper syntax";
@@ -137,7 +137,7 @@ fn annotations_have_the_words_that_olm_shipped() {
             => format!("{missing} \"{{kube_minor_version}}\", \"{{kube_major_version}}\" could not be resolved");
         "a/c:{ocp_major_version}", &kube, "a/c:{ocp_major_version}"
             => format!("cannot construct catalog image reference, because {improper}");
-        // A brace too many stays where it is.
+        // An extra brace is kept.
         "a/c:{{kube_minor_version}}", &kube, "a/c:{20}"
             => format!("cannot construct catalog image reference, because {improper}");
         "a/c:v{kube_minor_version}.{", &kube, "a/c:v20.{"
@@ -153,7 +153,7 @@ fn annotations_have_the_words_that_olm_shipped() {
 }
 
 #[test]
-fn the_variables_of_a_text_are_those_that_there_are() {
+fn variables_of_a_text_are_listed() {
     let text = "a/{kube_minor_version}/c:{odd}{-{ocp_update_channels}-{kube_minor_version}";
     let minor = Variable::Kube(Part::Minor);
     assert_rows!(variables(text).collect::<Vec<Variable>>() => [minor, Variable::UpdateChannel, minor]);
@@ -162,11 +162,11 @@ fn the_variables_of_a_text_are_those_that_there_are() {
 
 // parity: switch-olm-8
 #[test]
-fn an_annotation_counts_before_the_image_and_olms_before_ours() {
+fn olm_annotation_precedes_ours_and_the_image() {
     use Holder::{Image, Olm, Rukpak};
     let template = "a/c:{kube_minor_version}";
-    // The image, our annotation, OLM's; which counts, and which do not.
-    for (image, ours, olms, counts, ignored) in [
+    // The image, our annotation, OLM's annotation; the effective one, and the ignored ones.
+    for (image, rukpak, olm, counts, ignored) in [
         ("a/c:v1", None, None, Image, &[][..]),
         (template, None, None, Image, &[]),
         ("a/c:v1", Some("o"), None, Rukpak, &[]),
@@ -176,13 +176,13 @@ fn an_annotation_counts_before_the_image_and_olms_before_ours() {
         (template, None, Some("l"), Olm, &[Image]),
         ("a/c:v1", Some("o"), Some("l"), Olm, &[Rukpak]),
         (template, Some("o"), Some("l"), Olm, &[Rukpak, Image]),
-        // What is empty is not there.
+        // Empty values count as absent.
         (template, Some(""), Some(""), Image, &[]),
         (template, Some("o"), Some(""), Rukpak, &[Image]),
     ] {
         let annotation = |name: &str| match name {
-            ANNOTATION => olms,
-            CATALOG_IMAGE_TEMPLATE => ours,
+            ANNOTATION => olm,
+            CATALOG_IMAGE_TEMPLATE => rukpak,
             other => panic!("{other}"),
         };
         let choice = choose(image, annotation);
@@ -191,7 +191,7 @@ fn an_annotation_counts_before_the_image_and_olms_before_ours() {
             Rukpak => "o",
             Olm => "l",
         };
-        assert_rows!((choice.holder, choice.text) => (counts, text), "{image} {ours:?} {olms:?}");
-        assert_eq!(choice.ignored, ignored, "{image} {ours:?} {olms:?}");
+        assert_rows!((choice.holder, choice.text) => (counts, text), "{image} {rukpak:?} {olm:?}");
+        assert_eq!(choice.ignored, ignored, "{image} {rukpak:?} {olm:?}");
     }
 }

@@ -378,7 +378,7 @@ mod tests {
             // The validator gets no objects with a status.
             let mut all = Vec::new();
             keywords(&schema["properties"]["spec"], &mut all);
-            all.retain(|keyword| !KNOWN.split_whitespace().any(|known| known == keyword));
+            all.retain(|keyword| !KNOWN.split_whitespace().any(|name| name == keyword));
             assert_eq!(all, [""; 0], "{}", schema["description"]);
         }
     }

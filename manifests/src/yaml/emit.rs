@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_look_as_kubectl_prints_them() {
+    fn values_are_formatted_like_kubectl() {
         let value = json!({
             "args": ["--all", "-1", "a: b", "yes", "*", "x #y", "a#b", "http://x:80", "", "~", [], [["x"], {"a": {}}]],
             "block": "one\n\n  two\n", "strip": "one\ntwo", "keep": ["one\n\n"], "late": " one\ntwo",
@@ -341,7 +341,7 @@ versions:
     }
 
     #[test]
-    fn long_keys_are_written_so_that_they_can_be_read() {
+    fn long_keys_can_be_read_back() {
         let mut text = String::new();
         let value = json!({"k".repeat(1100): {"k".repeat(1100): [1]}});
         document(&mut text, &value);

@@ -1,4 +1,4 @@
-//! Mutations of YAML, and what must hold for each of them.
+//! Mutations of YAML, and properties that hold for every input.
 //!
 //! `RUKPAK_CORPUS=folder` checks all YAML files below a folder as well.
 
@@ -13,7 +13,7 @@ use crate::path::Path;
 /// Documents to start from, beside Go's vectors.
 const SEEDS: &str = include_str!("fuzz.yaml");
 
-/// What mutations insert.
+/// Texts that mutations insert.
 const PIECES: [&str; 64] = [
     "\n", "\n", "\n", " ", " ", "  ", "    ", "\t", ": ", ":", "- ", "-", "#", " #", "? ", "|",
     "|-", "|+", ">", ">-", "|2", "\"", "'", "''", "\\", "\\n", "\\\n", "\\x41", "\\/", "[", "]",
@@ -60,9 +60,9 @@ fn mutate(random: &mut Random, seeds: &[String]) -> Vec<u8> {
     text
 }
 
-/// Everything that must hold for any input. Returns how many documents were read, and how many by the fast reader.
+/// Checks the properties of any input. Returns the number of documents, and the number that the fast reader read.
 fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
-    let shown = String::from_utf8_lossy(input);
+    let input_text = String::from_utf8_lossy(input);
     let (mut accepted, mut fast) = (0, 0);
     let limits = Limits::default();
     let mut texts = Documents::new(input, limits);
@@ -89,13 +89,13 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         accepted += 1;
         let written = to_string(&value).unwrap();
         let again: Vec<_> = documents(written.as_bytes()).collect();
-        assert_rows!(again => [Ok(value.clone())], "{shown:?} was written as {written:?}");
+        assert_rows!(again => [Ok(value.clone())], "{input_text:?} was written as {written:?}");
         check_location(input, document, &value, random);
     }
     (accepted, fast)
 }
 
-/// A random value of a document must be found, and what is found must be it.
+/// A random value of a document has a location, and the text at the location is the value.
 fn check_location(input: &[u8], document: usize, value: &Value, random: &mut Random) {
     let (mut path, mut value) = (Path::root(), value);
     for _ in 0..random.below(5) {
@@ -114,12 +114,12 @@ fn check_location(input: &[u8], document: usize, value: &Value, random: &mut Ran
         }
     }
     let Some(found) = locate(input, document, &path) else {
-        // A document without content has no node; and what is JSON need not be YAML.
+        // A document without content has no node, and JSON is not always YAML.
         let none = path.is_root() && value.is_null() || json::may_start(input);
         assert!(none, "{path} in {:?}", String::from_utf8_lossy(input));
         return;
     };
-    // Tags give text another meaning, and JSON knows -0 and U+0085 otherwise.
+    // Tags change the meaning of text, and JSON reads -0 and U+0085 differently.
     if let Some(written) = found
         .scalar
         .filter(|_| !input.contains(&b'!') && !json::may_start(input))
@@ -138,7 +138,7 @@ fn seeds() -> Vec<String> {
 }
 
 #[test]
-fn any_input_is_read_without_panic_and_survives_a_round_trip() {
+fn any_input_is_read_without_panic_and_round_trips() {
     let seeds = seeds();
     for seed in &seeds {
         check(seed.as_bytes(), &mut Random::new(1));
@@ -150,7 +150,7 @@ fn any_input_is_read_without_panic_and_survives_a_round_trip() {
         read
     });
     println!("{accepted} documents accepted, {fast} by the fast reader");
-    // A single round that is repeated proves nothing of that.
+    // A single repeated round is too small a sample.
     assert!(
         accepted < 100 || fast * 10 > accepted,
         "the fast reader is hardly tested"
@@ -158,7 +158,7 @@ fn any_input_is_read_without_panic_and_survives_a_round_trip() {
 }
 
 #[test]
-fn the_corpus_is_read_alike_by_both_readers() {
+fn both_readers_agree_on_the_corpus() {
     let Ok(corpus) = env::var("RUKPAK_CORPUS") else {
         return;
     };

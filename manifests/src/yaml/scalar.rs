@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_become_the_numbers_go_reads_back() {
+    fn floats_become_numbers_that_go_reads_back() {
         assert_each!(|float, text| json_number(float).unwrap().to_string() => text;
             1.0 => "1";
             -3.0 => "-3";
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_numbers_keep_to_go_yaml() {
+    fn scalars_are_resolved_as_in_go_yaml() {
         assert_each!(|text, scalar| Scalar::plain(text) => scalar;
             "" => Scalar::Null;
             "0b-1" => Scalar::Int(-1);

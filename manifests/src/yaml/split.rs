@@ -110,7 +110,7 @@ mod tests {
 
     // parity: load-5
     #[test]
-    fn documents_split_where_apimachinery_splits() {
+    fn documents_are_split_as_in_apimachinery() {
         type Case = (
             &'static str,
             &'static [(&'static str, usize)],

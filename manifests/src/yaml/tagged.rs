@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_gos_standard_encoding() {
+    fn base64_has_the_standard_encoding_of_go() {
         assert_each!(|text, bytes| base64(text).as_deref() => bytes.map(str::as_bytes);
             "" => Some("");
             "aGVsbG8=" => Some("hello");

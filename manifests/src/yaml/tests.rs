@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::path::Path;
 
-/// `input (a JSON string) TAB what sigs.k8s.io/yaml's YAMLToJSON returns, or ERR`.
+/// Lines of `input (a JSON string) TAB result of sigs.k8s.io/yaml's YAMLToJSON, or ERR`.
 const GO: &str = include_str!("go.tsv");
 
 pub(super) fn vectors() -> impl Iterator<Item = (String, Option<Value>)> {
@@ -16,7 +16,7 @@ pub(super) fn vectors() -> impl Iterator<Item = (String, Option<Value>)> {
     })
 }
 
-/// Equal as JSON numbers: 2.0 is 2.
+/// Compares JSON numbers by value: 2.0 equals 2.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -33,7 +33,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn one_document_means_what_it_means_to_go() {
+fn documents_have_the_meaning_of_go() {
     let mut wrong = Vec::new();
     for (input, expected) in vectors() {
         let text = if input.ends_with('\n') {
@@ -61,7 +61,7 @@ fn all(input: &str) -> Vec<Result<Value, String>> {
 }
 
 #[test]
-fn streams_are_cut_and_sniffed_as_in_apimachinery() {
+fn streams_are_split_and_detected_as_in_apimachinery() {
     let cases = ::tests::rows![
         "" => vec![];
         "# only\n" => vec![json!(null)];
@@ -95,7 +95,7 @@ fn errors_name_the_document_and_the_line_of_the_file() {
     }
 }
 
-/// `a.0.b` as a path: numbers are positions.
+/// Parses a path such as `a.0.b`; numbers are indexes.
 fn path(text: &str) -> Path {
     let steps = text.split('.').filter(|step| !step.is_empty());
     steps.fold(Path::root(), |path, step| match step.parse() {
@@ -152,7 +152,7 @@ fn missing_values_are_located_by_their_parents() {
 }
 
 #[test]
-fn many_values_are_located_at_the_price_of_one() {
+fn many_values_are_located_in_one_pass() {
     let keys: Vec<_> = (0..20_000).map(|at| format!("k{at}")).collect();
     let wide = format!("{{{}: 1.10}}\n", keys.join(": 1.10, "));
     let paths: Vec<_> = keys.iter().map(|key| path(key)).collect();
@@ -161,7 +161,7 @@ fn many_values_are_located_at_the_price_of_one() {
     assert!(places.iter().all(Option::is_some));
     let texts = written_all(wide.as_bytes(), 0, &paths);
     assert!(texts.into_iter().all(|text| text.unwrap().text == "1.10"));
-    // Each mapping is merged twice by the next one: 2^40 ways to look for what is not there.
+    // Each mapping is merged twice by the next one: a missing key has 2^40 paths.
     let mut merges = "m0: &m0 {x: 1}\n".to_owned();
     for at in 1..=40 {
         let below = at - 1;
@@ -172,7 +172,7 @@ fn many_values_are_located_at_the_price_of_one() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let small = with!(Limits::default() => bytes: 40, depth: 3, documents: 2, values: 40, memory: 1 << 20, text: 40);
     let cases = ::tests::rows![
         "a: 1\n---\nb: 1\n---\nc: 1\n" => Some("document 3, more documents than the limit of 2");
@@ -195,9 +195,10 @@ fn limited(values: usize, memory: usize, text: usize) -> Limits {
     with!(Limits, values, memory, text)
 }
 
-/// Values, memory and the text that aliases repeat: one of them is limited, and what is left of it after all documents.
+/// Values, memory and the text that aliases repeat: one of them is limited, and the remaining budget after all
+/// documents.
 #[test]
-fn values_memory_and_repeated_text_are_counted_over_all_documents() {
+fn limits_apply_to_all_documents_together() {
     let usual = Limits::default();
     let (v, m, t) = (usual.values, usual.memory, usual.text);
     let once = "a: &a 12345\nb: *a\n";
@@ -224,7 +225,7 @@ fn values_memory_and_repeated_text_are_counted_over_all_documents() {
         "- []\n- {}\n- abcdefghij\n", limited(v, 128 + 2 * 64 + 25, t) => None;
         "a: 1\n---\na: 1\n", limited(v, 2 * 657, t) => Some(0);
         "a: 1\n---\na: 1\n", limited(v, 2 * 657 - 1, t) => None;
-        // The complete reader needs nodes besides, which it gives back.
+        // The complete reader also needs nodes, whose budget it returns.
         "a: &a [1]\nb: *a\n", limited(v, 8 << 10, t) => Some((8 << 10) - 674 - 256);
         "a: &a [1]\nb: *a\n", limited(v, 1500, t) => None;
         "a: &a 12345\nb: c\n", limited(v, m, 10) => Some(10);
@@ -247,7 +248,7 @@ fn values_memory_and_repeated_text_are_counted_over_all_documents() {
         assert_rows!(error.as_ref().is_none_or(|error| limits.values == v || is_of_values(error)) => true);
         assert_rows!(error.is_none_or(|error| limits.memory == m || error.is_limit()) => true, "{input:?}");
     }
-    // After the failed document, the others are counted on.
+    // The other documents are counted after the failed one.
     for (input, left) in [(&*third, 0), ("- &a 123456\n- *a\n- *a\n---\n1\n", 4)] {
         let mut documents = documents_with(input.as_bytes(), limited(v, m, 10));
         assert_rows!((documents.by_ref().filter(Result::is_err).count(), documents.left().text) => (1, left), "{input:?}");
@@ -255,10 +256,10 @@ fn values_memory_and_repeated_text_are_counted_over_all_documents() {
 }
 
 #[test]
-fn the_complete_reader_reads_characters_across_pieces() {
+fn complete_reader_joins_characters_across_chunks() {
     for before in 0..4 {
         let text = format!("{}{}", "x".repeat(before), "é🌊".repeat(20_000));
-        // The fast reader knows no tags.
+        // The fast reader does not support tags.
         let read: Vec<_> = documents(format!("!!str a: {text}\n").as_bytes()).collect();
         assert!(read == [Ok(json!({"a": text}))], "{before}");
     }
@@ -274,7 +275,7 @@ fn reading_ends_at_the_first_limit() {
 }
 
 #[test]
-fn a_writer_gets_the_bytes_of_the_text() {
+fn writer_receives_the_bytes_of_the_text() {
     let within = |value, at: u8| json!({(at.to_string()): value, "x": "y"});
     let deep = (0..200).fold(json!(["a", "b: c\n", {}]), within);
     let wide = (0..20_000).map(|at| (at.to_string(), json!([at, "text"])));
@@ -287,7 +288,7 @@ fn a_writer_gets_the_bytes_of_the_text() {
 }
 
 #[test]
-fn bombs_and_traps_are_refused() {
+fn bombs_and_traps_are_rejected() {
     let mut aliases = "a0: &a0 x\n".to_owned();
     for level in 1..9 {
         let below = vec![format!("*a{}", level - 1); 9].join(",");
@@ -311,7 +312,7 @@ fn bombs_and_traps_are_refused() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_found() {
+fn repeated_key_is_found() {
     for (input, document, expected) in ::tests::rows![
         "a: 1\nb: {a: 2}\n", 0 => None;
         "a: 1\nb: 2\na: 3\n", 0 => Some(("a", 3));
@@ -346,10 +347,10 @@ fn list_repeated(input: &str, documents: &[usize]) -> Vec<String> {
 }
 
 #[test]
-fn all_repeated_keys_are_found_with_their_paths() {
+fn repeated_keys_are_found_with_their_paths() {
     let yaml =
         "a: 1\n---\nb:\n- c: {d: 1, d: 2}\n  c: {d: {}}\nb: 2\nb: 3\n---\n[\n---\na: 1\na: 1\n";
-    // Escapes and spaces that YAML does not have, and strings with the punctuation of JSON.
+    // Escapes and spaces that YAML lacks, and strings with the punctuation of JSON.
     let json = "{\"a\":[0,{\"b\\/c\":\"}],{\\\\\",\n\t\"\\u0062/c\":\"\\ud83c\\udf0a\\\"\"}],\"a\":{\"x\":1}}{\"a\":[{\"a\":1},{\"a\":1}]}\n\
                 {\"a\":1,\n\"a\":1}";
     assert_each!(|input, documents, expected| list_repeated(input, documents) => expected;

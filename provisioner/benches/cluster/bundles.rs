@@ -1,4 +1,4 @@
-//! What is installed.
+//! The bundles that are installed.
 
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
@@ -9,24 +9,24 @@ use unpacker::{
     registry::BundleImage,
 };
 
-/// The format of a bundle.
+/// Bundle format.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Class {
     Plain,
     Registry,
 }
 
-/// A bundle in a registry.
+/// A bundle that was pushed to a registry.
 #[derive(Debug, Clone)]
 pub(crate) struct Bundle {
-    /// What its instance is called.
+    /// Name of its BundleInstance.
     pub(crate) name: String,
     pub(crate) class: Class,
-    /// Where it was pushed.
+    /// Image reference.
     pub(crate) image: String,
 }
 
-/// Publishes content.
+/// Pushes content to the registry.
 pub(crate) async fn push(
     registry: &Registry,
     name: &str,
@@ -52,16 +52,16 @@ pub(crate) async fn push(
     }
 }
 
-/// The real bundles that can be converted; made-up operators where there are none.
+/// Returns the real bundles that can be converted, or generated operators if there are none.
 pub(crate) fn fifty() -> (Vec<(String, Content)>, String) {
     let Some(corpus) = corpus() else {
-        let made = (0..50).map(|number| {
+        let generated = (0..50).map(|number| {
             let name = format!("made-{number}");
             let content = operator(&name);
             (name, content)
         });
-        let what = "50 made-up bundles (RUKPAK_CORPUS names a folder of real ones)";
-        return (made.collect(), what.to_owned());
+        let description = "50 made-up bundles (RUKPAK_CORPUS names a folder of real ones)";
+        return (generated.collect(), description.to_owned());
     };
     let cases = corpus.cases().filter(|case| case.outcome == "converted");
     let read = cases.enumerate().map(|(number, case)| {
@@ -74,11 +74,11 @@ pub(crate) fn fifty() -> (Vec<(String, Content)>, String) {
         (format!("{}-{number}", name.trim_end_matches('-')), content)
     });
     let read: Vec<_> = read.collect();
-    let what = format!("{} real bundles", read.len());
-    (read, what)
+    let description = format!("{} real bundles", read.len());
+    (read, description)
 }
 
-/// An operator: a Deployment, its account, rights for its own API, and the definition of that.
+/// Returns an operator: a Deployment, its ServiceAccount, permissions for its own API, and the CRD of that API.
 pub(crate) fn operator(name: &str) -> Content {
     let group = format!("{name}.example.com");
     let account = format!("{name}-operator");
@@ -141,7 +141,7 @@ pub(crate) fn operator(name: &str) -> Content {
     ])
 }
 
-/// A plain bundle.
+/// Returns a plain bundle with these objects.
 pub(crate) fn plain(objects: Vec<Value>) -> Content {
     let annotations = json!({"annotations": {
         "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
@@ -186,7 +186,7 @@ pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// The twenty objects of an operator without definitions.
+/// Returns the twenty objects of an operator without CRDs.
 pub(crate) fn twenty(namespace: &str, name: &str) -> Vec<Value> {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]);
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);

@@ -1,4 +1,4 @@
-//! Which requests a program makes, as the apiserver's audit log tells: others make requests at the same time.
+//! Requests of a program, from the audit log of the API server: other clients send requests at the same time.
 
 use std::{
     collections::BTreeMap,
@@ -21,19 +21,19 @@ rules:
 - level: Metadata
 ";
 
-/// Who else asks. rukpak's provisioner has several names, one of them Helm's.
+/// Users that are not the provisioner. rukpak's provisioner has several names, one of them Helm's.
 const OTHERS: &[&str] = &["bench", "kube-apiserver", "kube-controller-manager"];
 
-/// The log, in a folder that goes with it.
+/// The audit log, in a temporary directory that is removed with it.
 pub(crate) struct Audit {
     folder: TempDir,
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark(u64);
 
-/// How often what was asked: `patch configmaps`.
+/// Numbers of requests by verb and resource: `patch configmaps`.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(pub(crate) BTreeMap<String, usize>);
 
@@ -65,7 +65,7 @@ impl Audit {
         Self { folder }
     }
 
-    /// What the apiserver has to be told.
+    /// Returns the flags of the API server that enable the log.
     pub(crate) fn flags(&self) -> Vec<String> {
         let path = |name| self.folder.path().join(name).display().to_string();
         vec![
@@ -78,18 +78,18 @@ impl Audit {
         self.folder.path().join("log")
     }
 
-    /// Everything from now on.
+    /// Returns the current end of the log.
     pub(crate) fn mark(&self) -> Mark {
         Mark(fs::metadata(self.log()).map_or(0, |log| log.len()))
     }
 
-    /// What the provisioner has asked since, until then. Watches count when they begin.
+    /// Returns the requests of the provisioner between a mark and a time. Watches count when they begin.
     pub(crate) fn since(&self, mark: Mark, until: Timestamp) -> Calls {
         let mut file = File::open(self.log()).unwrap();
         file.seek(SeekFrom::Start(mark.0)).unwrap();
         let mut calls = Calls::default();
         for text in BufReader::new(file).lines() {
-            // The last line may be in the writing.
+            // The last line may be incomplete.
             let Ok(line) = serde_json::from_str::<Line>(&text.unwrap()) else {
                 continue;
             };
@@ -104,7 +104,7 @@ impl Audit {
                 && !line.user_agent.is_empty()
                 && line.request_received_timestamp <= until;
             if counts {
-                *calls.0.entry(line.what()).or_default() += 1;
+                *calls.0.entry(line.request()).or_default() += 1;
             }
         }
         calls
@@ -112,7 +112,7 @@ impl Audit {
 }
 
 impl Line {
-    fn what(&self) -> String {
+    fn request(&self) -> String {
         match &self.object_ref {
             Some(object) if object.subresource.is_empty() => {
                 format!("{} {}", self.verb, object.resource)
@@ -134,19 +134,19 @@ impl Calls {
         self.0.values().sum()
     }
 
-    /// How many of them concern this.
-    pub(crate) fn of(&self, concerns: impl Fn(&str) -> bool) -> usize {
-        let those = self.0.iter().filter(|(what, _)| concerns(what));
-        those.map(|(_, count)| count).sum()
+    /// Counts the requests that match a predicate.
+    pub(crate) fn count_if(&self, concerns: impl Fn(&str) -> bool) -> usize {
+        let matching = self.0.iter().filter(|(request, _)| concerns(request));
+        matching.map(|(_, count)| count).sum()
     }
 
-    /// The most frequent ones first.
+    /// Formats the requests, the most frequent ones first.
     pub(crate) fn lines(&self) -> String {
         let mut calls: Vec<_> = self.0.iter().collect();
         calls.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let lines = calls
             .iter()
-            .map(|(what, count)| format!("{count:6} {what}\n"));
+            .map(|(request, count)| format!("{count:6} {request}\n"));
         lines.collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Many small instances: the cost of creating, changing and deleting each of them, and of a restart. Ours alone.
+//! Many small instances: the cost of creating, changing and deleting each of them, and of a restart. Measures only this
+//! provisioner.
 //!
 //! `RUKPAK_INSTANCES=300,1000` names the numbers of instances; each number has a separate control plane. The cost of an
 //! instance must not depend on the number.
@@ -103,7 +104,7 @@ async fn one(instances: usize) -> Change {
     let update = phase(&place, "changed", instances, change, changed).await;
     let mark = place.mark();
     place = place.restart().await;
-    looked_at(&place, instances).await;
+    wait_until_reconciled(&place, instances).await;
     let restart = Phase {
         took: place.provisioner.process.started.elapsed(),
         cpu: place.provisioner.process.cpu(),
@@ -125,10 +126,10 @@ async fn one(instances: usize) -> Change {
     }
 }
 
-/// Measures work on each instance until its end is seen. What follows is counted, too.
+/// Measures work on each instance until the watch reports its end. Later work counts as well.
 async fn phase(
     place: &Place,
-    what: &str,
+    action: &str,
     instances: usize,
     work: impl AsyncFn(usize),
     end: impl Future<Output = ()>,
@@ -144,12 +145,12 @@ async fn phase(
         cpu: place.provisioner.process.cpu().saturating_sub(cpu),
         calls: place.calls(mark, jiff::Timestamp::now()),
     };
-    report(what, instances, &phase);
+    report(action, instances, &phase);
     phase
 }
 
-/// Waits until so many instances exist and this is true for each of them.
-async fn until(api: &Api<DynamicObject>, count: usize, is_it: impl Fn(&DynamicObject) -> bool) {
+/// Waits until this number of instances exists and the predicate is true for each of them.
+async fn until(api: &Api<DynamicObject>, count: usize, predicate: impl Fn(&DynamicObject) -> bool) {
     let (mut existing, mut those) = (HashSet::new(), HashSet::new());
     let mut events = std::pin::pin!(watcher(api.clone(), watcher::Config::default()));
     let waited = timeout(PHASE_TIMEOUT, async {
@@ -167,7 +168,7 @@ async fn until(api: &Api<DynamicObject>, count: usize, is_it: impl Fn(&DynamicOb
                 watcher::Event::InitDone => is_listed = true,
                 watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
                     let name = object.name_any();
-                    if is_it(&object) {
+                    if predicate(&object) {
                         those.insert(name.clone());
                     } else {
                         those.remove(&name);
@@ -195,7 +196,7 @@ fn is_active(instance: &DynamicObject, number: i64) -> bool {
 }
 
 /// Waits until a new process has reconciled every instance, and the queue is empty.
-async fn looked_at(place: &Place, instances: usize) {
+async fn wait_until_reconciled(place: &Place, instances: usize) {
     let waited = timeout(PHASE_TIMEOUT, async {
         loop {
             let metric = async |name: &str| {
@@ -214,10 +215,10 @@ async fn looked_at(place: &Place, instances: usize) {
     waited.await.unwrap();
 }
 
-fn report(what: &str, instances: usize, phase: &Phase) {
+fn report(action: &str, instances: usize, phase: &Phase) {
     let count = u32::try_from(instances).unwrap();
     eprintln!(
-        "  {instances} {what} in {:.1?}; each: {:.1?}, {:.1?} of processor time\n{}",
+        "  {instances} {action} in {:.1?}; each: {:.1?}, {:.1?} of processor time\n{}",
         phase.took,
         phase.took / count,
         phase.cpu / count,

@@ -1,4 +1,4 @@
-//! Who is measured: ours, and rukpak's own provisioner.
+//! The measured provisioners: this one and rukpak's.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use crate::{
     verdicts::Verdict,
 };
 
-/// Where the provisioners' own objects are.
+/// Namespace of the provisioners.
 pub(crate) const SYSTEM: &str = "rukpak-system";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Contender {
         }
     }
 
-    /// What the labels of objects call the owner.
+    /// Kind of the owner in the labels of objects.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Ours => "BundleInstance",
@@ -60,7 +60,7 @@ impl Contender {
         Api::all_with(client, &ApiResource::from_gvk(&kind))
     }
 
-    /// The definitions and the namespace that an administrator makes first.
+    /// Creates the CRDs and the namespace, as an admin does.
     pub(crate) async fn prepare(self, cluster: &Cluster) {
         let folder = match self {
             Self::Ours => Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds"),
@@ -84,7 +84,7 @@ impl Contender {
         namespace(cluster, SYSTEM).await;
     }
 
-    /// Starts it with the flags that its own installation gives it, and waits until it is ready.
+    /// Starts the provisioner with the flags of its installation, and waits until it is ready.
     pub(crate) async fn start(self, cluster: &Cluster, storage: &Path) -> Provisioner {
         let [probes, metrics, content] = free_ports();
         let kubeconfig = cluster.kubeconfig_path().display().to_string();
@@ -105,7 +105,7 @@ impl Contender {
                 (PathBuf::from(env!("CARGO_BIN_EXE_provisioner")), args)
             }
             Self::Peer => {
-                // It takes them for granted.
+                // The provisioner expects these directories to exist.
                 for folder in ["bundles", "unpack"] {
                     std::fs::create_dir_all(format!("{storage}/{folder}")).unwrap();
                 }
@@ -131,7 +131,7 @@ impl Contender {
         provisioner
     }
 
-    /// What is created so that a bundle is installed. Objects go to a namespace that is there.
+    /// Returns the object that installs a bundle. Its objects go to an existing namespace.
     pub(crate) fn declaration(self, bundle: &Bundle, namespace: &str) -> Value {
         let class = match bundle.class {
             Class::Plain => "core-rukpak-io-plain",
@@ -154,7 +154,7 @@ impl Contender {
         }
     }
 
-    /// What its conditions say has become of a bundle, once they do.
+    /// Returns the verdict of the conditions, or `None` while they report none.
     pub(crate) fn verdict(object: &DynamicObject) -> Option<Verdict> {
         let conditions = object.data.pointer("/status/conditions")?.as_array()?;
         let find = |type_: &str| conditions.iter().find(|one| one["type"] == type_);
@@ -183,7 +183,8 @@ impl Contender {
 }
 
 impl Provisioner {
-    /// Waits until it says that it is ready, and ours also that it leads: before, it only serves.
+    /// Waits until the provisioner reports that it is ready; this one must also hold the Lease, because before it only
+    /// serves.
     async fn ready(&self, contender: Contender) {
         let end = self.process.started + Duration::from_secs(60);
         loop {
@@ -207,7 +208,7 @@ impl Provisioner {
         answer.text().await.ok()
     }
 
-    /// The sum of all lines of a metric that have this beginning; none are nothing.
+    /// Returns the sum of all samples of a metric whose line has this prefix, or 0 if none exists.
     pub(crate) async fn metric(&self, beginning: &str) -> f64 {
         let text = self.get(self.metrics, "metrics").await.unwrap_or_default();
         let lines = text.lines().filter(|line| line.starts_with(beginning));
@@ -217,7 +218,7 @@ impl Provisioner {
     }
 }
 
-/// Makes a namespace.
+/// Creates a namespace.
 pub(crate) async fn namespace(cluster: &Cluster, name: &str) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     cluster.apply(&namespace, DryRun::No).await.unwrap();
@@ -227,12 +228,12 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cluster/peers")
 }
 
-/// The folder of the peers' programs, built where they are not.
+/// Returns the directory of the peers' programs, which are built if they are missing.
 pub(crate) fn peers() -> PathBuf {
     output(&mut Command::new(folder().join("build.sh"))).into()
 }
 
-/// The folder of rukpak's Go module.
+/// Returns the directory of rukpak's Go module.
 fn module() -> PathBuf {
     let list = "list -m -f {{.Dir}} github.com/operator-framework/rukpak".split(' ');
     output(Command::new("go").args(list).current_dir(folder())).into()

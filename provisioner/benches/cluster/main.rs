@@ -1,12 +1,12 @@
-//! Ours against rukpak's own provisioner, in the same run: each with a new control plane, both from the same registry.
+//! Compares this provisioner with rukpak's in the same run: each with a new control plane, both with the same registry.
 //!
 //! ```console
-//! $ make bench-cluster                                          # all of it: about ten minutes
+//! $ make bench-cluster                                          # everything: about ten minutes
 //! $ cargo bench -p provisioner --bench cluster -- ours          # without the peer
 //! $ cargo bench -p provisioner --bench cluster -- ours scale    # one part: small, repair, rest, fifty, scale, change
 //! ```
 //!
-//! Prints the tables of docs/performance.md, and on standard error what it does and what was asked of the apiserver.
+//! Prints the tables of docs/performance.md; progress and the requests to the API server go to standard error.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,67 +36,67 @@ use self::{
     repair::Repairs,
 };
 
-/// How many small bundles are installed, one after the other.
+/// The number of small bundles that are installed, one after the other.
 const SMALL: usize = 9;
-/// Where bundles are installed.
+/// Namespace of the installed bundles.
 const NAMESPACE: &str = "installed";
-/// How long nothing has to change until many bundles count as settled.
+/// The time without a change after which many bundles count as settled.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// What was found out about one of them.
+/// Measurements of one provisioner.
 #[derive(Debug)]
 struct Figures {
     contender: Contender,
-    /// When it was ready.
+    /// Memory when the provisioner became ready.
     memory: Memory,
-    /// From creation to Installed.
+    /// Times from creation to Installed.
     small: Vec<Duration>,
     repairs: Repairs,
     rest: Option<Calls>,
     fifty: Option<Fifty>,
 }
 
-/// Many bundles at once.
+/// Measurements of many bundles at once.
 #[derive(Debug)]
 struct Fifty {
-    /// Until the last verdict.
+    /// Time until the last verdict.
     settled: Duration,
     cpu: Duration,
     bundles: usize,
     installed: usize,
     calls: Calls,
-    /// In the cluster then.
+    /// Number of objects in the cluster after that.
     objects: usize,
     memory: Memory,
 }
 
 #[tokio::main]
 async fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let parts = ["small", "repair", "rest", "fifty", "scale", "change"];
-    let any = words.iter().any(|word| parts.contains(&word.as_str()));
-    let wants = |part: &str| !any || words.iter().any(|word| word == part);
-    let alone = words.iter().any(|word| word == "ours");
+    let any = arguments.iter().any(|word| parts.contains(&word.as_str()));
+    let is_requested = |part: &str| !any || arguments.iter().any(|word| word == part);
+    let alone = arguments.iter().any(|word| word == "ours");
     if !alone {
         contender::peers();
     }
     let load = load();
     let start = Instant::now();
     let mut all = Vec::new();
-    let paired = parts[..4].iter().any(|part| wants(part));
+    let paired = parts[..4].iter().any(|part| is_requested(part));
     for contender in [Contender::Ours, Contender::Peer] {
         if paired && !(alone && contender == Contender::Peer) {
-            all.push(measure(contender, wants).await);
+            all.push(measure(contender, is_requested).await);
         }
     }
-    let scale = if wants("scale") {
+    let scale = if is_requested("scale") {
         eprintln!("== a thousand instances");
         Some(scale::measure().await)
     } else {
         None
     };
-    // Takes longer than all the rest together.
-    let changes = if words.iter().any(|word| word == "change") {
+    // Takes longer than all other parts together.
+    let changes = if arguments.iter().any(|word| word == "change") {
         change::measure().await
     } else {
         Vec::new()
@@ -105,7 +105,7 @@ async fn main() {
     table::print(&all, scale.as_ref(), &changes, &[load, self::load()]);
 }
 
-async fn measure(contender: Contender, wants: impl Fn(&str) -> bool) -> Figures {
+async fn measure(contender: Contender, is_requested: impl Fn(&str) -> bool) -> Figures {
     eprintln!("== {}", contender.name());
     let place = Place::new(contender).await;
     place.namespace(NAMESPACE).await;
@@ -118,7 +118,7 @@ async fn measure(contender: Contender, wants: impl Fn(&str) -> bool) -> Figures 
         rest: None,
         fifty: None,
     };
-    if wants("small") {
+    if is_requested("small") {
         let mark = place.mark();
         for number in 0..SMALL {
             figures.small.push(small(&place, number).await);
@@ -126,11 +126,11 @@ async fn measure(contender: Contender, wants: impl Fn(&str) -> bool) -> Figures 
         let calls = place.calls(mark, jiff::Timestamp::now());
         eprintln!("small bundles: {:?}\n{}", figures.small, calls.lines());
     }
-    if wants("repair") {
+    if is_requested("repair") {
         figures.repairs = repair::measure(&place).await;
         eprintln!("{:?}", figures.repairs);
     }
-    if wants("fifty") {
+    if is_requested("fifty") {
         let fifty = fifty(&place).await;
         eprintln!(
             "{} bundles in {:?}, {:?} of processor time:\n{}",
@@ -141,9 +141,9 @@ async fn measure(contender: Contender, wants: impl Fn(&str) -> bool) -> Figures 
         );
         figures.fifty = Some(fifty);
     }
-    if wants("rest") {
+    if is_requested("rest") {
         sleep(Duration::from_secs(10)).await;
-        let rest = place.rest(Duration::from_secs(60)).await;
+        let rest = place.calls_at_rest(Duration::from_secs(60)).await;
         eprintln!("a minute at rest:\n{}", rest.lines());
         figures.rest = Some(rest);
     }
@@ -156,18 +156,18 @@ async fn small(place: &Place, number: usize) -> Duration {
     let bundle = place.push(&name, Class::Registry, &content).await;
     let start = Instant::now();
     place.declare(&bundle, NAMESPACE).await;
-    let told = place.verdicts.of(&name).await;
-    assert!(told.verdict.installed, "{name}: {}", told.verdict.message);
-    // What follows an installation is not to be in the way of the next.
+    let timed = place.verdicts.wait_for(&name).await;
+    assert!(timed.verdict.installed, "{name}: {}", timed.verdict.message);
+    // Work after an installation must not slow down the next one.
     sleep(Duration::from_secs(1)).await;
-    told.at - start
+    timed.at - start
 }
 
 async fn fifty(place: &Place) -> Fifty {
-    let (contents, what) = bundles::fifty();
-    eprintln!("{what}");
+    let (contents, description) = bundles::fifty();
+    eprintln!("{description}");
     let bundles = place.push_all(Class::Registry, contents).await;
-    // As an administrator would: who shares a namespace shares the names in it.
+    // As an admin does: bundles in one namespace share the names of objects.
     for bundle in &bundles {
         place.namespace(&bundle.name).await;
     }
@@ -181,30 +181,30 @@ async fn fifty(place: &Place) -> Fifty {
     };
     futures::future::join_all(bundles.iter().map(declare)).await;
     let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
-    let told: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
-    let last = told.iter().max_by_key(|(_, told)| told.at).unwrap().1;
-    let after = |(_, told): &(_, &verdicts::Told)| (told.at - start).as_secs_f64();
-    let mut seconds: Vec<f64> = told.iter().map(after).collect();
+    let timed: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
+    let last = timed.iter().max_by_key(|(_, timed)| timed.at).unwrap().1;
+    let after = |(_, timed): &(_, &verdicts::TimedVerdict)| (timed.at - start).as_secs_f64();
+    let mut seconds: Vec<f64> = timed.iter().map(after).collect();
     seconds.sort_by(f64::total_cmp);
     eprintln!("verdicts after {seconds:.1?} s");
-    let failed = told.iter().filter(|(_, told)| !told.verdict.installed);
+    let failed = timed.iter().filter(|(_, timed)| !timed.verdict.installed);
     let failed: Vec<_> = failed.collect();
-    for (bundle, told) in &failed {
-        let message: String = told.verdict.message.chars().take(300).collect();
+    for (bundle, timed) in &failed {
+        let message: String = timed.verdict.message.chars().take(300).collect();
         eprintln!("{}: {message}", bundle.name);
     }
     Fifty {
         settled: last.at - start,
         cpu: place.provisioner.process.cpu().saturating_sub(cpu),
         bundles: bundles.len(),
-        installed: told.len() - failed.len(),
+        installed: timed.len() - failed.len(),
         calls: place.calls(mark, last.time),
         objects: place.objects().await - objects,
         memory: place.provisioner.process.memory(),
     }
 }
 
-/// How busy the machine is: processes that run or want to, in the last minute.
+/// Returns the load average of the last minute.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! A control plane for one contender, with a registry and nothing else.
+//! A control plane with a registry for one contender.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use crate::{
     verdicts::Verdicts,
 };
 
-/// Everything there is for one contender.
+/// Control plane, registry and provisioner of one contender.
 pub(crate) struct Place {
     pub(crate) contender: Contender,
     pub(crate) provisioner: Provisioner,
@@ -58,7 +58,7 @@ pub(crate) struct Recorded {
 }
 
 impl Place {
-    /// A new control plane with a provisioner that is ready.
+    /// Creates a control plane with a provisioner that is ready.
     pub(crate) async fn new(contender: Contender) -> Self {
         let audit = Audit::new();
         let options = Options {
@@ -71,7 +71,7 @@ impl Place {
         let agent = HeaderValue::from_static("bench");
         config.headers.push((http::header::USER_AGENT, agent));
         let client = Client::try_from(config).unwrap();
-        // What a new control plane makes for itself takes some seconds.
+        // The initial objects of a control plane take some seconds.
         sleep(Duration::from_secs(5)).await;
         let storage = tempfile::tempdir().unwrap();
         let provisioner = contender.start(&cluster, storage.path()).await;
@@ -88,7 +88,7 @@ impl Place {
         }
     }
 
-    /// Ends the provisioner as its node would, and starts it again.
+    /// Terminates the provisioner as its node does, and starts it again.
     pub(crate) async fn restart(self) -> Self {
         let Self {
             contender,
@@ -115,7 +115,7 @@ impl Place {
         bundles::push(&self.registry, name, class, content).await
     }
 
-    /// Publishes many.
+    /// Pushes many bundles.
     pub(crate) async fn push_all(
         &self,
         class: Class,
@@ -128,7 +128,7 @@ impl Place {
             .await
     }
 
-    /// Declares that a bundle be installed.
+    /// Creates the object that installs a bundle.
     pub(crate) async fn declare(&self, bundle: &Bundle, namespace: &str) {
         let declaration = self.contender.declaration(bundle, namespace);
         let object: DynamicObject = serde_json::from_value(declaration).unwrap();
@@ -137,12 +137,12 @@ impl Place {
     }
 
     /// Waits until every instance is healthy.
-    pub(crate) async fn all_healthy(&self) {
+    pub(crate) async fn wait_until_healthy(&self) {
         let api = self.contender.api(self.client.clone());
         let end = Instant::now() + Duration::from_secs(600);
         loop {
             let all = api.list(&ListParams::default()).await.unwrap().items;
-            let left = all.iter().filter(|it| !is_healthy(it)).count();
+            let left = all.iter().filter(|instance| !is_healthy(instance)).count();
             if left == 0 {
                 return;
             }
@@ -176,19 +176,19 @@ impl Place {
         self.audit.mark()
     }
 
-    /// What the provisioner has asked since.
+    /// Returns the requests of the provisioner between a mark and a time.
     pub(crate) fn calls(&self, since: Mark, until: Timestamp) -> Calls {
         self.audit.since(since, until)
     }
 
-    /// What it asks while nothing happens.
-    pub(crate) async fn rest(&self, time: Duration) -> Calls {
+    /// Returns the requests of the provisioner while nothing changes.
+    pub(crate) async fn calls_at_rest(&self, time: Duration) -> Calls {
         let mark = self.mark();
         sleep(time).await;
         self.calls(mark, Timestamp::now())
     }
 
-    /// How many objects carry the labels of the contender's instances.
+    /// Counts the objects with the labels of the contender's instances.
     pub(crate) async fn objects(&self) -> usize {
         let discovery = Discovery::new(self.client.clone());
         let discovery = discovery.run_aggregated().await.unwrap();
@@ -203,7 +203,7 @@ impl Place {
         let mut count = 0;
         for (kind, _) in kinds {
             let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
-            // Custom resources of a definition that goes, or does not come.
+            // The list fails for custom resources of a CRD that is terminating or not established.
             if let Ok(objects) = api.list_metadata(&params).await {
                 count += objects.items.len();
             }

@@ -1,4 +1,4 @@
-//! A program under measurement.
+//! Measured processes.
 
 use std::{
     fs,
@@ -10,7 +10,8 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Runs a program until its own standard input ends: also when the bench was killed. Says the program's process id.
+/// Runs a program until the standard input of this script ends, also if the bench is killed. Prints the process id of
+/// the program.
 const KEEPER: &str = r#"
 log=$1; shift
 "$@" </dev/null >>"$log" 2>&1 &
@@ -21,27 +22,27 @@ kill -KILL $!
 wait
 "#;
 
-/// A running program with a folder of its own. Dropping it kills it.
+/// A running program with a temporary directory. Dropping it kills the program.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     id: u32,
     folder: TempDir,
-    /// When it was started.
+    /// Start time.
     pub(crate) started: Instant,
 }
 
 /// Resident memory in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// Now.
+    /// Current size.
     pub(crate) now: u64,
-    /// At most until now.
+    /// Maximum so far.
     pub(crate) peak: u64,
 }
 
 impl Process {
-    /// Starts a program. `args` is told the folder.
+    /// Starts a program. `args` receives its directory.
     pub(crate) fn start(program: &Path, args: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("bench-").tempdir().unwrap();
         let started = Instant::now();
@@ -56,8 +57,8 @@ impl Process {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        let said = child.stdout.take().unwrap();
-        BufReader::new(said).read_line(&mut line).unwrap();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
         Self {
             stdin: child.stdin.take(),
             child,
@@ -67,12 +68,12 @@ impl Process {
         }
     }
 
-    /// What it has said.
+    /// Returns the log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// How much memory it has.
+    /// Returns the resident memory.
     pub(crate) fn memory(&self) -> Memory {
         let status = self.proc("status");
         let field = |name: &str| {
@@ -86,10 +87,10 @@ impl Process {
         }
     }
 
-    /// How long processors have worked for it.
+    /// Returns the processor time.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = self.proc("stat");
-        // After the name, which may hold anything, the 12th and 13th field; in hundredths of a second.
+        // The 12th and 13th field after the name, which may contain any character; in hundredths of a second.
         let fields = stat.rsplit(')').next().unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: u64 = ticks.filter_map(|text| text.parse::<u64>().ok()).sum();
@@ -101,7 +102,7 @@ impl Process {
         fs::read_to_string(path).unwrap_or_else(|_| panic!("it has ended: {}", tail(&self.log())))
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Terminates the program, and waits for its end.
     pub(crate) async fn stop(self) {
         let sent = Command::new("kill").arg(self.id.to_string()).status();
         assert!(sent.unwrap().success());

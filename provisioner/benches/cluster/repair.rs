@@ -1,4 +1,4 @@
-//! How soon what was deleted or changed is as it was declared.
+//! The time until deleted or changed objects are repaired.
 
 use std::time::{Duration, Instant};
 
@@ -22,18 +22,18 @@ use crate::{
 
 const NAMESPACE: &str = "repaired";
 const BUNDLES: usize = 5;
-/// Of each bundle, so many Deployments and so many ConfigMaps.
+/// The number of Deployments and of ConfigMaps of each bundle.
 const EACH: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Times between what a watch tells of it and what the same watch tells of the repair.
+/// Times between the watch event of a change and the watch event of its repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     /// Deployments and ConfigMaps that were deleted.
     pub(crate) deleted: Vec<Duration>,
     /// ConfigMaps that were changed.
     pub(crate) changed: Vec<Duration>,
-    /// Those that were not repaired in time.
+    /// Number of objects that were not repaired in time.
     pub(crate) never: usize,
 }
 
@@ -47,10 +47,10 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
         let content = bundles::plain(maps.chain(deployments).collect());
         let bundle = place.push(&name, Class::Plain, &content).await;
         place.declare(&bundle, NAMESPACE).await;
-        let told = place.verdicts.of(&name).await;
-        assert!(told.verdict.installed, "{told:?}");
+        let timed = place.verdicts.wait_for(&name).await;
+        assert!(timed.verdict.installed, "{timed:?}");
     }
-    // Watches are there, and what was just installed has been told of.
+    // The watches have started, and the events of the installation have arrived.
     sleep(Duration::from_secs(3)).await;
     let mut repairs = Repairs::default();
     let kinds = [
@@ -63,16 +63,16 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
             NAMESPACE,
             &ApiResource::from_gvk(&kind),
         );
-        let mut seen = Seen::watch(api.clone());
+        let mut observed_events = ObservedEvents::watch(api.clone());
         for at in 0..EACH {
             for number in 0..BUNDLES {
                 let name = format!("repaired-{number}-{at}");
                 if kind.kind == "ConfigMap" {
-                    let time = seen.change(&api, &name).await;
+                    let time = observed_events.change(&api, &name).await;
                     repairs.never += usize::from(time.is_none());
                     repairs.changed.extend(time);
                 }
-                let time = seen.delete(&api, &name).await;
+                let time = observed_events.delete(&api, &name).await;
                 repairs.never += usize::from(time.is_none());
                 repairs.deleted.extend(time);
             }
@@ -81,10 +81,10 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
     repairs
 }
 
-/// What a watch tells, and when.
-struct Seen(mpsc::UnboundedReceiver<(Instant, Event<DynamicObject>)>);
+/// Events of a watch, with the time of their arrival.
+struct ObservedEvents(mpsc::UnboundedReceiver<(Instant, Event<DynamicObject>)>);
 
-impl Seen {
+impl ObservedEvents {
     fn watch(api: Api<DynamicObject>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -102,13 +102,13 @@ impl Seen {
     async fn delete(&mut self, api: &Api<DynamicObject>, name: &str) -> Option<Duration> {
         sleep(Duration::from_millis(100)).await;
         api.delete(name, &DeleteParams::default()).await.unwrap();
-        let gone = self
+        let deleted_at = self
             .when(|event| matches!(event, Event::Delete(object) if object.name_any() == name))
             .await?;
-        let back = self
+        let repaired_at = self
             .when(|event| matches!(event, Event::Apply(object) if object.name_any() == name))
             .await?;
-        Some(back - gone)
+        Some(repaired_at - deleted_at)
     }
 
     async fn change(&mut self, api: &Api<DynamicObject>, name: &str) -> Option<Duration> {
@@ -120,15 +120,18 @@ impl Seen {
             .unwrap();
         let has = |event: &Event<DynamicObject>, text: &str| matches!(event, Event::Apply(object) if object.name_any() == name && object.data["data"]["text"] == text);
         let changed = self.when(|event| has(event, "otherwise")).await?;
-        let back = self.when(|event| has(event, "as declared")).await?;
-        Some(back - changed)
+        let repaired_at = self.when(|event| has(event, "as declared")).await?;
+        Some(repaired_at - changed)
     }
 
-    async fn when(&mut self, is_it: impl Fn(&Event<DynamicObject>) -> bool) -> Option<Instant> {
-        let end = tokio::time::Instant::now() + PATIENCE;
+    async fn when(
+        &mut self,
+        matches_event: impl Fn(&Event<DynamicObject>) -> bool,
+    ) -> Option<Instant> {
+        let end = tokio::time::Instant::now() + REPAIR_TIMEOUT;
         loop {
             let (at, event) = timeout_at(end, self.0.recv()).await.ok()??;
-            if is_it(&event) {
+            if matches_event(&event) {
                 return Some(at);
             }
         }

@@ -1,4 +1,4 @@
-//! A thousand instances of twenty objects each: ours alone.
+//! A thousand instances of twenty objects each. Measures only this provisioner.
 
 use std::time::{Duration, Instant};
 
@@ -14,28 +14,28 @@ use crate::{
 };
 
 const NAMESPACE: &str = "thousand";
-/// After how many instances the time is taken.
+/// The numbers of instances after which the time is taken.
 const STEPS: [usize; 3] = [100, 300, 1000];
 const REST: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Scale {
-    /// For each step: how many instances there are then, and how long each of the new ones took.
+    /// For each step: the number of instances, and the time per new instance.
     pub(crate) steps: Vec<(usize, Duration)>,
-    /// Processor time for all of them.
+    /// Processor time for all instances.
     pub(crate) cpu: Duration,
-    /// With all of them, right after.
+    /// Memory directly after the installation of all instances.
     pub(crate) memory: Memory,
-    /// With all of them, in etcd.
+    /// Size of the records of all instances in etcd.
     pub(crate) recorded: Recorded,
     pub(crate) rest: Calls,
-    /// From the start of a process that finds them all until it is ready.
+    /// Time from the start of a process that finds all instances until it is ready.
     pub(crate) ready: Duration,
-    /// The same, until it has looked at each of them.
-    pub(crate) looked: Duration,
-    /// Of the new process.
+    /// Time from that start until the process has reconciled each instance.
+    pub(crate) reconciled: Duration,
+    /// Memory of the new process.
     pub(crate) memory_again: Memory,
-    /// What the new process has asked until it had looked at each.
+    /// Requests of the new process until it had reconciled each instance.
     pub(crate) calls_again: Calls,
 }
 
@@ -50,16 +50,16 @@ pub(crate) async fn measure() -> Scale {
     });
     let bundles = place.push_all(Class::Plain, contents.collect()).await;
     let mut steps = Vec::new();
-    let mut there = 0;
+    let mut created = 0;
     for step in STEPS {
         let start = Instant::now();
-        let new = &bundles[there..step];
+        let new = &bundles[created..step];
         stream::iter(new)
             .for_each_concurrent(8, |bundle| place.declare(bundle, NAMESPACE))
             .await;
         let all = place.verdicts.until(step).await;
-        let last = all.values().map(|told| told.at).max().unwrap_or(start);
-        let failed = all.iter().filter(|(_, told)| !told.verdict.installed);
+        let last = all.values().map(|timed| timed.at).max().unwrap_or(start);
+        let failed = all.iter().filter(|(_, timed)| !timed.verdict.installed);
         let failed: Vec<_> = failed.collect();
         assert!(failed.is_empty(), "{failed:?}");
         let took = (last - start) / u32::try_from(new.len()).unwrap();
@@ -68,15 +68,15 @@ pub(crate) async fn measure() -> Scale {
             place.provisioner.process.memory()
         );
         steps.push((step, took));
-        there = step;
+        created = step;
     }
-    // Whoever makes pods of Deployments is slower: until then statuses change.
-    place.all_healthy().await;
+    // The component that creates the pods of Deployments is slower: statuses change until it has finished.
+    place.wait_until_healthy().await;
     sleep(Duration::from_secs(15)).await;
     let cpu = place.provisioner.process.cpu();
     let memory = place.provisioner.process.memory();
     let recorded = place.recorded().await;
-    let rest = place.rest(REST).await;
+    let rest = place.calls_at_rest(REST).await;
 
     let mark = place.mark();
     place = place.restart().await;
@@ -87,7 +87,7 @@ pub(crate) async fn measure() -> Scale {
         assert!(place.provisioner.process.started.elapsed() < Duration::from_secs(60));
         sleep(Duration::from_millis(10)).await;
     }
-    let looked = place.provisioner.process.started.elapsed();
+    let reconciled = place.provisioner.process.started.elapsed();
     sleep(Duration::from_secs(10)).await;
     Scale {
         steps,
@@ -96,7 +96,7 @@ pub(crate) async fn measure() -> Scale {
         recorded,
         rest,
         ready,
-        looked,
+        reconciled,
         memory_again: place.provisioner.process.memory(),
         calls_again: place.calls(mark, jiff::Timestamp::now()),
     }

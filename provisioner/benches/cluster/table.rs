@@ -24,7 +24,7 @@ fn many(changes: &[Change]) {
     println!("| each instance | time | processor time | requests |\n| --- | ---: | ---: | ---: |");
     for change in changes {
         let count = u32::try_from(change.instances).unwrap();
-        for (what, phase) in [
+        for (label, phase) in [
             ("created", &change.create),
             ("changed", &change.update),
             ("found after a restart", &change.restart),
@@ -32,12 +32,12 @@ fn many(changes: &[Change]) {
         ] {
             let [took, cpu] = [phase.took, phase.cpu].map(|all| milliseconds(all / count));
             let calls = ratio(phase.calls.count(), change.instances);
-            println!("| {what}, {count} instances | {took} | {cpu} | {calls} |");
+            println!("| {label}, {count} instances | {took} | {cpu} | {calls} |");
         }
     }
 }
 
-/// The text of a cell, of the figures of one contender.
+/// Formats a cell from the figures of one contender.
 type Cell = fn(&Figures) -> Option<String>;
 
 fn paired(all: &[Figures]) {
@@ -75,7 +75,7 @@ fn unrepaired(repairs: &Repairs) -> Option<String> {
 }
 
 fn at_rest(calls: &Calls) -> String {
-    let lease = calls.of(|what| what.ends_with(" leases"));
+    let lease = calls.count_if(|label| label.ends_with(" leases"));
     match (calls.count() - lease, lease) {
         (rest, 0) => rest.to_string(),
         (rest, _) => format!("{rest}, and {lease} for the Lease"),
@@ -90,7 +90,7 @@ fn thousand(scale: &Scale) {
         println!("| each of instances {first} to {count}, all created at once | {each} |");
         first = count + 1;
     }
-    let lists = scale.rest.of(|what| what.starts_with("list "));
+    let lists = scale.rest.count_if(|label| label.starts_with("list "));
     let recorded = &scale.recorded;
     let recorded = [recorded.instances, recorded.bundles, recorded.secrets];
     let recorded = recorded.map(|bytes| format!("{} kB", bytes / 1000));
@@ -101,7 +101,7 @@ fn thousand(scale: &Scale) {
         "API calls in a minute at rest" => at_rest(&scale.rest);
         "list calls among them" => lists.to_string();
         "restart with all of them: ready after" => format!("{:.2} s", scale.ready.as_secs_f64());
-        "every instance looked at after" => format!("{:.2} s", scale.looked.as_secs_f64());
+        "every instance looked at after" => format!("{:.2} s", scale.reconciled.as_secs_f64());
         "memory after the restart" => memory(scale.memory_again);
         "API calls of the restart" => scale.calls_again.count().to_string();
     ] {
@@ -111,7 +111,7 @@ fn thousand(scale: &Scale) {
     eprintln!("at rest:\n{rest}restarted:\n{again}");
 }
 
-/// Median, and the 99th of a hundred.
+/// Formats the median and the 99th percentile.
 fn spread(times: &[Duration]) -> Option<String> {
     let mut sorted = times.to_vec();
     sorted.sort();

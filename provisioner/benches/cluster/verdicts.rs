@@ -1,4 +1,4 @@
-//! What becomes of declared bundles, and when, as a watch tells.
+//! Outcomes of declared bundles, with the times at which a watch reports them.
 
 use std::{
     collections::BTreeMap,
@@ -21,35 +21,35 @@ use tokio::{
 
 use crate::contender::Contender;
 
-/// What has become of a bundle.
+/// Outcome of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) installed: bool,
-    /// Why not.
+    /// Reason of the failure.
     pub(crate) message: String,
 }
 
-/// A verdict, and when it was first told.
+/// A verdict, and the time at which the watch first reported it.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct TimedVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) at: Instant,
     pub(crate) time: Timestamp,
 }
 
-type All = BTreeMap<String, Told>;
+type All = BTreeMap<String, TimedVerdict>;
 
-/// All verdicts, kept up to date.
+/// The verdicts of all bundles, updated by a watch.
 pub(crate) struct Verdicts {
     all: watch::Receiver<All>,
     task: JoinHandle<()>,
 }
 
-/// How long bundles may take, on a machine with a lot to do.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The limit for all bundles, on a busy machine.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Verdicts {
-    /// Begins to watch.
+    /// Starts the watch.
     pub(crate) fn watch(api: Api<DynamicObject>) -> Self {
         let (sender, all) = watch::channel(All::new());
         let sender = Arc::new(sender);
@@ -66,16 +66,16 @@ impl Verdicts {
                 };
                 sender.send_if_modified(|all| {
                     let name = object.name_any();
-                    let before = all.get(&name).map(|told| told.verdict.installed);
+                    let before = all.get(&name).map(|timed| timed.verdict.installed);
                     if before == Some(verdict.installed) {
                         return false;
                     }
-                    let told = Told {
+                    let timed = TimedVerdict {
                         verdict,
                         at: Instant::now(),
                         time: Timestamp::now(),
                     };
-                    all.insert(name, told);
+                    all.insert(name, timed);
                     true
                 });
             }
@@ -83,18 +83,18 @@ impl Verdicts {
         Self { all, task }
     }
 
-    /// Waits until so many have a verdict.
+    /// Waits until this number of bundles has a verdict.
     pub(crate) async fn until(&self, count: usize) -> All {
         let mut all = self.all.clone();
-        let there = timeout(PATIENCE, all.wait_for(|all| all.len() >= count)).await;
+        let result = timeout(VERDICT_TIMEOUT, all.wait_for(|all| all.len() >= count)).await;
         let found = self.all.borrow().len();
-        assert!(there.is_ok(), "only {found} of {count} have a verdict");
+        assert!(result.is_ok(), "only {found} of {count} have a verdict");
         self.all.borrow().clone()
     }
 
-    /// Waits until so many have a verdict and none has changed for a while.
+    /// Waits until this number of bundles has a verdict, and no verdict has changed for a while.
     pub(crate) async fn settled(&self, count: usize, quiet: Duration) -> All {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + VERDICT_TIMEOUT;
         self.until(count).await;
         let mut all = self.all.clone();
         while Instant::now() < end {
@@ -106,11 +106,11 @@ impl Verdicts {
         self.all.borrow().clone()
     }
 
-    /// Waits for the verdict on one.
-    pub(crate) async fn of(&self, name: &str) -> Told {
+    /// Waits for the verdict on one bundle.
+    pub(crate) async fn wait_for(&self, name: &str) -> TimedVerdict {
         let mut all = self.all.clone();
-        let told = timeout(PATIENCE, all.wait_for(|all| all.contains_key(name))).await;
-        assert!(told.is_ok(), "no verdict on {name}");
+        let timed = timeout(VERDICT_TIMEOUT, all.wait_for(|all| all.contains_key(name))).await;
+        assert!(timed.is_ok(), "no verdict on {name}");
         self.all.borrow()[name].clone()
     }
 }

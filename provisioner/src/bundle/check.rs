@@ -161,7 +161,7 @@ mod tests {
 
     // parity: b7, rukpak-10
     #[test]
-    fn plain_content_is_refused_in_the_words_of_rukpak() {
+    fn plain_content_is_rejected_with_the_errors_of_rukpak() {
         for (files, expected) in ::tests::rows![
             &[("README.md", "")][..] => "get objects from bundle manifests: readdir manifests: file does not exist";
             &[("manifests/a.yaml", "")][..] => "found zero objects: plain+v0 bundles are required to contain at least one object";
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_told_and_the_rest_is_counted() {
+    fn long_error_lists_are_truncated_and_counted() {
         let paths = (0..2000).map(|n| format!("manifests/{n}.yaml"));
         let paths: Vec<String> = paths.collect();
         let files: Vec<_> = paths.iter().map(|path| (&**path, "no object")).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_between_characters() {
+    fn messages_are_truncated_between_characters() {
         for (text, bytes, expected) in [
             ("abc", 3, "abc"),
             ("abcd", 3, "…"),

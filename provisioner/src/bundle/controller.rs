@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_bundles_are_reconciled_unless_their_status_reports_progress() {
+    fn changed_bundles_are_reconciled_except_for_progress() {
         use Change::{Applied, Deleted, Listed};
         let ready = Ready::default();
         let task = ready.task("list Bundles");

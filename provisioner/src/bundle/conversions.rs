@@ -132,7 +132,7 @@ mod tests {
     /// A stage of a conversion that reports its start, and ends on a signal.
     struct Stage(oneshot::Sender<()>, mpsc::Receiver<()>);
 
-    /// The other ends of a stage.
+    /// Observes the start of a stage, and ends it.
     type Control = (oneshot::Receiver<()>, mpsc::Sender<()>);
 
     fn stage() -> (Stage, Control) {
@@ -185,7 +185,7 @@ mod tests {
 
     // parity: convert-8
     #[tokio::test]
-    async fn large_conversions_wait_for_each_other_and_none_starves() {
+    async fn large_conversions_run_in_turn_without_starvation() {
         let limits = with!(yaml::Limits::default() => memory: MEMORY);
         let conversions = Arc::new(Conversions::new(limits));
         let spawn = |stage: Stage| {

@@ -233,7 +233,7 @@ mod tests {
         }))
     }
 
-    fn told(status: &BundleStatus) -> (Phase, &str, &str, &str) {
+    fn summary(status: &BundleStatus) -> (Phase, &str, &str, &str) {
         let [condition, ..] = status.conditions.as_slice() else {
             panic!("{status:?}");
         };
@@ -255,7 +255,7 @@ mod tests {
         ] {
             let mut bundle = bundle(class);
             let status = build(&bundle, &outcome, "https://core.x.svc/", at(1));
-            assert_eq!(told(&status), expected);
+            assert_eq!(summary(&status), expected);
             let is_refused = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
             let stalled: Vec<_> = status.conditions.iter().skip(1).collect();
             assert_rows! {
@@ -269,7 +269,7 @@ mod tests {
         }
         let unknown = bundle("example.com/other");
         let status = build(&unknown, &Outcome::UnknownClass, "", at(1));
-        let (phase, _, reason, message) = told(&status);
+        let (phase, _, reason, message) = summary(&status);
         assert_rows!((phase, reason) => (Phase::Failing, "UnknownProvisionerClass"));
         assert_rows!(message.contains("\"example.com/other\"") && message.contains("core-rukpak-io-registry") => true);
     }
@@ -286,7 +286,7 @@ mod tests {
         let status = build(&bundle, &Outcome::Unpacked(unpacked), "", at(1));
         let message = "Successfully unpacked the image Bundle; skipped entries that are not regular files: 2 symbolic \
                        links, 1 special file (docs/a, docs/b and 1 more)";
-        assert_eq!(told(&status).3, message);
+        assert_eq!(summary(&status).3, message);
         assert_eq!(status.skipped, Some(skipped));
     }
 
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_transition_moves_with_the_status_alone() {
+    fn transition_time_changes_only_with_the_status() {
         let mut bundle = bundle("core-rukpak-io-plain");
         for (second, outcome, since) in [
             (1, Outcome::Unpacking, 1),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_and_long_messages_do_no_harm() {
+    fn foreign_conditions_are_kept_and_messages_truncated() {
         let mut bundle = bundle("core-rukpak-io-plain");
         let long = Outcome::Failed("ä".repeat(40_000));
         let status = build(&bundle, &long, "", at(1));

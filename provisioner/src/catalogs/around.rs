@@ -336,7 +336,7 @@ mod tests {
                 "metadata": {"name": "version"}, "spec": {"channel": channel}, "status": status,
             });
             let (found, channel) = of_cluster_version(&version_of);
-            assert_eq!(found.map(|it| it.to_string()).as_deref(), version);
+            assert_eq!(found.map(|version| version.to_string()).as_deref(), version);
             assert_eq!(channel.as_deref(), name);
         }
     }
@@ -344,7 +344,7 @@ mod tests {
     // parity: switch-6
     #[test]
     fn watches_start_once_a_template_needs_them() {
-        for (text, wanted) in [
+        for (text, required) in [
             ("r/c:{platform_architecture}", &[FactSource::Nodes][..]),
             ("r/c:{olm_minor_version}", &FactSource::OLM_VERSION),
         ] {
@@ -356,7 +356,7 @@ mod tests {
             require(&around, ["r/c:{kube_minor_version}", "r/c:v1"]);
             assert!(!changes.has_changed().unwrap(), "{text}");
             require(&around, [text]);
-            for part in wanted {
+            for part in required {
                 assert!(around.borrow().pending.contains(part), "{text}");
                 changes.mark_unchanged();
                 // The list is empty, and no later event would end the wait.
@@ -369,22 +369,25 @@ mod tests {
             assert!(!changes.has_changed().unwrap(), "{text}");
             change(&around, FactSource::Kubernetes, |_| {});
             let pending = around.borrow().pending.clone();
-            assert!(wanted.iter().all(|part| !pending.contains(part)), "{text}");
+            assert!(
+                required.iter().all(|part| !pending.contains(part)),
+                "{text}"
+            );
         }
     }
 
     // parity: switch-5
     #[test]
-    fn olm_version_is_that_of_the_program_that_serves() {
-        let ours = template::server(env!("CARGO_PKG_VERSION"));
+    fn olm_version_is_that_of_the_serving_program() {
+        let own_version = template::server(env!("CARGO_PKG_VERSION"));
         let (around, _changes) = watch::channel(ClusterFacts::default());
         let label = |text: Option<&str>| with!(OlmFacts::default() => packageserver: text.map(str::to_owned));
         for (has_olm, declared, expected) in [
-            (false, None, ours.clone()),
-            (false, Some("0.38.0"), ours.clone()),
+            (false, None, own_version.clone()),
+            (false, Some("0.38.0"), own_version.clone()),
             (true, Some("0.38.0"), template::server("0.38.0")),
             (true, None, None),
-            (false, None, ours),
+            (false, None, own_version),
         ] {
             change(&around, FactSource::Olm, |around| {
                 around.has_olm = has_olm;

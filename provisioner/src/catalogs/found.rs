@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_read_leaves_the_others() {
+    fn unreadable_catalog_source_leaves_the_others() {
         let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
         let image = r#""sourceType":"grpc","image":"a:1""#;
         let status = json!({"message": "before"});
@@ -116,10 +116,10 @@ mod tests {
             (4, "invalid type"),
             (5, "missing field `spec`"),
         ] {
-            let Err(Invalid::Unread(said)) = of(index).origin() else {
+            let Err(Invalid::Unread(message)) = of(index).origin() else {
                 panic!("{index} was read");
             };
-            assert!(said.contains(why), "{said}");
+            assert!(message.contains(why), "{message}");
             assert_eq!(of(index).metadata.uid.as_deref(), Some("u"));
         }
         let message = |index: usize| of(index).status.as_ref()?.message.as_deref();

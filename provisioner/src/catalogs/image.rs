@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_at_a_time_reads_a_catalog_also_when_nobody_waits_any_more() {
+    async fn content_is_read_once_at_a_time_also_after_cancellation() {
         let (loaded, digest) = (LoadedCatalogs::default(), Digest::of(b"one"));
         let (finish, finished) = std::sync::mpsc::channel::<()>();
         let slot = loaded.slot(digest).lock_owned().await;
@@ -370,11 +370,11 @@ mod tests {
     }
 
     #[test]
-    fn a_database_and_other_images_are_no_empty_catalogs() {
+    fn images_without_packages_are_rejected() {
         let package = b"{\"schema\":\"olm.package\",\"name\":\"a\",\"defaultChannel\":\"stable\"}";
         let database = b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20\0\0\0\x03";
         let program = b"\x7fELF\x02\x01\x01\0";
-        for (path, bytes, said) in ::tests::rows![
+        for (path, bytes, expected) in ::tests::rows![
             "database/index.db", &database[..] => Some(" (database/index.db:1: ");
             "bin/sh", &program[..] => Some(" (bin/sh:1: ");
             "readme", b"Hello.\n" => Some(" (readme:1: ");
@@ -383,9 +383,9 @@ mod tests {
             "catalog.json", package => None;
         ] {
             let found = describe_empty(&loaded(&[(path, bytes)]));
-            match (&found, said) {
+            match (&found, expected) {
                 (Some(found), Some("")) => assert_eq!(found, ""),
-                (Some(found), Some(said)) => assert!(found.starts_with(said), "{found}"),
+                (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
                 (None, None) => {}
                 _ => panic!("{path}: {found:?}"),
             }

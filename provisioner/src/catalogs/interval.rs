@@ -186,7 +186,7 @@ mod tests {
 
     // parity: serve-20
     #[test]
-    fn intervals_are_read_as_go_reads_them() {
+    fn intervals_are_parsed_as_by_go() {
         for (text, expected) in ::tests::rows![
             "10m" => Ok(600_000);
             "1h30m" => Ok(5_400_000);
@@ -225,7 +225,7 @@ mod tests {
 
     // parity: serve-21, serve-22
     #[test]
-    fn what_makes_no_sense_is_told_and_replaced() {
+    fn invalid_intervals_are_reported_and_replaced() {
         let default = |error: &str| {
             format!(
                 "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {error}"
@@ -257,7 +257,7 @@ mod tests {
 
     // parity: serve-19
     #[test]
-    fn those_that_are_asked_for_together_are_so_once() {
+    fn polls_that_start_together_are_spread() {
         for (every, is_first, place, expected) in [
             (100, true, 0.0, 1),
             (100, true, 0.25, 25),
@@ -275,16 +275,19 @@ mod tests {
         }
         // A thousand catalogs that start together are spread evenly over the twentieths of the interval.
         let mut parts = [0; 20];
-        for place in (0..1000).map(|it| f64::from(it) / 1000.0) {
+        for place in (0..1000).map(|number| f64::from(number) / 1000.0) {
             let found = poll_delay(minutes(100), true, place);
             parts[usize::try_from(found.as_secs() / 300).unwrap().min(19)] += 1;
         }
-        assert!(parts.iter().all(|it| (40..=60).contains(it)), "{parts:?}");
+        assert!(
+            parts.iter().all(|count| (40..=60).contains(count)),
+            "{parts:?}"
+        );
     }
 
     // parity: serve-18
     #[test]
-    fn it_is_looked_again_when_the_interval_is_over_and_each_quarter_of_an_hour() {
+    fn sleep_ends_with_the_interval_or_after_15_minutes() {
         for (every, elapsed, expected) in [
             (10, 0, 10),
             (15, 0, 15),

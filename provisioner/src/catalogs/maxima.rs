@@ -89,10 +89,10 @@ mod tests {
 
     // parity: max-6
     #[test]
-    fn the_last_word_of_a_catalog_stays_while_it_is_away() {
+    fn last_value_counts_while_its_catalog_is_unavailable() {
         let before = all(&["a", "b", "c", "gone", "e"].map(|key| (key, "4.12")));
-        let text = |it: &str| Some(it.to_owned());
-        let said = [
+        let text = |value: &str| Some(value.to_owned());
+        let values = [
             ("a", Said::Says(text("4.13"))),
             ("b", Said::Away(text("4.14"))), // of another one, which comes after it
             ("c", Said::Absent),
@@ -100,14 +100,14 @@ mod tests {
             ("e", Said::Says(None)),
             ("f", Said::Away(text("4.14"))),
         ];
-        let said = said.map(|(key, said)| (key.to_owned(), said));
-        let (counting, keeping) = maxima(&before, said);
+        let values = values.map(|(key, value)| (key.to_owned(), value));
+        let (counting, keeping) = maxima(&before, values);
         assert_rows!(counting => all(&[("a", "4.13"), ("b", "4.12"), ("f", "4.14")]));
         assert_eq!(keeping, all(&[("a", "4.13"), ("b", "4.12")]));
     }
 
     #[test]
-    fn what_was_written_down_counts_for_everybody_while_catalogs_are_away() {
+    fn recorded_values_count_while_catalogs_are_unavailable() {
         let catalogs = Catalogs::default();
         let mut changes = catalogs.changes();
         let maximum = || catalogs.maximum("etcd", "etcd.v1", "sha256:a");
@@ -127,11 +127,11 @@ mod tests {
 
     /// The number of recorded versions is bounded, that of effective ones is not.
     #[test]
-    fn all_of_them_count_and_a_word_of_each() {
+    fn every_value_counts_and_is_truncated() {
         let many = (0..3000).map(|n| (n.to_string(), Said::Says(Some("4".repeat(100_000)))));
         let (counting, keeping) = maxima(&Maxima::new(), many);
         assert_eq!((counting.len(), keeping.len()), (3000, 3000));
         let mut values = counting.values().chain(keeping.values());
-        assert!(values.all(|it| it.len() <= bounds::WORD as usize));
+        assert!(values.all(|value| value.len() <= bounds::WORD as usize));
     }
 }

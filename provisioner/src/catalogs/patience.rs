@@ -89,13 +89,13 @@ mod tests {
     fn about(pause: Duration) -> u64 {
         [1_u32, 2, 4, 8, 16, 32, 60]
             .into_iter()
-            .find(|it| (pause.as_secs_f64() / f64::from(*it) - 1.0).abs() <= 0.11)
+            .find(|seconds| (pause.as_secs_f64() / f64::from(*seconds) - 1.0).abs() <= 0.11)
             .map(u64::from)
             .unwrap()
     }
 
     #[test]
-    fn the_time_without_a_server_begins_when_it_is_lost() {
+    fn outage_begins_when_the_connection_is_lost() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut patience = ServerBackoff::default();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_each_connection_is_not_asked_each_second() {
+    fn closed_connections_are_retried_with_backoff() {
         let begin = Instant::now();
         let mut now = begin;
         let mut patience = ServerBackoff::default();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_given_up_again_and_again_is_not_asked_each_time() {
+    fn aborted_attempts_are_retried_with_backoff() {
         let mut now = Instant::now();
         let mut patience = ServerBackoff::default();
         let mut rests = Vec::new();

@@ -58,7 +58,7 @@ mod tests {
 
     // parity: switch-4
     #[test]
-    fn a_version_that_goes_back_is_believed_when_it_stays() {
+    fn lower_version_counts_only_if_it_persists() {
         let begin = Instant::now();
         // Minutes, the version reported then, the OpenShift version, and the effective version.
         for (name, story) in ::tests::rows![
@@ -84,10 +84,10 @@ mod tests {
             ];
         ] {
             let mut release = VersionTracker::default();
-            for (at, told, openshift, counts) in story {
-                let openshift: Option<Version> = openshift.map(|it| it.parse().unwrap());
+            for (at, reported, openshift, counts) in story {
+                let openshift: Option<Version> = openshift.map(|version| version.parse().unwrap());
                 let now = begin + Duration::from_secs(60 * at);
-                let found = release.observe(told.parse().unwrap(), openshift.as_ref(), now);
+                let found = release.observe(reported.parse().unwrap(), openshift.as_ref(), now);
                 assert_eq!(found.to_string(), *counts, "{name} at {at}");
             }
         }

@@ -374,24 +374,24 @@ mod tests {
         object!({"metadata": {"name": "a"}, "spec": spec})
     }
 
-    fn report(seen: CatalogObservation, has_olm: bool) -> StatusUpdate {
+    fn report(observation: CatalogObservation, has_olm: bool) -> StatusUpdate {
         StatusUpdate {
             source: Arc::new(source(&json!({"sourceType": "grpc", "image": "a:1"}))),
-            observed: seen,
+            observed: observation,
             image: None,
             has_olm,
         }
     }
 
-    fn patch(was: &Value, seen: CatalogObservation) -> Option<Value> {
+    fn patch(was: &Value, observation: CatalogObservation) -> Option<Value> {
         let was = serde_json::from_value(was.clone()).unwrap();
-        let report = report(seen, false);
+        let report = report(observation, false);
         due(&was, &report, Some(1), jiff::Timestamp::UNIX_EPOCH)
     }
 
     // parity: switch-olm-5, serve-26
     #[test]
-    fn only_what_changes_is_written() {
+    fn only_changed_fields_are_patched() {
         let epoch = "1970-01-01T00:00:00Z";
         let (address, connection) = ("a:1".to_owned(), Connection::Ready);
         let well = with!(CatalogObservation::default() => served: Some(Served { address, service: None, connection }));
@@ -412,7 +412,7 @@ mod tests {
 
     // parity: switch-olm-5
     #[test]
-    fn beside_olm_only_own_conditions_are_due() {
+    fn status_beside_olm_has_only_own_conditions() {
         let epoch = jiff::Timestamp::UNIX_EPOCH;
         let update = |type_: &&'static str| ConditionUpdate {
             type_,
@@ -426,18 +426,18 @@ mod tests {
                 "lastTransitionTime": "1970-01-01T00:00:00Z", "observedGeneration": 1,
             })
         };
-        let (ours, olms) = ("resolved_image", "TemplatesHaveResolved");
+        let (own, of_olm) = ("resolved_image", "TemplatesHaveResolved");
         // The conditions of the status, the reported ones, the applied ones, and the rest if leftovers are removed.
         for (was, reported, due, left) in ::tests::rows![
             json!([]), &[][..], None => None;
-            json!([condition(olms, "x")]), &[], None => None;
-            json!([]), &[ours], Some(json!([condition(ours, "b")])) => None;
-            json!([condition(ours, "b")]), &[ours], None => None;
-            json!([condition(olms, "x"), condition(ours, "old")]), &[ours], Some(json!([condition(ours, "b")])) => None;
-            json!([condition(ours, "b"), condition(olms, "x")]), &[], Some(json!([])) => Some(json!([condition(olms, "x")]));
+            json!([condition(of_olm, "x")]), &[], None => None;
+            json!([]), &[own], Some(json!([condition(own, "b")])) => None;
+            json!([condition(own, "b")]), &[own], None => None;
+            json!([condition(of_olm, "x"), condition(own, "old")]), &[own], Some(json!([condition(own, "b")])) => None;
+            json!([condition(own, "b"), condition(of_olm, "x")]), &[], Some(json!([])) => Some(json!([condition(of_olm, "x")]));
         ] {
-            let seen = with!(CatalogObservation::default() => conditions: reported.iter().map(update).collect());
-            let report = report(seen, true);
+            let observation = with!(CatalogObservation::default() => conditions: reported.iter().map(update).collect());
+            let report = report(observation, true);
             let mut now = source(&json!({"sourceType": "grpc", "image": "a:1"}));
             now.metadata.generation = Some(1);
             now.status =
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_annotate_makes_no_report_a_former_one() {
+    fn foreign_annotations_do_not_make_a_report_stale() {
         let annotated = |spec: &Value, annotations: &Value| {
             let mut source = source(spec);
             source.metadata.annotations = serde_json::from_value(annotations.clone()).unwrap();

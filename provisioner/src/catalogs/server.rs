@@ -77,7 +77,7 @@ mod tests {
 
     // parity: serve-10
     #[test]
-    fn a_deployment_tells_whether_it_runs() {
+    fn deployment_status_determines_whether_olm_runs() {
         for (spec, status, expected) in ::tests::rows![
             json!({}), json!({}) => Away;
             json!({"replicas": 1}), json!({"replicas": 1}) => Away;
@@ -96,7 +96,7 @@ mod tests {
 
     // parity: serve-10
     #[test]
-    fn an_olm_that_comes_serves_from_when_it_runs() {
+    fn installed_olm_serves_once_it_is_available() {
         // Nothing else serves while OLM is restarting.
         for (was, expected) in [(None, true), (Some(false), false), (Some(true), true)] {
             let (now, mut detector) = (Instant::now(), OlmDetector::starting_from(was));
@@ -113,7 +113,7 @@ mod tests {
 
     // parity: serve-10
     #[test]
-    fn olm_is_believed_to_serve_while_it_restarts() {
+    fn restarting_olm_counts_as_serving() {
         let begin = Instant::now();
         // Seconds, the observation at that time, whether OLM serves, and the seconds until the next evaluation.
         for (name, story) in ::tests::rows![
@@ -131,9 +131,9 @@ mod tests {
             "away, and then somebody removes it" => &[(0, Runs, true, None), (1, Away, true, Some(900)), (301, Gone, false, None)];
         ] {
             let mut detector = OlmDetector::default();
-            for (at, seen, has_olm, again) in story {
+            for (at, state, has_olm, recheck) in story {
                 let now = begin + Duration::from_secs(*at);
-                assert_rows!(detector.observe(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{name} at {at}");
+                assert_rows!(detector.observe(*state, now) => (*has_olm, recheck.map(Duration::from_secs)), "{name} at {at}");
             }
         }
     }

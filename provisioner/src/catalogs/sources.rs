@@ -377,14 +377,14 @@ mod tests {
     use crate::settings::{Ports, Serving, Share};
 
     #[test]
-    fn who_has_the_name_of_another_one_is_not_that() {
+    fn recreated_source_is_a_replacement() {
         let source = |uid: &str, version: &str, image: &str| -> CatalogSource {
             object!({
                 "metadata": {"name": "mine", "namespace": "catalogs", "uid": uid, "resourceVersion": version},
                 "spec": {"sourceType": "grpc", "image": image},
             })
         };
-        let known = source("a", "1", "example.com/one");
+        let former = source("a", "1", "example.com/one");
         for (now, expected) in [
             (source("a", "2", "example.com/one"), false),
             (source("a", "2", "example.com/two"), false),
@@ -392,12 +392,12 @@ mod tests {
             (source("b", "2", "example.com/one"), true),
             (source("b", "2", "example.com/two"), true),
         ] {
-            assert_eq!(is_replacement(&known, &now), expected, "{now:?}");
+            assert_eq!(is_replacement(&former, &now), expected, "{now:?}");
         }
     }
 
     #[test]
-    fn each_namespace_is_watched_once() {
+    fn overlapping_namespaces_are_watched_once() {
         let counting = |name: &str| NamespaceScope::Selectable(name.to_owned());
         let served = |namespaces| {
             let settings = Settings {
@@ -414,7 +414,7 @@ mod tests {
             scopes(&settings)
         };
         let some =
-            |names: &[&str]| Namespaces::Some(names.iter().map(|&it| it.to_owned()).collect());
+            |names: &[&str]| Namespaces::Some(names.iter().map(|&name| name.to_owned()).collect());
         let both = [counting("b"), counting("a")];
         assert_eq!(served(some(&["a", "b"])), both);
         assert_eq!(served(some(&[])), both);

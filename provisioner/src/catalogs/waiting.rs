@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_who_waits_for_that_catalog_and_nobody_else() {
+    fn change_wakes_only_subscribers_of_that_catalog() {
         let waiting = Arc::new(ChangeNotifier::default());
         let names = (0..1000).map(|at| at.to_string());
         let mut all: Vec<ChangeSubscription> =
@@ -99,7 +99,8 @@ mod tests {
         let second = waiting.subscribe(&key("7"));
         waiting.notify(&key("7"));
         waiting.notify(&key("of-nobody"));
-        let is_woken = |it: &&ChangeSubscription| it.last_seen.has_changed().unwrap();
+        let is_woken =
+            |subscription: &&ChangeSubscription| subscription.last_seen.has_changed().unwrap();
         assert_rows! {
             all.iter().chain([&second]).filter(is_woken).map(|one| one.key.name.as_str()).collect::<Vec<&str>>() => ["7", "7"];
         }

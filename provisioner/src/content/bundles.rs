@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_known_or_refused() {
+    fn unknown_queries_are_rejected() {
         for (query, form) in [
             (None, Some(ContentForm::Plain)),
             (Some(""), Some(ContentForm::Plain)),

@@ -193,7 +193,7 @@ mod tests {
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
 
     #[test]
-    fn registry_content_becomes_one_file_of_plain_objects_with_the_same_bytes_each_time() {
+    fn registry_content_converts_to_one_deterministic_plain_file() {
         let content = content(&::tests::rows![
             "manifests/csv.yaml" => CSV;
             "manifests/map.yaml" => MAP;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn rejection_includes_the_reason() {
         let files = [("manifests/map.yaml", MAP)];
         let version = KubeVersion::default();
         let packed = pack(&content(&files), version, yaml::Limits::default());

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_the_name_of_a_bundle_is_looked_for() {
+    fn only_valid_bundle_names_are_looked_up() {
         for good in ["a", "a-b", "a.b", "0", "my-instance-4h2k9x"] {
             assert_eq!(name(&format!("{good}.tgz")), Some(good));
         }

@@ -89,10 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_has_the_content_is_not_sent_it_again() {
+    fn matching_etag_returns_not_modified() {
         let digest = Digest::of(b"content");
         let other = Digest::of(b"other");
-        for (value, known) in [
+        for (value, is_match) in [
             (format!("\"{digest}\""), true),
             (format!("W/\"{digest}\""), true),
             (format!("\"{other}\", \"{digest}\""), true),
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::IF_NONE_MATCH, value.parse().unwrap());
-            assert_eq!(is_known(&headers, &digest), known, "{value}");
+            assert_eq!(is_known(&headers, &digest), is_match, "{value}");
         }
         assert!(!is_known(&HeaderMap::new(), &digest));
     }

@@ -110,28 +110,31 @@ mod tests {
 
     async fn size(room: &MemoryBudget, body: Body) -> Result<usize, String> {
         let read = room.read(body).await;
-        read.map(|it| it.bytes.len())
+        read.map(|request| request.bytes.len())
             .map_err(|error| error.to_string())
     }
 
     #[tokio::test]
-    async fn a_request_is_read_whole_or_told_why_not() {
+    async fn incomplete_requests_are_reported() {
         let room = MemoryBudget::new();
         for fits in [0, 1, SMALL_SIZE, SMALL_SIZE + 1, MAX_SIZE] {
             assert_eq!(size(&room, body(fits, true)).await, Ok(fits));
         }
-        let told = size(&room, body(MAX_SIZE + 1, true)).await.unwrap_err();
-        assert!(told.contains("larger than 4194304 bytes"), "{told}");
-        let told = size(&room, body(1, false)).await.unwrap_err();
-        assert!(told.contains("was not received within 3 seconds"), "{told}");
+        let error = size(&room, body(MAX_SIZE + 1, true)).await.unwrap_err();
+        assert!(error.contains("larger than 4194304 bytes"), "{error}");
+        let error = size(&room, body(1, false)).await.unwrap_err();
+        assert!(
+            error.contains("was not received within 3 seconds"),
+            "{error}"
+        );
         let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]);
-        let told = size(&room, Body::from_stream(broken)).await.unwrap_err();
-        assert!(told.contains("was interrupted"), "{told}");
+        let error = size(&room, Body::from_stream(broken)).await.unwrap_err();
+        assert!(error.contains("was interrupted"), "{error}");
         assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);
     }
 
     #[tokio::test]
-    async fn who_sends_slowly_is_in_nobodys_way() {
+    async fn slow_requests_do_not_block_others() {
         let room = MemoryBudget::new();
         let stalled = |size: usize, number: usize| -> Vec<_> {
             let rooms = (0..number).map(|_| room.clone());
@@ -147,13 +150,13 @@ mod tests {
         assert!(!few.iter().chain(&many).any(JoinHandle::is_finished));
         // A large request is received once the others have timed out.
         assert_eq!(size(&room, body(MAX_SIZE, true)).await, Ok(MAX_SIZE));
-        for it in few.into_iter().chain(many) {
-            assert!(it.await.unwrap().is_err());
+        for task in few.into_iter().chain(many) {
+            assert!(task.await.unwrap().is_err());
         }
     }
 
     #[tokio::test]
-    async fn a_large_request_takes_room_until_it_is_answered() {
+    async fn large_request_holds_memory_until_it_is_answered() {
         let room = MemoryBudget::new();
         let small = room.read(body(SMALL_SIZE, true)).await.unwrap();
         assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);

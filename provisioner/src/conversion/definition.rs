@@ -151,8 +151,8 @@ mod tests {
 
     // parity: source-15
     #[test]
-    fn only_a_definition_of_ours_that_asks_the_webhook_is_changed() {
-        let ours = json!({"app.kubernetes.io/part-of": "rukpak"});
+    fn only_own_crds_that_use_the_webhook_are_changed() {
+        let own_labels = json!({"app.kubernetes.io/part-of": "rukpak"});
         let asks = |bundle: Value| {
             json!({"strategy": "Webhook", "webhook": {
                 "conversionReviewVersions": ["v1"],
@@ -161,11 +161,13 @@ mod tests {
         };
         // "abc" and "xyz" in base64.
         let (same, other) = (json!("YWJj"), json!("eHl6"));
-        assert_rows!(decide(&definition(&ours, &asks(same.clone())), "rukpak-system", "abc") => CrdAction::None);
+        assert_rows!(decide(&definition(&own_labels, &asks(same.clone())), "rukpak-system", "abc") => CrdAction::None);
         for before in [other, Value::Null] {
-            let CrdAction::Patch(patch) =
-                decide(&definition(&ours, &asks(before)), "rukpak-system", "abc")
-            else {
+            let CrdAction::Patch(patch) = decide(
+                &definition(&own_labels, &asks(before)),
+                "rukpak-system",
+                "abc",
+            ) else {
                 panic!("not patched");
             };
             assert_eq!(patch["metadata"]["resourceVersion"], "7");
@@ -175,17 +177,17 @@ mod tests {
         for (labels, conversion, why) in ::tests::rows![
             json!({}), asks(same.clone()) => "not managed by rukpak";
             json!({"app.kubernetes.io/part-of": "olm"}), asks(same) => "not managed by rukpak";
-            ours.clone(),
+            own_labels.clone(),
               json!({"strategy": "Webhook", "webhook": {
                   "conversionReviewVersions": ["v1"],
                   "clientConfig": {"service": {"name": "other", "namespace": "rukpak-system"}},
               }})
               => "of another Service";
-            ours.clone(), Value::Null => "has no conversion webhook";
-            ours, json!({"strategy": "None"}) => "has no conversion webhook";
+            own_labels.clone(), Value::Null => "has no conversion webhook";
+            own_labels, json!({"strategy": "None"}) => "has no conversion webhook";
         ] {
             let step = decide(&definition(&labels, &conversion), "rukpak-system", "abc");
-            assert_rows!(matches!(step, CrdAction::Ignore(said) if said.contains(why)) => true, "{step:?}");
+            assert_rows!(matches!(step, CrdAction::Ignore(message) if message.contains(why)) => true, "{step:?}");
         }
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_comes_back_converted_in_its_order() {
+    fn objects_are_converted_in_order() {
         let old = json!({"sourceType": "grpc", "image": "a:1", "displayName": "A"});
         let new = json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": "A"});
         // A request may contain objects of both versions.
@@ -133,8 +133,8 @@ mod tests {
         for (version, spec) in [("v1", &new), ("v1alpha1", &old)] {
             let response = asked(&format!("{GROUP}/{version}"), &sent);
             assert_eq!(response["result"], json!({"status": "Success"}));
-            let wanted = ["one", "two", "three"].map(|name| source(version, name, spec));
-            assert_eq!(response["convertedObjects"], json!(wanted));
+            let expected = ["one", "two", "three"].map(|name| source(version, name, spec));
+            assert_eq!(response["convertedObjects"], json!(expected));
         }
         assert_rows!(asked(&format!("{GROUP}/v1"), &json!([]))["convertedObjects"] => json!([]));
     }
@@ -142,7 +142,7 @@ mod tests {
     /// A CRD that preserves unknown fields may have admitted such an object, and without conversion no list would
     /// succeed.
     #[test]
-    fn what_is_too_deep_to_be_read_is_converted() {
+    fn deeply_nested_objects_are_converted() {
         let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
         let spec = r#"{"sourceType":"grpc","image":"a:1","grpcPodConfig":DEEP}"#;
         let fields = r#"[{"manager":"m","fieldsV1":DEEP}]"#;
@@ -165,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_converted_is_said() {
+    fn conversion_errors_are_reported() {
         let one = source("v1alpha1", "one", &json!({}));
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
-        for (desired, objects, said) in ::tests::rows![
+        for (desired, objects, message) in ::tests::rows![
             "operators.coreos.com/v2", json!([one]) => "unsupported version operators.coreos.com/v2";
             "v1", json!([one]) => "unsupported version v1;";
             "operators.coreos.com/v1", json!([one, pod]) => "but got Pod of v1";
@@ -176,15 +176,15 @@ mod tests {
         ] {
             let response = asked(desired, &objects);
             assert_eq!(response["result"]["status"], "Failure");
-            assert_has(response["result"]["message"].as_str().unwrap(), said);
+            assert_has(response["result"]["message"].as_str().unwrap(), message);
             assert_eq!(response.get("convertedObjects"), None);
         }
-        for (body, said) in ::tests::rows![
+        for (body, message) in ::tests::rows![
             "" => "the request is not a ConversionReview";
             "[]" => "the request is not a ConversionReview";
             r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"# => "is a \"Pod\" of \"v1\"";
         ] {
-            assert_has(answer(body.as_bytes()).unwrap_err(), said);
+            assert_has(answer(body.as_bytes()).unwrap_err(), message);
         }
     }
 }

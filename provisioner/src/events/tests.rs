@@ -2,7 +2,7 @@ use http::Uri;
 
 use super::*;
 
-/// What is decided before anything is sent needs no cluster.
+/// Returns a publisher without a cluster: decisions before a request need none.
 fn events() -> Events {
     let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
     Events::new(Client::try_from(config).unwrap(), None)
@@ -17,7 +17,7 @@ fn key(note: &str) -> SeriesKey {
 }
 
 #[test]
-fn texts_are_cut_between_characters() {
+fn notes_are_truncated_between_characters() {
     assert_eq!(cut("short", 1024), "short");
     assert_eq!(cut("Gezeiten", 4), "Geze");
     assert_eq!(cut("aüb", 2), "a");
@@ -27,7 +27,7 @@ fn texts_are_cut_between_characters() {
 }
 
 #[tokio::test]
-async fn equal_events_are_counted_and_others_are_new() {
+async fn equal_events_form_a_series() {
     let events = events();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
@@ -47,7 +47,7 @@ async fn equal_events_are_counted_and_others_are_new() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_bounded() {
+async fn event_cache_is_bounded() {
     let events = events();
     let now = Instant::now();
     for number in 0..10_000 {
@@ -57,7 +57,7 @@ async fn what_is_remembered_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_not_there_is_no_reason_to_fail() {
+async fn unreachable_cluster_does_not_fail_publishing() {
     let about = with!(ObjectReference, name: Some("etcd".to_owned()));
     let publish = events();
     let (reason, action) = ("InstallFailed", "Install");

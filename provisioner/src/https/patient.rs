@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_does_not_read_is_given_up_on() {
+    async fn write_to_a_stalled_reader_times_out() {
         let (near, _far) = tokio::io::duplex(4);
         let mut near = WriteTimeout::new(near, Duration::from_millis(20));
         let error = near.write_all(b"more than fits").await.unwrap_err();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_wait_begins_anew_with_whatever_is_read() {
+    async fn read_bytes_restart_the_timeout() {
         let (near, mut far) = tokio::io::duplex(4);
         let mut near = WriteTimeout::new(near, Duration::from_secs(600));
         near.write_all(b"fits").await.unwrap();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn all_or_nothing_is_claimed_until_the_claim_ends() {
+    fn locks_are_atomic_and_held_until_dropped() {
         let claims = Arc::new(ApplyLocks::default());
         let first = claims.try_lock("one", [object("a"), object("b")]).unwrap();
         let others = claims
@@ -106,7 +106,7 @@ mod tests {
             others => BTreeMap::from([(object("b"), "one".to_owned())]);
             conflict_message(&others).starts_with("ConfigMap default/b is being applied by BundleInstance one; ") => true;
         }
-        // What was not given was not kept back either.
+        // A failed attempt holds no locks.
         let second = claims.try_lock("two", [object("c")]).unwrap();
         drop(first);
         claims

@@ -194,7 +194,7 @@ mod tests {
         let a = rollouts.begin("a").unwrap();
         drop(reconcile);
         assert!(woken(&mut calls).is_empty());
-        // An instance that needs no turn any more, or is gone, passes it on.
+        // A deleted instance, or one that needs no turn, passes it on.
         drop(begun.pop());
         assert_eq!(woken(&mut calls), ["b"]);
         drop(rollouts.reconcile("b"));

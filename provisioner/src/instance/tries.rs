@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_grows_and_stays_bounded() {
+    fn retry_delay_grows_up_to_a_maximum() {
         let wait = |attempt, retry| back_off(attempt, retry, 0.5).as_secs_f64();
         for (attempt, retry, expected) in [
             (0, RetryClass::Soon, 0.5),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_set_back_ends_a_pause() {
+    fn clock_set_back_ends_the_delay() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let mut tries = RolloutBackoff::default();
         let wait = tries.record_failure("a".to_owned(), RetryClass::Backoff, now);

@@ -176,20 +176,20 @@ mod tests {
         Api::from(&GroupVersionKind::gvk("example.com", "v1", name))
     }
 
-    fn of(name: &str) -> Event {
+    fn event(name: &str) -> Event {
         Event::Release(Release::Of(name.to_owned()))
     }
 
     #[test]
-    fn an_event_wakes_those_who_wait_for_it_and_no_others() {
+    fn event_wakes_only_instances_that_wait_for_it() {
         let waiting = Waiting::default();
         let names = |events: &[Event]| {
             let woken: Vec<String> = waiting.wake(events).into_iter().collect();
             woken.join(" ")
         };
         let any = Event::Release(Release::Any);
-        waiting.await_objects("a", [of("x"), of("y")]);
-        waiting.await_objects("b", [of("x"), Event::Version]);
+        waiting.await_objects("a", [event("x"), event("y")]);
+        waiting.await_objects("b", [event("x"), Event::Version]);
         waiting.await_objects("c", [any.clone()]);
         waiting.await_apis("c", [kind("A"), kind("B")]);
         waiting.await_apis("d", [kind("B"), Api::Any]);
@@ -197,19 +197,19 @@ mod tests {
         let kinds = with!(waiting.kinds() => |kinds| kinds.sort_by_key(|kind| kind.kind.clone()));
         assert_rows!(kinds => ["A", "B"].map(|kind| GroupVersionKind::gvk("example.com", "v1", kind)));
         for (events, expected) in [
-            (vec![of("x")], "a b"),
-            (vec![of("y")], "a"),
-            (vec![of("z")], ""),
-            (vec![of("z"), any.clone()], "c"),
-            (vec![of("x"), of("y"), Event::Version], "a b"),
+            (vec![event("x")], "a b"),
+            (vec![event("y")], "a"),
+            (vec![event("z")], ""),
+            (vec![event("z"), any.clone()], "c"),
+            (vec![event("x"), event("y"), Event::Version], "a b"),
             (vec![Event::Api(kind("B"))], "c d"),
             (vec![Event::Api(kind("A")), Event::Api(Api::Any)], "c d"),
         ] {
             assert_eq!(names(&events), expected, "{events:?}");
         }
-        // An API alone is no reason to try again what failed for another reason.
+        // A served API does not cause a retry after a different failure.
         assert_rows!(["a", "b", "c", "d", "e"].map(|name| waiting.retry_epoch(name)) => [3, 2, 1, 0, 0]);
-        // The two sorts of events are replaced one by one.
+        // The two kinds of events are replaced independently.
         waiting.await_objects("c", []);
         assert_eq!(names(&[any, Event::Api(kind("A"))]), "c");
         waiting.await_apis("c", [kind("B")]);

@@ -6,7 +6,7 @@ use crate::platform::{
     gate::{Cluster, Operator, judge},
 };
 
-/// With one at least of everything that is counted.
+/// Returns metrics with at least one sample of each.
 fn with_all() -> Metrics {
     let metrics = Metrics::new();
     metrics.failed(Controller::Bundle, "UnpackFailed");
@@ -20,21 +20,23 @@ fn with_all() -> Metrics {
     metrics
 }
 
-/// The lines with a part.
+/// Returns the lines that contain a text.
 fn lines(metrics: &Metrics, part: &str) -> Vec<String> {
     let text = metrics.render();
     let lines = text.lines().filter(|line| line.contains(part));
     lines.map(str::to_owned).collect()
 }
 
-/// What an expression looks at: names, each with the labels that it is selected by.
-fn looked_at(expression: &str) -> Vec<(&str, Vec<&str>)> {
-    let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+/// Returns the metrics of an expression, each with the labels of its selector.
+fn metrics_in(expression: &str) -> Vec<(&str, Vec<&str>)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let found = expression.match_indices("rukpak_").map(|(start, _)| {
         let text = expression.get(start..).unwrap();
-        let name = text.split(|it| !is_word(it)).next().unwrap();
+        let name = text.split(|c| !is_word(c)).next().unwrap();
         let rest = text.strip_prefix(name).unwrap();
-        let selector = rest.strip_prefix('{').and_then(|it| it.split_once('}'));
+        let selector = rest
+            .strip_prefix('{')
+            .and_then(|labels| labels.split_once('}'));
         let pairs = selector.map_or("", |(selector, _)| selector).split(',');
         let labels = pairs.filter_map(|pair| Some(pair.trim().split_once('=')?.0));
         (name, labels.collect())
@@ -42,7 +44,7 @@ fn looked_at(expression: &str) -> Vec<(&str, Vec<&str>)> {
     found.collect()
 }
 
-/// The labels that an expression is grouped by.
+/// Returns the labels by which an expression is grouped.
 fn grouped_by(expression: &str) -> Vec<&str> {
     let groups = expression.split(" by (").skip(1);
     let labels = groups.flat_map(|group| group.split_once(')').unwrap().0.split(','));
@@ -50,7 +52,7 @@ fn grouped_by(expression: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_alerts_look_at_is_told() {
+fn metrics_used_by_alerts_exist() {
     let rules = include_str!("../../../manifests/install/monitoring.yaml");
     let text = with_all().render();
     let mut count = 0;
@@ -59,22 +61,22 @@ fn what_alerts_look_at_is_told() {
             continue;
         };
         let grouped = grouped_by(expression);
-        for (name, selected) in looked_at(expression) {
+        for (name, selected) in metrics_in(expression) {
             let sample = text.lines().find_map(|line| {
                 let rest = line.strip_prefix(name)?;
                 rest.starts_with(['{', ' ']).then_some(rest)
             });
             let sample = sample.unwrap_or_else(|| panic!("{name}:\n{text}"));
             for label in grouped.iter().chain(&selected) {
-                // Of the pod that is scraped; ours of that name is called differently then.
-                let ours = match *label {
+                // Prometheus sets this label to the namespace of the scraped pod, and renames that of the metric.
+                let own_name = match *label {
                     "namespace" => continue,
                     "exported_namespace" => "namespace",
                     label => label,
                 };
-                let is_there = [format!("{{{ours}=\""), format!(",{ours}=\"")];
-                let is_there = is_there.iter().any(|it| sample.contains(it));
-                assert!(is_there, "{name} has no label {ours}: {sample}");
+                let is_there = [format!("{{{own_name}=\""), format!(",{own_name}=\"")];
+                let is_there = is_there.iter().any(|label| sample.contains(label));
+                assert!(is_there, "{name} has no label {own_name}: {sample}");
             }
             count += 1;
         }
@@ -82,9 +84,9 @@ fn what_alerts_look_at_is_told() {
     assert!(count >= 9, "{count}");
 }
 
-/// Also those that a status has no room for.
+/// Concerns that do not fit into the status count as well.
 #[test]
-fn all_that_is_said_of_an_upgrade_is_counted() {
+fn upgrade_concerns_are_counted() {
     let removed = vec!["it uses something".to_owned()];
     let operators =
         (0..3000).map(|n| with!(Operator, name: n.to_string(), removed: removed.clone()));
@@ -96,7 +98,10 @@ fn all_that_is_said_of_an_upgrade_is_counted() {
         "rukpak_upgrade_concerns{effect=\"warns\"} 3000",
         "rukpak_upgrade_concerns{effect=\"blocks\"} 0",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line}:\n{text}");
+        assert!(
+            text.lines().any(|rendered| rendered == line),
+            "{line}:\n{text}"
+        );
     }
 }
 
@@ -114,20 +119,23 @@ fn every_metric_is_described() {
 
 // parity: max-11
 #[test]
-fn the_gate_is_told_once_it_is_known() {
+fn upgradeable_metric_appears_with_the_first_verdict() {
     let metrics = Metrics::new();
-    let told = || lines(&metrics, "rukpak_upgradeable{");
-    assert_eq!(told(), [""; 0]);
+    let upgradeable_lines = || lines(&metrics, "rukpak_upgradeable{");
+    assert_eq!(upgradeable_lines(), [""; 0]);
     let errors = ["nothing can be read".to_owned()];
     metrics.gate(&judge(&Cluster::Kubernetes, [], &errors));
     let error = "rukpak_upgradeable{reason=\"ErrorCheckingOperatorCompatibility\"} 0";
-    assert_eq!(told(), [error]);
+    assert_eq!(upgradeable_lines(), [error]);
     metrics.gate(&judge(&Cluster::Kubernetes, [], &[]));
-    assert_eq!(told(), ["rukpak_upgradeable{reason=\"AsExpected\"} 1"]);
+    assert_eq!(
+        upgradeable_lines(),
+        ["rukpak_upgradeable{reason=\"AsExpected\"} 1"]
+    );
 }
 
 #[test]
-fn platform_operators_that_are_gone_are_not_told() {
+fn deleted_platform_operators_have_no_metrics() {
     let metrics = Metrics::new();
     let operators = |names: &[(&str, bool)]| {
         let names = names.iter().map(|(name, is)| ((*name).to_owned(), *is));
@@ -144,7 +152,7 @@ fn platform_operators_that_are_gone_are_not_told() {
 }
 
 #[test]
-fn what_was_counted_is_told() {
+fn counters_are_rendered() {
     let metrics = Metrics::new();
     let ended = metrics.reconcile(Controller::Bundle);
     drop(ended);

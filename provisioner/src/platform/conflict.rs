@@ -126,7 +126,7 @@ mod tests {
 
     // parity: platform-8, openshift-16
     #[test]
-    fn the_first_one_has_the_package() {
+    fn first_operator_owns_the_package() {
         let all = [
             operator("late", "etcd", Some(9)),
             operator("first", "etcd", Some(1)),
@@ -136,20 +136,23 @@ mod tests {
             operator("new", "moon", None),
         ];
         let of_name = |name: &str| {
-            let operator = all.iter().find(|it| it.name_any() == name).unwrap();
+            let operator = all
+                .iter()
+                .find(|operator| operator.name_any() == name)
+                .unwrap();
             find_conflict(operator, &all, |_| None, &[]).map(|conflict| conflict.to_string())
         };
         for winner in ["first", "same-a", "alone"] {
             assert_eq!(of_name(winner), None, "{winner}");
         }
         for (loser, winner) in [("late", "first"), ("same-b", "same-a"), ("new", "alone")] {
-            let said = of_name(loser).unwrap();
-            let words = format!(
+            let message = of_name(loser).unwrap();
+            let expected = format!(
                 "already belongs to PlatformOperator {winner}; delete PlatformOperator {winner} or {loser}"
             );
-            assert!(said.contains(&words), "{said}");
+            assert!(message.contains(&expected), "{message}");
         }
-        // Who can never be served does not keep others from it; who will be, once his range is mended, does.
+        // An operator that can never be installed does not block others; one with a correctable range does.
         let ranged =
             with!(operator("ranged", "etcd", Some(0)) => spec.version: Some("soon".into()));
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
@@ -158,22 +161,30 @@ mod tests {
             None
         );
         assert!(find_conflict(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
-        // Of two of the same second the one that has something keeps it.
-        let has = |it: &PlatformOperator| (it.name_any() == "same-b").then(|| "tide".to_owned());
+        // Of two operators of the same second, the one with an installed bundle owns the package.
+        let has = |operator: &PlatformOperator| {
+            (operator.name_any() == "same-b").then(|| "tide".to_owned())
+        };
         assert_eq!(find_conflict(&all[2], &all, has, &[]), None);
         assert!(find_conflict(&all[3], &all, has, &[]).is_some());
-        // Who has it in the cluster keeps it, whoever is older, and whatever it names by now.
-        let has = |it: &PlatformOperator| (it.name_any() == "alone").then(|| "etcd".to_owned());
-        let said = find_conflict(&all[1], &all, has, &[]).unwrap().to_string();
-        assert!(said.contains("belongs to PlatformOperator alone"), "{said}");
+        // The operator that has installed the package owns it, even if another is older or its spec names another
+        // package.
+        let has = |operator: &PlatformOperator| {
+            (operator.name_any() == "alone").then(|| "etcd".to_owned())
+        };
+        let message = find_conflict(&all[1], &all, has, &[]).unwrap().to_string();
+        assert!(
+            message.contains("belongs to PlatformOperator alone"),
+            "{message}"
+        );
         assert_eq!(find_conflict(&all[5], &all, has, &[]), None);
-        // A cache that has not seen the operator itself knows nothing against it.
+        // A cache without the operator itself finds no conflict.
         assert_eq!(find_conflict(&all[1], [], |_| None, &[]), None);
     }
 
     // parity: platform-8
     #[test]
-    fn what_olm_manages_stays_with_it() {
+    fn package_managed_by_olm_is_a_conflict() {
         let by = [
             "Subscription operators/etcd",
             "ClusterServiceVersion operators/etcd.v1",

@@ -92,11 +92,11 @@ mod tests {
 
     // parity: openshift-12
     #[test]
-    fn what_the_instance_says_comes_through() {
+    fn installed_condition_reflects_the_instance() {
         const APPLIED: &str = "Successfully applied the etcd BundleInstance resource";
         let unpacked = ("HasValidBundle", "True", "UnpackSuccessful");
         let failed = ("HasValidBundle", "False", "UnpackFailed");
-        let there = ("Installed", "True", "InstallationSucceeded");
+        let installed = ("Installed", "True", "InstallationSucceeded");
         for (conditions, is_installed, reason, message) in ::tests::rows![
             &[][..], false, "UnpackPending" => "Waiting for the bundle to be unpacked".to_owned();
             &[failed][..], false, "UnpackFailed" => "UnpackFailed!".into();
@@ -104,12 +104,12 @@ mod tests {
             &[failed, ("Installed", "False", "NotInstalled")][..], false, "UnpackFailed" => "UnpackFailed!".into();
             &[unpacked][..], false, "InstallPending" => "Waiting for the bundle to be installed".into();
             &[unpacked, ("Installed", "False", "InstallFailed")][..], false, "InstallFailed" => "InstallFailed!".into();
-            &[unpacked, there][..], true, "InstallSuccessful" => APPLIED.into();
-            // Whatever its reason is called.
+            &[unpacked, installed][..], true, "InstallSuccessful" => APPLIED.into();
+            // The reason does not matter.
             &[unpacked, ("Installed", "True", "Odd")][..], true, "InstallSuccessful" => format!("{APPLIED}; Odd!");
             // The next bundle is fetched, cannot be fetched, or cannot be installed.
-            &[("HasValidBundle", "False", "Unpacking"), there][..], true, "InstallSuccessful" => APPLIED.into();
-            &[failed, there][..], true, "InstallSuccessful" => format!("{APPLIED}; UnpackFailed!");
+            &[("HasValidBundle", "False", "Unpacking"), installed][..], true, "InstallSuccessful" => APPLIED.into();
+            &[failed, installed][..], true, "InstallSuccessful" => format!("{APPLIED}; UnpackFailed!");
             &[unpacked, ("Installed", "True", "UpgradeFailed")][..], true, "InstallSuccessful"
                 => format!("{APPLIED}; UpgradeFailed!");
         ] {

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_open_until_the_lease_ends_and_again_when_it_is_renewed() {
+    fn fence_is_open_while_the_lease_is_held() {
         let fence = Fence::default();
         assert!(fence.is_open(), "without leader election");
         let now = Instant::now();

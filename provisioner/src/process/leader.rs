@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_is_ours_and_nobody_elses_if_there_is_a_lease() {
+    fn label_is_removed_from_other_pods_if_a_lease_exists() {
         let mut labeled = LabeledPods::default();
         assert_rows!(labeled.changes("me", true).is_empty() => true, "nothing is known yet");
         list(&mut labeled, &["me", "other"]);
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_was_lost_is_noticed_whether_it_was_seen_to_go_or_not() {
-        let ours = [("me".to_owned(), true)];
+    fn lost_label_is_detected_by_list_and_by_event() {
+        let expected = [("me".to_owned(), true)];
         for exclusive in [true, false] {
             let mut labeled = LabeledPods::default();
             list(&mut labeled, &["me"]);
-            assert_rows!({ labeled.observe(&Event::Delete(pod("me"))); labeled.changes("me", exclusive) } => ours);
+            assert_rows!({ labeled.observe(&Event::Delete(pod("me"))); labeled.changes("me", exclusive) } => expected);
             assert_rows!({ labeled.record_change("me", true); labeled.changes("me", exclusive).is_empty() } => true);
-            assert_rows!({ list(&mut labeled, &[]); labeled.changes("me", exclusive) } => ours);
+            assert_rows!({ list(&mut labeled, &[]); labeled.changes("me", exclusive) } => expected);
         }
     }
 }

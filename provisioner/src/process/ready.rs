@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_open_until_every_task_of_it_is_done() {
+    fn task_name_is_waiting_until_all_its_tasks_end() {
         let ready = Ready::default();
         let (first, second, other) = (ready.task("watch"), ready.task("watch"), ready.task("open"));
         drop(first);

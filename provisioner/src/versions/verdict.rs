@@ -148,7 +148,7 @@ mod tests {
 
     // parity: max-13
     #[test]
-    fn a_bundle_is_refused_where_the_cluster_is_newer_than_its_newest_release() {
+    fn bundle_is_rejected_if_the_cluster_exceeds_its_maximum() {
         for (running, newest, refused) in [
             ("4.12.3", "\"4.12\"", false),
             ("4.13.0-rc.1", "4.12", true),
@@ -168,11 +168,11 @@ mod tests {
 
     // parity: max-3
     #[test]
-    fn a_refusal_says_where_the_cluster_is_and_what_to_do() {
+    fn rejection_names_the_cluster_version_and_the_remedy() {
         let at = |major, minor| Some(Release { major, minor });
         let updating = with!(OpenShift, running: at(4, 12), desired: at(4, 13));
         let content = format!("sha256:{}", "a".repeat(64));
-        let tell = |overridden: Option<&Override>, content: Option<&str>, is_installed| {
+        let outcome = |overridden: Option<&Override>, content: Option<&str>, is_installed| {
             let mut findings = Findings::default();
             openshift("etcd.v1", &max("\"4.12\""), &updating).add_to(
                 &mut findings,
@@ -186,10 +186,10 @@ mod tests {
             let warnings: Vec<_> = findings.warnings.into_iter().map(message).collect();
             (problems, warnings)
         };
-        let told = |overridden, content| tell(overridden, content, false);
+        let rejection = |overridden, content| outcome(overridden, content, false);
         let problem =
             "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, being upgraded to 4.13";
-        let kept = format!("{problem}; it is already installed and is kept");
+        let kept_message = format!("{problem}; it is already installed and is kept");
         let choose = "choose a bundle version that supports this release";
         let by = Override {
             constraint: Constraint::MaxOpenShiftVersion,
@@ -198,20 +198,20 @@ mod tests {
         };
         let allowed = format!("{problem} (overridden in spec.overrides: \"tested by us\")");
         assert_rows! {
-            tell(None, Some(&content), true) => (vec![], vec![kept]);
-            told(None, Some(&content)).0 => [format!(
+            outcome(None, Some(&content), true) => (vec![], vec![kept_message]);
+            rejection(None, Some(&content)).0 => [format!(
                 "{problem}; {choose}, or add {{constraint: maxOpenShiftVersion, digest: \"{content}\", reason: \"…\"}} \
                  to spec.overrides to install it anyway"
             )];
-            told(None, None).0
+            rejection(None, None).0
                 => [format!("{problem}; {choose}, or set spec.preflight.clusterVersion: Off to install it anyway")];
-            told(Some(&by), Some(&content)) => (vec![], vec![allowed]);
+            rejection(Some(&by), Some(&content)) => (vec![], vec![allowed]);
         }
     }
 
     // parity: max-olm-2
     #[test]
-    fn what_cannot_be_determined_does_not_block() {
+    fn undeterminable_versions_do_not_block() {
         for newest in ["\"4.8.1\"", "null"] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster("4.12.0"));
             let ConstraintResult::Unknown(message) = &verdict else {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kubernetes_is_refused() {
+    fn older_kubernetes_is_rejected() {
         for (min, cluster, expected) in [
             ("1.36.0", Version::new(1, 36, 3), Some(false)),
             ("1.36", Version::new(1, 36, 0), Some(false)),

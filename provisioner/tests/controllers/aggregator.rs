@@ -1,6 +1,6 @@
-//! The aggregator on control planes of their own, with OpenShift's own definitions of ClusterVersion and ClusterOperator.
+//! Aggregator tests, each on a separate control plane with OpenShift's CRDs for ClusterVersion and ClusterOperator.
 //!
-//! Every decision is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`. The rules of the
+//! Every decision is a pure function with tables next to it: `platform/aggregate`, `platform/gate`. The rules of the
 //! cluster-version operator are in `platform/aggregate/tests/contract`.
 
 mod asking;
@@ -34,15 +34,15 @@ use crate::{
     support::wait_for,
 };
 
-/// Makes an OpenShift of a cluster that is being installed.
+/// Makes the cluster an OpenShift cluster that is being installed.
 async fn become_openshift(platform: &Platform) {
-    for wanted in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
-        platform.define(&definition(wanted)).await;
+    for name in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
+        platform.define(&definition(name)).await;
     }
     platform.apply(&version()).await;
 }
 
-/// The ClusterVersion of a cluster that is new.
+/// Returns the ClusterVersion of a new cluster.
 pub(crate) fn version() -> Value {
     json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
@@ -50,7 +50,7 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// Says which versions the cluster has had, the newest first, as `Completed 4.12.7`.
+/// Writes the cluster's version history, newest first, as `Completed 4.12.7`.
 pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
     let entry = |text: &&str| {
         let (state, version) = text.split_once(' ').unwrap();
@@ -76,14 +76,18 @@ pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
 }
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a OperatorStatusCondition> {
-    status.conditions.iter().find(|it| it.type_ == type_)
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
 }
 
-/// Waits until the aggregated ClusterOperator has such a condition, as `Type=Status Reason`, and returns it.
-async fn becomes(platform: &Platform, expected: &str, words: &str) -> ClusterOperator {
+/// Waits until the aggregated ClusterOperator has a condition, given as `Type=Status Reason`, and returns the
+/// ClusterOperator.
+async fn becomes(platform: &Platform, expected: &str, text: &str) -> ClusterOperator {
     let (condition, reason) = expected.split_once(' ').unwrap();
     let condition = condition.split_once('=').unwrap();
-    operator_becomes(platform, AGGREGATED, condition, reason, words).await
+    operator_becomes(platform, AGGREGATED, condition, reason, text).await
 }
 
 async fn operator_becomes(
@@ -91,30 +95,26 @@ async fn operator_becomes(
     name: &str,
     (type_, status): (&str, &str),
     reason: &str,
-    words: &str,
+    text: &str,
 ) -> ClusterOperator {
-    let what = format!("{type_}={status} {reason} {words}");
-    let is_it = |operator: &ClusterOperator| {
+    let description = format!("{type_}={status} {reason} {text}");
+    let is_expected = |operator: &ClusterOperator| {
         let condition = find(operator.status.as_ref()?, type_)?;
         let message = condition.message.as_deref().unwrap_or_default();
-        let is_it = condition.status == status
+        let is_expected = condition.status == status
             && condition.reason.as_deref() == Some(reason)
-            && message.contains(words);
-        is_it.then_some(())
+            && message.contains(text);
+        is_expected.then_some(())
     };
-    wait_for(platform.world.api(), name, &what, is_it).await
+    wait_for(platform.world.api(), name, &description, is_expected).await
 }
 
-/// Waits until the ClusterOperator of the core has such a condition with the reason `AsExpected`, and returns it.
-async fn core_becomes(
-    platform: &Platform,
-    condition: (&str, &str),
-    words: &str,
-) -> ClusterOperator {
-    operator_becomes(platform, CORE, condition, "AsExpected", words).await
+/// Waits until the core ClusterOperator has a condition with the reason `AsExpected`, and returns the ClusterOperator.
+async fn core_becomes(platform: &Platform, condition: (&str, &str), text: &str) -> ClusterOperator {
+    operator_becomes(platform, CORE, condition, "AsExpected", text).await
 }
 
-/// Applies OLM's own definition of a kind, from the Go module that has it, and tells its name.
+/// Applies OLM's CRD of a kind, from the Go module that contains it, and returns its name.
 pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
     let script = "go mod download github.com/operator-framework/api >&2 &&
@@ -124,8 +124,8 @@ pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let module = String::from_utf8(output.stdout).unwrap();
     let file = format!("crds/operators.coreos.com_{plural}.yaml");
     let bytes = std::fs::read(Path::new(module.trim_end()).join(file)).unwrap();
@@ -134,7 +134,7 @@ pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
     definition["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Changes any object as the administrator.
+/// Changes an object of any kind as the cluster admin.
 async fn change<K>(platform: &Platform, name: &str, patch: Value)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,

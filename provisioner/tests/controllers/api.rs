@@ -1,5 +1,5 @@
-//! What the apiserver itself takes and refuses, and what an admin applies: on a control plane of its own, with the
-//! install file, because what that brings would reach into other tests. The rows are those of rukpak's own tests.
+//! Requests that the API server accepts or rejects, and manifests that a cluster admin applies: on a separate control
+//! plane with the install file, because its objects would affect other tests. The rows are those of rukpak's tests.
 
 mod admission;
 mod install;
@@ -19,7 +19,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command, sync::OnceCell};
 
-/// An admin's cluster after `kubectl apply --server-side -f manifests/install/rukpak.yaml`.
+/// Returns a cluster after `kubectl apply --server-side -f manifests/install/rukpak.yaml`.
 async fn installed() -> &'static Cluster {
     static INSTALLED: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
@@ -37,7 +37,7 @@ async fn installed() -> &'static Cluster {
     INSTALLED.get_or_init(start).await
 }
 
-/// A file of the folder `manifests`.
+/// Returns a file of the directory `manifests`.
 pub(crate) fn manifests(path: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../manifests")
@@ -45,7 +45,7 @@ pub(crate) fn manifests(path: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What kubectl prints, or what it complains of.
+/// Returns the output of kubectl, or its error output.
 pub(crate) async fn kubectl(
     cluster: &Cluster,
     arguments: &[&str],
@@ -73,10 +73,10 @@ pub(crate) async fn kubectl(
     }
 }
 
-/// What kubectl prints for the words of a line.
+/// Returns the output of kubectl for a command line.
 async fn run(line: &str) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let printed = kubectl(installed().await, &words, "").await;
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let printed = kubectl(installed().await, &arguments, "").await;
     printed.unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
@@ -89,7 +89,7 @@ fn api(client: Client, kind: &str) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::from_gvk(&kind))
 }
 
-/// The API of an object's kind, in the object's namespace.
+/// Returns the API of an object's kind, in the object's namespace.
 fn api_of(client: Client, object: &Value) -> Api<DynamicObject> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -101,7 +101,7 @@ fn api_of(client: Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// What the API server stores, or its message.
+/// Returns the stored object, or the message of the API server.
 fn answer<T>(result: kube::Result<T>) -> Result<T, String> {
     match result {
         Ok(stored) => Ok(stored),
@@ -110,7 +110,7 @@ fn answer<T>(result: kube::Result<T>) -> Result<T, String> {
     }
 }
 
-/// Stores an object, or offers it only.
+/// Creates an object, or sends it as a dry run.
 async fn create(client: Client, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
     let params = PostParams {
         dry_run,

@@ -1,4 +1,4 @@
-//! Applying to a real apiserver, and deleting from it. Deployments have no pods here, and need none.
+//! Applying and pruning objects on a real API server. Deployments have no pods here, and need none.
 
 mod failures;
 mod prune;
@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{config_map, crd, instance, unique, world};
 
-/// An instance, a namespace and what applying needs.
+/// An instance, a namespace and the context for applying objects.
 pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
@@ -41,7 +41,7 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) async fn new(prefix: &str) -> Self {
         let world = world().await;
-        // The garbage collector removes what belongs to nobody, so there has to be somebody; of a class that no
+        // The garbage collector removes objects without an existing owner, so an owner must exist; of a class that no
         // provisioner acts on.
         let mut owner = instance(&unique(prefix), "plain", upload());
         owner.spec.provisioner_class_name = "nobody".into();
@@ -89,7 +89,7 @@ impl Scene {
         self.apply(&self.client).run(&plan.steps).await
     }
 
-    /// Applies what has to succeed, and says what is there then.
+    /// Applies objects, which must succeed, and returns the inventory.
     pub(crate) async fn install(&self, objects: &[Value]) -> Inventory {
         let plan = self.plan(objects, &Inventory::new()).await;
         let report = self.apply(&self.client).run(&plan.steps).await;
@@ -130,7 +130,7 @@ impl Scene {
         config_map(self.namespace.name(), name, text)
     }
 
-    /// Removes the instance, and with it all that refers to it.
+    /// Removes the instance, and with it every object that refers to the instance.
     pub(crate) async fn end(self) {
         let instances: Api<BundleInstance> = Api::all(self.client.clone());
         let params = DeleteParams::default();
@@ -172,7 +172,7 @@ pub(crate) fn widget(group: &str, name: &str) -> Value {
 
 // parity: rukpak-9
 #[tokio::test]
-async fn a_bundle_with_all_it_needs_is_applied_at_once_and_changes_nothing_when_applied_again() {
+async fn bundle_is_applied_at_once_and_reapplying_changes_nothing() {
     let scene = Scene::new("whole").await;
     let group = format!("{}.example.com", scene.owner.name);
     let own = unique("own");
@@ -218,7 +218,7 @@ async fn a_bundle_with_all_it_needs_is_applied_at_once_and_changes_nothing_when_
     for (identity, applied) in &second.applied {
         assert!(applied.fields.is_some(), "{identity}");
         assert_eq!(applied.fields, first.applied[identity].fields, "{identity}");
-        // Controllers write status in between; only what has none can be compared.
+        // Controllers write status in between; only objects without a status can be compared.
         if identity.kind == "ConfigMap" || identity.kind.contains("Role") {
             assert_eq!(applied, &first.applied[identity], "{identity}");
         }

@@ -1,4 +1,4 @@
-//! Bundles: rows B and G of the acceptance list, and what can happen to the store and to what a Bundle is made from.
+//! Bundles: rows B and G of the acceptance list, and faults of the content store and of bundle sources.
 
 mod access;
 mod irregular;
@@ -28,19 +28,19 @@ use crate::support::{
     image, merge, merge_status, operator, plain, unique, until, upload, wait_for, world,
 };
 
-/// A plain bundle with one ConfigMap, with a text of its own.
+/// Returns a plain bundle with one ConfigMap that contains this text.
 fn small(text: &str) -> Content {
     plain(&[config_map("default", "small", text)])
 }
 
-/// Writes a plain bundle with one ConfigMap into a folder, with a text of its own.
+/// Writes a plain bundle with one ConfigMap that contains this text into a directory.
 fn write_small(folder: &Path, text: &str) {
     std::fs::create_dir_all(folder.join("manifests")).unwrap();
     let object = config_map("default", "small", text).to_string();
     std::fs::write(folder.join("manifests/a.yaml"), object).unwrap();
 }
 
-/// A tar.gz of it.
+/// Returns the content as a tar.gz archive.
 fn archive(content: &Content) -> Vec<u8> {
     let mut bytes = Vec::new();
     unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
@@ -101,7 +101,7 @@ fn with_secret(secret: &str) -> Authorization {
     }
 }
 
-/// Makes a ConfigMap in the system namespace.
+/// Creates a ConfigMap in the system namespace.
 async fn put_config_map(world: &World, name: &str, file: &str, text: &str) {
     let map = json!({
         "apiVersion": "v1",
@@ -120,7 +120,7 @@ async fn unpacked(name: &str, source: BundleSource) -> Bundle {
     world.wait_bundle(name, "Unpacked", "True").await
 }
 
-/// Creates a Bundle of class plain and waits until its condition says why it fails.
+/// Creates a Bundle of class plain and waits until its condition contains this text of the failure.
 async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
     let world = world().await;
     world.provisioner().await;
@@ -139,13 +139,13 @@ fn message(bundle: &Bundle) -> &str {
     &condition(conditions, "Unpacked").unwrap().message
 }
 
-/// Whether the provisioner's store has a Bundle's content.
+/// Reports whether the provisioner's store has a Bundle's content.
 async fn is_stored(bundle: &Bundle) -> bool {
     let status = bundle.status.as_ref().unwrap();
     is_in_store(status.content_digest.as_deref().unwrap()).await
 }
 
-/// Whether the provisioner's store has content.
+/// Reports whether the provisioner's store has content with this digest.
 async fn is_in_store(digest: &str) -> bool {
     let provisioner = world().await.provisioner().await;
     let hex = digest.trim_start_matches("sha256:");
@@ -155,23 +155,23 @@ async fn is_in_store(digest: &str) -> bool {
 
 // parity: rukpak-1, b1
 #[tokio::test]
-async fn b01_a_class_that_nobody_serves_is_answered_once() {
+async fn b01_unknown_class_is_reported_once() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("b1");
     let source = image("quay.io/org/app:v1");
     world.bundle(&name, "helm", source).await;
-    let told = says(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
-    assert_eq!(told.status.unwrap().phase, Some(Phase::Failing));
+    let bundle = says(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
-    // Whoever serves the class has the last word, and keeps it.
+    // The provisioner of the class overwrites the status, and the result is kept.
     let theirs = json!({"status": {"phase": "Pending", "conditions": [{
         "type": "Unpacked", "status": "False", "reason": "Theirs", "message": "we care",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
     let api: Api<Bundle> = world.api();
     merge_status(&api, &name, &theirs).await;
-    // The controller has seen that once a later Bundle has been answered.
+    // The controller has observed the write once a later Bundle is unpacked.
     unpacked(&unique("b1"), config_maps_of(world, "b1").await).await;
     let found = api.get(&name).await.unwrap().status.unwrap();
     assert_eq!(found.conditions[0].reason, "Theirs");
@@ -186,7 +186,7 @@ async fn config_maps_of(world: &World, prefix: &str) -> BundleSource {
 
 // parity: b10, rukpak-21
 #[tokio::test]
-async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
+async fn b10_to_b13_and_b22_every_git_ref_is_pinned_to_a_commit() {
     let name = unique("b10");
     let server = GitServer::start(None, None);
     let repository = server.repository("bundle.git");
@@ -246,7 +246,7 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     let conversion = bundle.status.as_ref().unwrap().facts.conversion.as_ref();
     assert_eq!(conversion.unwrap().objects, 2);
 
-    // The ConfigMaps do not belong to the Bundle.
+    // The ConfigMaps are not owned by the Bundle.
     let api: Api<Bundle> = world.api();
     delete(&api, &name).await;
     gone(api, &name).await;

@@ -1,4 +1,4 @@
-//! Catalogs: of images in a real registry, of real servers, of OLM's making, and those that come and go.
+//! Catalogs: from images in a real registry, from real servers, from OLM, and catalogs that are created and deleted.
 
 mod config_maps;
 pub(crate) mod denied;
@@ -45,10 +45,10 @@ use crate::support::{
     wait_for, without_controllers,
 };
 
-/// Where catalogs are taken from, the first namespace first.
+/// Namespaces whose catalogs are read.
 const NAMESPACES: [&str; 2] = ["catalogs", "more-catalogs"];
 
-/// A cluster, and the catalogs of it that are followed.
+/// A cluster, and its catalogs that are read.
 struct Shelf {
     cluster: Lease,
     ctx: Context,
@@ -57,14 +57,14 @@ struct Shelf {
     _store: TempDir,
 }
 
-/// Defines CatalogSources.
+/// Creates the CRD of CatalogSources.
 async fn define_source(cluster: &Cluster) {
     let mut all = definitions::foreign().into_iter();
-    let definition = all.find(|it| it.spec.names.kind == "CatalogSource");
+    let definition = all.find(|crd| crd.spec.names.kind == "CatalogSource");
     define(cluster, &serde_json::to_value(definition.unwrap()).unwrap()).await;
 }
 
-/// Access to registries without TLS and without accounts.
+/// Returns settings for registries without TLS and without credentials.
 fn settings() -> Settings {
     Settings {
         access: insecure(),
@@ -73,7 +73,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Everything outside, for a provisioner that is this user, with a store in this folder.
+/// Returns the context of a provisioner that is this user, with a store in this directory.
 fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Settings) -> Context {
     let budget = Budget {
         disk: 1 << 30,
@@ -84,7 +84,7 @@ fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Sett
     process::context(config, settings, store).unwrap().0
 }
 
-/// Follows catalogs until the token ends that.
+/// Reads catalogs until the token is cancelled.
 fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
     let (kinds, until) = (Arc::clone(&ctx.kinds), stop.clone());
     let kinds = tokio::spawn(async move { kinds.run(until).await });
@@ -93,22 +93,22 @@ fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
 }
 
 impl Shelf {
-    /// A cluster with the definition of CatalogSources.
+    /// Returns a cluster with the CRD of CatalogSources.
     async fn new() -> Self {
         Self::defined(settings()).await
     }
 
-    /// One without.
+    /// Returns a cluster without the CRD.
     async fn bare() -> Self {
         Self::of(None).await
     }
 
-    /// One where the provisioner is this user, with what rights it has.
+    /// Returns a cluster where the provisioner is this user, with that user's permissions.
     async fn of(user: Option<&str>) -> Self {
         Self::with(user, settings()).await
     }
 
-    /// One where catalogs are served, too.
+    /// Returns a cluster where catalogs are also served.
     async fn serving() -> Self {
         let serving = Serving {
             address: [192, 0, 2, 1].into(), // nobody's
@@ -124,7 +124,7 @@ impl Shelf {
         .await
     }
 
-    /// One with the definition and these settings.
+    /// Returns a cluster with the CRD and these settings.
     async fn defined(settings: Settings) -> Self {
         let this = Self::with(None, settings).await;
         this.define().await;
@@ -166,7 +166,7 @@ impl Shelf {
             .await;
     }
 
-    /// Waits until this is offered of the package `tide`: `name: 1.0.0 1.1.0`, in the first namespace.
+    /// Waits until the catalogs of the first namespace offer these versions of the package `tide`: `name: 1.0.0 1.1.0`.
     async fn tide(&self, expected: &[&str]) {
         let offer = |line: &&str| {
             let (name, answer) = line.split_once(": ").unwrap();
@@ -178,17 +178,17 @@ impl Shelf {
                     word.to_owned()
                 }
             };
-            let words: Vec<String> = answer.split(' ').map(full).collect();
-            format!("{}/{name}: {}", NAMESPACES[0], words.join(" "))
+            let names: Vec<String> = answer.split(' ').map(full).collect();
+            format!("{}/{name}: {}", NAMESPACES[0], names.join(" "))
         };
         let offers: Vec<String> = expected.iter().map(offer).collect();
         let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
         self.offers_become("tide", &offers).await;
     }
 
-    /// Waits until it is said why a catalog of the first namespace cannot be read.
-    async fn trouble(&self, name: &str, words: &str) {
-        self.is_in_trouble(&format!("{}/{name}", NAMESPACES[0]), &[words])
+    /// Waits until the error of a catalog in the first namespace contains this text.
+    async fn fails_with(&self, name: &str, text: &str) {
+        self.catalog_fails_with(&format!("{}/{name}", NAMESPACES[0]), &[text])
             .await;
     }
 
@@ -206,7 +206,7 @@ impl Shelf {
         self.declare_with(namespace, name, spec, json!({})).await;
     }
 
-    /// The same, with annotations.
+    /// Declares a catalog with annotations, or changes it.
     async fn declare_with(&self, namespace: &str, name: &str, spec: Value, annotations: Value) {
         let mut source = catalog_source(namespace, name, &spec);
         source["spec"]["sourceType"] = "grpc".into();
@@ -218,7 +218,7 @@ impl Shelf {
         self.cluster.client().unwrap()
     }
 
-    /// The objects of a kind in a namespace.
+    /// Returns the API of a kind in a namespace.
     fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -230,15 +230,18 @@ impl Shelf {
         self.api(namespace)
     }
 
-    /// Waits until a catalog of the first namespace is as wanted.
+    /// Waits until a catalog of the first namespace matches.
     async fn becomes(
         &self,
         name: &str,
-        what: &str,
-        wanted: impl Fn(&CatalogSource) -> bool,
+        description: &str,
+        is_expected: impl Fn(&CatalogSource) -> bool,
     ) -> CatalogSource {
         let api = self.sources(NAMESPACES[0]);
-        wait_for(api, name, what, |it| wanted(it).then_some(())).await
+        wait_for(api, name, description, |source| {
+            is_expected(source).then_some(())
+        })
+        .await
     }
 
     /// Waits until the status of a catalog has this part: null is an absent field, `*` is any text, and a list contains the
@@ -254,7 +257,7 @@ impl Shelf {
         source.status.unwrap_or_default()
     }
 
-    /// An OLM that runs, as far as its Deployment tells, or one that has no pods.
+    /// Creates an OLM whose Deployment reports this number of available pods.
     async fn olm(&self, available: i32) {
         let labels = json!({"app": "catalog-operator"});
         let deployment = json!({
@@ -276,12 +279,12 @@ impl Shelf {
         merge_status(&deployments, "catalog-operator", &status).await;
     }
 
-    /// What is offered of a package, a line a catalog.
+    /// Returns the offers of a package, one line per catalog.
     fn offers(&self, package: &str) -> Vec<String> {
         offers_of(&self.ctx, package)
     }
 
-    /// Waits until this is what is offered of the package.
+    /// Waits until these are the offers of a package.
     async fn offers_become(&self, package: &str, expected: &[&str]) {
         let is_expected = |offers: &Vec<String>| {
             let mut pairs = offers.iter().zip(expected);
@@ -295,21 +298,23 @@ impl Shelf {
         until(&format!("{expected:?}"), offers, is_expected).await;
     }
 
-    /// Waits until it is said of a catalog why it cannot be read.
-    async fn is_in_trouble(&self, catalog: &str, words: &[&str]) {
-        eventually(&format!("{catalog} says {words:?}"), async || {
+    /// Waits until the error of a catalog contains these texts.
+    async fn catalog_fails_with(&self, catalog: &str, texts: &[&str]) {
+        eventually(&format!("{catalog} says {texts:?}"), async || {
             let states = self.ctx.catalogs.states();
-            let state = states.iter().find(|it| it.catalog.to_string() == catalog);
-            let trouble = state
+            let state = states
+                .iter()
+                .find(|state| state.catalog.to_string() == catalog);
+            let error = state
                 .and_then(|state| state.trouble.clone())
                 .unwrap_or_default();
-            let says_all = words.iter().all(|word| trouble.contains(word));
+            let says_all = texts.iter().all(|text| error.contains(text));
             says_all.then_some(()).ok_or(format!("{states:?}"))
         })
         .await;
     }
 
-    /// The line of a catalog's metric.
+    /// Returns the value of a catalog's metric.
     fn metric(&self, namespace: &str, name: &str) -> Option<String> {
         let line =
             format!("rukpak_catalog_available{{namespace=\"{namespace}\",name=\"{name}\"}} ");
@@ -317,10 +322,10 @@ impl Shelf {
     }
 }
 
-/// The value of the metric with this name and these labels.
+/// Returns the value of the metric with this name and these labels.
 fn metric(ctx: &Context, begin: &str) -> Option<String> {
     let text = ctx.metrics.render();
-    let found = text.lines().find_map(|it| it.strip_prefix(begin));
+    let found = text.lines().find_map(|line| line.strip_prefix(begin));
     found.map(str::to_owned)
 }
 
@@ -371,7 +376,7 @@ fn write_documents(folder: &Path, documents: &[Value]) {
     std::fs::write(folder.join("catalog.json"), text.join("\n")).unwrap();
 }
 
-/// A package `tide` that has these versions, one after the other.
+/// Returns the documents of a package `tide` in which each version replaces the one before.
 fn tide(versions: &[&str]) -> Vec<Value> {
     let entries: Vec<Value> = versions
         .iter()

@@ -1,5 +1,5 @@
-//! The content service, in this process, against a control plane of its own: there is no Bundle controller that would
-//! have a say about these Bundles, and no garbage collector.
+//! The content service, in this process, with a separate control plane: no Bundle controller acts on these Bundles, and
+//! no garbage collector runs.
 
 mod bundles;
 mod kept;

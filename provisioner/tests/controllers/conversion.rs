@@ -1,4 +1,4 @@
-//! CatalogSources of two versions, with our definition that has both, and the webhook that converts them.
+//! CatalogSources of two versions, with the project's CRD of both, and the webhook that converts them.
 
 mod stalled;
 mod stored;
@@ -30,7 +30,7 @@ use crate::support::{
 const DEFINITION: &str = "catalogsources.operators.coreos.com";
 const NAMESPACE: &str = "default";
 
-/// A webhook at work.
+/// A running webhook.
 struct Working {
     address: SocketAddr,
     stop: CancellationToken,
@@ -59,7 +59,7 @@ impl Working {
     }
 }
 
-/// A file of the project, document by document.
+/// Returns the documents of a file of the project.
 fn file(path: &str) -> Vec<Value> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
     let text = std::fs::read(format!("{folder}/{path}")).unwrap();
@@ -87,12 +87,12 @@ async fn bundle(definitions: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> 
     Some(config.ca_bundle?.0)
 }
 
-/// With v1 in the definition, and the webhook asked where it listens, since the apiserver of a test resolves no Services.
+/// Applies the CRD with v1, and with the address of the webhook, because the API server of a test resolves no Services.
 async fn define(cluster: &Cluster, address: SocketAddr) {
     define_as(cluster, address, |_| ()).await;
 }
 
-/// The same, as it was before something in it was changed.
+/// Applies the same CRD, after a change of it.
 async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut Value)) {
     let mut definition = file("optional/catalogsource-v1/definition.yaml").remove(0);
     before(&mut definition);
@@ -106,13 +106,13 @@ async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut 
 
 // parity: source-2, source-15
 #[tokio::test]
-async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() {
+async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
     let base = file(&format!("optional/{DEFINITION}.yaml")).remove(0);
     stored::no_source(&cluster, &base).await;
 
-    // What was stored before.
+    // Objects that were stored before.
     let (old, new) = (sources(&client, "v1alpha1"), sources(&client, "v1"));
     let stored = json!({
         "sourceType": "internal", "configMap": "m", "displayName": "Mine",
@@ -123,39 +123,39 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     define(&cluster, webhook.address).await;
     found("an authority", async || bundle(&definitions).await).await;
-    let seen = eventually("asking for v1", async || {
-        let seen = new.get("before").await;
-        seen.map_err(|error| error.to_string())
+    let object = eventually("asking for v1", async || {
+        let object = new.get("before").await;
+        object.map_err(|error| error.to_string())
     })
     .await;
     let expected = json!({"configMapSource": {"configMap": "m"}, "displayName": "Mine"});
-    assert_eq!(seen.data["spec"], expected);
+    assert_eq!(object.data["spec"], expected);
     let back = old.get("before").await.unwrap();
     assert_eq!(back.data["spec"], stored);
 
-    // What is written in the new version can be read by whoever knows the old one alone.
+    // Clients that know only the old version can read an object that is written in the new one.
     let spec = json!({"catalogImageSource": {
         "catalogImage": "quay.io/example/catalog:v1", "podSpecOverrides": {"priorityClassName": ""},
     }});
     create(&new, &source("v1", "after", &spec)).await;
-    let seen = old.get("after").await.unwrap();
+    let object = old.get("after").await.unwrap();
     let expected = json!({
         "sourceType": "grpc", "image": "quay.io/example/catalog:v1", "grpcPodConfig": {"priorityClassName": ""},
     });
-    assert_eq!(seen.data["spec"], expected);
+    assert_eq!(object.data["spec"], expected);
     let definition = definitions.get(DEFINITION).await.unwrap();
     let versions = definition.status.unwrap().stored_versions.unwrap();
     assert_eq!(versions, ["v1alpha1"]);
     let change =
         json!({"spec": {"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v2"}}});
     merge(&new, "after", &change).await;
-    let seen = old.get("after").await.unwrap();
-    assert_eq!(seen.data["spec"]["image"], "quay.io/example/catalog:v2");
+    let object = old.get("after").await.unwrap();
+    assert_eq!(object.data["spec"]["image"], "quay.io/example/catalog:v2");
     assert_eq!(list(&new).await.len(), 3);
-    stored::what_is_too_deep_is_converted(&cluster, webhook.address).await;
+    stored::deep_options_are_converted(&cluster, webhook.address).await;
 
     contradictions_are_refused(&new).await;
-    stored::nothing_is_nested_without_end(&new).await;
+    stored::nesting_is_bounded(&new).await;
 
     stored::is_written_in_v1(&client).await;
 
@@ -163,15 +163,15 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     believes_the_next(&client, &definitions).await;
     webhook.stop().await;
 
-    // The way back needs no webhook, and nothing is lost.
+    // The return to the old CRD needs no webhook, and nothing is lost.
     let version = definitions.get(DEFINITION).await.unwrap().metadata;
     let mut base = base;
     base["metadata"]["resourceVersion"] = version.resource_version.into();
     let (params, base) = (PostParams::default(), serde_json::from_value(base).unwrap());
     let replaced = definitions.replace(DEFINITION, &params, &base).await;
     replaced.unwrap();
-    let seen = old.get("before").await.unwrap();
-    assert_eq!(seen.data["spec"], stored);
+    let object = old.get("before").await.unwrap();
+    assert_eq!(object.data["spec"], stored);
     eventually("v1 is gone", async || match new.get("after").await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => Err(format!("{other:?}")),
@@ -179,7 +179,7 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     .await;
 }
 
-/// Contradictions cannot be written, in the words that were announced; and what v1 does not have is not dropped unseen.
+/// Contradictions are rejected with the announced messages; and fields that v1 lacks are not dropped silently.
 async fn contradictions_are_refused(new: &Api<DynamicObject>) {
     let several = |number: u8| format!("Found {number} valid alternatives");
     let (image, service, map) = (
@@ -189,9 +189,9 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
     );
     let one_of = "\"spec\" must validate one and only one schema (oneOf)";
     let required = || "Required value".to_owned();
-    for (spec, phrase, said) in tests::rows![
+    for (spec, phrase, detail) in tests::rows![
         json!({}), one_of => "Found none valid".to_owned();
-        // The words that the design document quotes.
+        // The message that the design document quotes.
         json!({"displayName": "a"}), one_of => "Found none valid, spec.catalogServiceSource: Required value".to_owned();
         json!({"catalogImageSource": image, "configMapSource": map}), one_of => several(2);
         json!({"catalogImageSource": image, "catalogServiceSource": service}), one_of => several(2);
@@ -203,10 +203,10 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
     ] {
         let contrary = source("v1", "contrary", &spec);
         let refused = new.create(&PostParams::default(), &contrary).await;
-        let told = refused.unwrap_err().to_string();
+        let error = refused.unwrap_err().to_string();
         assert!(
-            told.contains(phrase) && told.contains(&said),
-            "{spec}: {told}"
+            error.contains(phrase) && error.contains(&detail),
+            "{spec}: {error}"
         );
     }
 }
@@ -218,7 +218,7 @@ async fn comes_and_goes(
 ) -> Working {
     let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
     let port = webhook.address.port();
-    // Without the webhook what is stored is there, and whatever is not fails at once.
+    // Without the webhook, objects of the stored version are served, and conversions fail at once.
     webhook.stop().await;
     old.get("after").await.unwrap();
     let begin = Instant::now();
@@ -228,8 +228,8 @@ async fn comes_and_goes(
     let before = bundle(definitions).await;
     let webhook = Working::start(client, port).await;
     eventually("asking for v1 again", async || {
-        let seen = new.get("after").await;
-        seen.map(|_| ()).map_err(|error| error.to_string())
+        let result = new.get("after").await;
+        result.map(|_| ()).map_err(|error| error.to_string())
     })
     .await;
     assert_eq!(bundle(definitions).await, before);
@@ -239,14 +239,14 @@ async fn comes_and_goes(
 async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefinition>) {
     let new = sources(client, "v1");
     let before = bundle(definitions).await;
-    // A lost authority is made anew, and the definition told; and one that is somebody else's is not.
+    // A lost CA is created again and written into the CRD; a foreign CA is not.
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
     delete(&secrets, NAME).await;
     let authority = async || bundle(definitions).await;
     let mended = until("another authority", authority, |now| *now != before).await;
     eventually("asking for v1 once more", async || {
-        let seen = new.get("after").await;
-        seen.map(|_| ()).map_err(|error| error.to_string())
+        let result = new.get("after").await;
+        result.map(|_| ()).map_err(|error| error.to_string())
     })
     .await;
     let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "olm"}}});
@@ -255,10 +255,10 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
     let published = async || {
         let published = maps.get(NAME).await.unwrap().data.unwrap_or_default();
-        published.get("ca.crt").map(|it| it.as_bytes().to_vec())
+        published.get("ca.crt").map(|pem| pem.as_bytes().to_vec())
     };
     until("the third authority", published, |now| *now != mended).await;
-    // As long as it took the webhook to write the second one, and longer.
+    // Longer than the webhook took to write the second CA.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(bundle(definitions).await, mended);
 }

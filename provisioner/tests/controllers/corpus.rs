@@ -1,5 +1,5 @@
-//! Real bundles, through BundleInstances, on a plain Kubernetes: installed one by one or refused with every reason, and
-//! gone without a trace when they are deleted. On a cluster of their own, since all of it is looked at.
+//! Real bundles, through BundleInstances, on plain Kubernetes: installed one by one or rejected with every reason, and
+//! removed without a trace when they are deleted. On a separate cluster, because all its objects are compared.
 
 mod everything;
 
@@ -32,7 +32,7 @@ impl Place {
     async fn new() -> Self {
         let cluster = support::with_controllers().await;
         let provisioner = Provisioner::start(&cluster, Options::default()).await;
-        // It says what it thinks of the cluster, whatever is installed.
+        // The provisioner reports the status of the cluster, regardless of installed bundles.
         let status: Api<PlatformStatus> = Api::all(cluster.client().unwrap());
         support::wait_for(status, NAME, "there", |_| Some(())).await;
         Self {
@@ -50,7 +50,7 @@ impl Place {
         Api::all(self.client())
     }
 
-    /// Publishes a bundle, and declares that it be installed.
+    /// Publishes a bundle, and declares its installation.
     async fn declare(&self, name: &str, content: &Content) {
         let reference = support::push(&self.registry, name, content).await;
         let instance = support::instance(name, "registry", image(&reference));
@@ -58,10 +58,10 @@ impl Place {
         api.create(&PostParams::default(), &instance).await.unwrap();
     }
 
-    /// Waits until it is clear what becomes of an instance.
+    /// Waits until an instance is installed or rejected.
     async fn decided(&self, name: &str) -> BundleInstance {
-        let is_decided = |it: &BundleInstance| {
-            let conditions = &it.status.as_ref()?.conditions;
+        let is_decided = |instance: &BundleInstance| {
+            let conditions = &instance.status.as_ref()?.conditions;
             let unpack = condition(conditions, "HasValidBundle")?;
             let is_decided = has(conditions, "Installed", "True")
                 || unpack.reason == "UnpackFailed"
@@ -69,8 +69,8 @@ impl Place {
                     && has(conditions, "Progressing", "False");
             is_decided.then_some(())
         };
-        let what = "installed or refused";
-        support::wait_for(self.instances(), name, what, is_decided).await
+        let description = "installed or refused";
+        support::wait_for(self.instances(), name, description, is_decided).await
     }
 
     async fn delete(&self, name: &str) {
@@ -86,7 +86,7 @@ fn content(corpus: &Corpus, case: Case<'_>) -> Content {
         .content
 }
 
-/// A name for a BundleInstance: of folders, some have capitals, dots or too many characters.
+/// Returns a name for a BundleInstance: directory names can have capitals, dots or too many characters.
 fn name(case: Case<'_>, number: usize) -> String {
     let plain = case.bundle.to_lowercase().replace(['.', '_', '+'], "-");
     let cut: String = plain.chars().take(36).collect();
@@ -100,7 +100,7 @@ fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
 
 // parity: r1
 #[tokio::test(flavor = "multi_thread")]
-async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
+async fn real_bundles_are_installed_and_removed_without_a_trace() {
     let Some(corpus) = corpus() else { return };
     let place = Place::new().await;
     let client = place.client();
@@ -124,8 +124,8 @@ async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
         let status = instance.status.as_ref().unwrap();
         if has(&status.conditions, "Installed", "True") {
             installed += 1;
-            let there = Everything::now(&client).await.unwrap();
-            for object in objects.iter().filter(|&object| !there.has(object)) {
+            let present = Everything::now(&client).await.unwrap();
+            for object in objects.iter().filter(|&object| !present.has(object)) {
                 let line = waiting(object);
                 assert!(status.waiting.contains(&line), "{name}: no {line}");
                 absent.insert(format!("{} {}", object.kind(), object.api_version()));
@@ -138,7 +138,7 @@ async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
             refused.push(format!("{}: {unpacked}\n{why}", case.bundle));
         }
         place.delete(&name).await;
-        // Other things may live in a Namespace by then: it stays, and nothing else does.
+        // A Namespace may contain other objects by then: it stays, and all other objects are deleted.
         for namespace in objects.iter().filter(|object| object.kind() == "Namespace") {
             before.expect(namespace);
         }
@@ -154,13 +154,13 @@ async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
             start.elapsed()
         );
     }
-    // What an apiserver finds wrong with real bundles is put right by the conversion: none is left to be refused.
+    // The conversion corrects every problem that the API server finds in real bundles: none is rejected.
     assert!(refused.is_empty(), "{}", refused.join("\n\n"));
     assert!(installed > 0, "outcomes.tsv lists no bundle to install");
     eprintln!("{installed} bundles installed; not served by a plain cluster: {absent:?}");
 }
 
-/// How the status tells that an object waits for its API.
+/// Returns the text that the status has for a deferred object.
 fn waiting(object: &Object) -> String {
     let namespace = object.namespace();
     let slash = if namespace.is_empty() { "" } else { "/" };
@@ -181,7 +181,7 @@ async fn real_bundles_are_refused_with_all_their_reasons() {
     let mut cases: Vec<Case<'_>> = corpus.cases().collect();
     cases.retain(|case| case.outcome != "converted");
     assert!(!cases.is_empty());
-    // They hold each other up in nothing, so all of them are there at once.
+    // The bundles do not block each other, so all are declared at once.
     for (number, &case) in cases.iter().enumerate() {
         place
             .declare(&name(case, number), &content(&corpus, case))
@@ -193,9 +193,12 @@ async fn real_bundles_are_refused_with_all_their_reasons() {
         let conditions = &instance.status.as_ref().unwrap().conditions;
         assert!(has(conditions, "HasValidBundle", "False"), "{instance:#?}");
         assert!(has(conditions, "Installed", "False"), "{instance:#?}");
-        let told = message(&instance, "HasValidBundle");
+        let message = message(&instance, "HasValidBundle");
         for reason in reasons(&corpus, case) {
-            assert!(told.contains(&reason), "{name}: no {reason:?} in: {told}");
+            assert!(
+                message.contains(&reason),
+                "{name}: no {reason:?} in: {message}"
+            );
         }
     }
     for (number, &case) in cases.iter().enumerate() {
@@ -208,9 +211,9 @@ async fn real_bundles_are_refused_with_all_their_reasons() {
     .await;
 }
 
-/// What has to stand in the condition: what the corpus knows, and all that the conversion says.
+/// Returns the texts that the condition must contain: those of the corpus and all of the conversion.
 fn reasons(corpus: &Corpus, case: Case<'_>) -> Vec<String> {
-    let (code, words) = match case.outcome {
+    let (code, text) = match case.outcome {
         "rejected: install mode" => (
             Code::InstallMode,
             "the bundle does not support the AllNamespaces install mode",
@@ -224,5 +227,5 @@ fn reasons(corpus: &Corpus, case: Case<'_>) -> Vec<String> {
     report.locate(&content);
     assert!(report.refusals().any(|refusal| refusal.code == code));
     let refusals = report.refusals().map(ToString::to_string);
-    refusals.chain([words.to_owned()]).collect()
+    refusals.chain([text.to_owned()]).collect()
 }

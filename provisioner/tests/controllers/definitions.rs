@@ -1,5 +1,6 @@
-//! Upgrades of definitions against custom resources of a real apiserver, and the versions of the cluster. Rows C1 to C6
-//! of rukpak's acceptance tests, which rukpak answered by a webhook; here a BundleInstance asks before it changes anything.
+//! Upgrades of CRDs against custom resources of a real API server, and version constraints of the cluster. Rows C1 to
+//! C6 of rukpak's acceptance tests, which rukpak answered by a webhook; here a BundleInstance checks before it changes
+//! anything.
 
 mod agreement;
 mod openshift;
@@ -32,7 +33,7 @@ use serde_json::{Value, json};
 
 use crate::support::{define, delete, merge, unique};
 
-/// A definition in the cluster, with custom resources. Gone with the test.
+/// A CRD in the cluster, with custom resources. Dropping it deletes the CRD.
 struct Definition {
     client: Client,
     cluster: &'static Cluster,
@@ -41,7 +42,7 @@ struct Definition {
 }
 
 impl Definition {
-    /// Applies a definition of `Star` with these versions.
+    /// Applies a CRD of `Star` with these versions.
     async fn new(scope: &'static str, versions: &[Value]) -> Self {
         let cluster = Cluster::shared().await.unwrap();
         let definition = Self {
@@ -88,7 +89,7 @@ impl Definition {
     async fn star(&self, namespace: Option<&str>, name: &str, spec: &Value) {
         let api_version = format!("{}/v1", self.group);
         let star = json!({"apiVersion": api_version, "kind": "Star", "metadata": {"name": name}, "spec": spec});
-        // Fields that the schema does not know are to be dropped, as they are for kubectl without validation.
+        // Unknown fields are dropped, as by kubectl without validation.
         let params = PatchParams {
             field_manager: Some("tests".into()),
             field_validation: Some(kube::api::ValidationDirective::Ignore),
@@ -149,7 +150,7 @@ impl Definition {
 impl Drop for Definition {
     fn drop(&mut self) {
         let (config, name) = (self.cluster.config().clone(), self.name());
-        // The runtime of the test may be on its way out.
+        // The runtime of the test may be shutting down.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -188,7 +189,7 @@ fn version(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Whatever a star is.
+/// Returns a schema that accepts any star.
 fn wide() -> Value {
     json!({"type": "object", "properties": {
         "size": {"type": "integer"}, "color": {"type": "string"}, "moons": {"type": "array", "items": {"type": "string"}},
@@ -296,7 +297,7 @@ async fn removed_field_is_reported_with_its_users(definition: &Definition) {
     assert!(!message.contains("object sun"), "{message}");
 }
 
-/// Definitions that do not exist are not checked, and neither is one that is being deleted.
+/// CRDs that do not exist are not checked, and neither is one that is being deleted.
 async fn absent_definition_is_not_checked(definition: &Definition) {
     let mut narrow = definition.crd(&[version("v1", &with_required_color())]);
     for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
@@ -343,7 +344,7 @@ async fn c1_to_c6_upgrades_of_definitions_are_checked() {
 
 // parity: rukpak-38
 #[tokio::test]
-async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
+async fn custom_resources_beyond_the_first_page_are_counted() {
     let definition = Definition::new("Namespaced", &[version("v1", &wide())]).await;
     let namespace = definition.cluster.temp_namespace("stars").await.unwrap();
     let stars = 0..230;
@@ -358,7 +359,7 @@ async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
         spec["properties"]["size"]["maximum"] = json!(maximum);
         definition.crd(&[version("v1", &spec)])
     };
-    // Only the very last one.
+    // Only the last object.
     let findings = definition.check(&with_maximum(228)).await;
     let message = one_containing(&findings.problems, "failed validation");
     let last = format!(

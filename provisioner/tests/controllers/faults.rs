@@ -1,9 +1,9 @@
-//! What breaks around the provisioner: it says so, waits without pressing, and goes on by itself.
+//! Faults in the environment of the provisioner: it reports them, retries with delays, and recovers without help.
 //!
 //! ```text
-//!  stage() ── a control plane of the test alone
-//!             ├─ provisioner of the test's own
-//!             ├─ audit: every request the apiserver has seen of it
+//!  stage() ── a control plane for one test
+//!             ├─ the provisioner of the test
+//!             ├─ audit: every request of the provisioner to the API server
 //!             └─ Play: instances that are healthy, being installed, upgraded and removed
 //! ```
 
@@ -17,7 +17,7 @@ mod rivals;
 mod sources;
 pub(crate) mod stage;
 
-/// The number of kills with a content store that is kept; `make faults` has more.
+/// Number of kills with a content store that is kept; `make faults` has more.
 const KILLS_WITH_CONTENT: u64 = 3;
-/// The number of kills with a content store that is deleted.
+/// Number of kills with a content store that is deleted.
 const KILLS_WITHOUT_CONTENT: u64 = 6;

@@ -1,5 +1,4 @@
-//! Health as the watches tell it. There is no node here: whoever makes pods ready in these tests stands in for the
-//! kubelet, through the API.
+//! Health from informers. The control plane has no node; the tests set pods Ready through the API in place of the kubelet.
 
 use apply::{health::Health, informers::View};
 use k8s_openapi::{
@@ -41,7 +40,7 @@ fn health<'a>(view: &'a View, object: &Object) -> &'a Health {
     &view.objects[&object.identity].health
 }
 
-/// Makes every pod of the namespace ready, as a kubelet would.
+/// Sets every pod of the namespace Ready, as a kubelet does.
 async fn run_pods(observer: &Observer, count: usize) {
     let api: Api<Pod> = observer.namespaced();
     let running = json!({"status": {
@@ -62,16 +61,16 @@ async fn run_pods(observer: &Observer, count: usize) {
 
 // parity: rukpak-34
 #[tokio::test]
-async fn workloads_are_on_their_way_until_their_pods_are_ready() {
+async fn workloads_progress_until_their_pods_are_ready() {
     let mut observer = Observer::new("workloads").await;
-    let ours = unique("till");
+    let instance = unique("till");
     let of = |kind: &str, extra: Value| workload(kind, &extra);
     let deployment = of("Deployment", json!({"replicas": 2}));
-    let deployment = observer.apply(&ours, deployment).await;
+    let deployment = observer.apply(&instance, deployment).await;
     let stateful = json!({"replicas": 1, "serviceName": "none"});
-    let stateful = observer.apply(&ours, of("StatefulSet", stateful)).await;
-    // No nodes, no pods: that is all a DaemonSet wants.
-    let daemons = observer.apply(&ours, of("DaemonSet", json!({}))).await;
+    let stateful = observer.apply(&instance, of("StatefulSet", stateful)).await;
+    // Without nodes, a DaemonSet needs no pods.
+    let daemons = observer.apply(&instance, of("DaemonSet", json!({}))).await;
     let late = json!({"replicas": 1, "progressDeadlineSeconds": 1});
     let mut late = of("Deployment", late);
     late["metadata"]["name"] = "late".into();
@@ -81,26 +80,26 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     ] {
         *late.pointer_mut(pointer).unwrap() = "late".into();
     }
-    let late = observer.apply(&ours, late).await;
+    let late = observer.apply(&instance, late).await;
     let kinds = [
         (&late, kind_of::<Deployment>()),
         (&deployment, kind_of::<Deployment>()),
         (&stateful, kind_of::<StatefulSet>()),
         (&daemons, kind_of::<DaemonSet>()),
     ];
-    observer.want_kinds(&ours, None, &kinds);
-    let lacking = |words: &str| Health::InProgress(words.to_owned());
+    observer.want_kinds(&instance, None, &kinds);
+    let lacking = |problem: &str| Health::InProgress(problem.to_owned());
     observer
-        .wait(&ours, "waiting for pods", |view| {
+        .wait(&instance, "waiting for pods", |view| {
             view.synced
                 && *health(view, &deployment) == lacking("0 of 2 replicas are available")
                 && *health(view, &stateful) == lacking("0 of 1 replicas are ready")
                 && *health(view, &daemons) == Health::Current
         })
         .await;
-    // A Deployment without progress fails.
+    // A Deployment that exceeds its progress deadline fails.
     let view = observer
-        .wait(&ours, "failed", |view| {
+        .wait(&instance, "failed", |view| {
             matches!(health(view, &late), Health::Failed(_))
         })
         .await;
@@ -110,38 +109,38 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     assert!(reason.contains("ProgressDeadlineExceeded"), "{reason}");
     run_pods(&observer, 4).await;
     observer
-        .wait(&ours, "healthy", |view| {
+        .wait(&instance, "healthy", |view| {
             view.objects
                 .values()
-                .all(|seen| seen.health == Health::Current)
+                .all(|object| object.health == Health::Current)
         })
         .await;
 }
 
 #[tokio::test]
-async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
+async fn health_without_pods_follows_the_status() {
     let mut observer = Observer::new("others").await;
-    let ours = unique("till");
+    let instance = unique("till");
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
     });
-    let service = observer.apply(&ours, service).await;
+    let service = observer.apply(&instance, service).await;
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none",
             "resources": {"requests": {"storage": "1Gi"}}},
     });
-    let claim = observer.apply(&ours, claim).await;
+    let claim = observer.apply(&instance, claim).await;
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "later"},
         "spec": {"suspend": true, "template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}}},
     });
-    let job = observer.apply(&ours, job).await;
+    let job = observer.apply(&instance, job).await;
     let group = format!("{}.example.com", unique("health"));
     let definition = observer
-        .apply_cluster_wide(&ours, observer::definition(&group))
+        .apply_cluster_wide(&instance, observer::definition(&group))
         .await;
     let api_service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -152,7 +151,7 @@ async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
             "service": {"name": "nobody", "namespace": observer.namespace.name()},
         },
     });
-    let api_service = observer.apply_cluster_wide(&ours, api_service).await;
+    let api_service = observer.apply_cluster_wide(&instance, api_service).await;
     let kinds = [
         (&service, kind_of::<Service>()),
         (&claim, kind_of::<PersistentVolumeClaim>()),
@@ -160,9 +159,9 @@ async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
         (&definition, kind_of::<CustomResourceDefinition>()),
         (&api_service, kind_of::<APIService>()),
     ];
-    observer.want_kinds(&ours, None, &kinds);
+    observer.want_kinds(&instance, None, &kinds);
     let view = observer
-        .wait(&ours, "judged", |view| {
+        .wait(&instance, "judged", |view| {
             view.synced
                 && *health(view, &service) == Health::Current
                 && *health(view, &claim)
@@ -180,17 +179,17 @@ async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
 }
 
 #[tokio::test]
-async fn custom_resources_are_judged_when_their_definition_is_ours_too() {
+async fn custom_resource_health_needs_an_owned_crd() {
     let mut observer = Observer::new("customs").await;
-    let (ours, guest) = (unique("till"), unique("guest"));
+    let (instance, guest) = (unique("till"), unique("guest"));
     let group = format!("{}.example.com", unique("health"));
     let definition = observer
-        .apply_cluster_wide(&ours, observer::definition(&group))
+        .apply_cluster_wide(&instance, observer::definition(&group))
         .await;
     let name = definition.identity.name.clone();
     observer.cluster.wait_established(&name).await.unwrap();
     let till = |name| json!({"apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": name}});
-    let one = observer.apply(&ours, till("one")).await;
+    let one = observer.apply(&instance, till("one")).await;
     let two = observer.apply(&guest, till("two")).await;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Till"));
     let kind = observer::kind(resource.clone(), true);
@@ -198,10 +197,10 @@ async fn custom_resources_are_judged_when_their_definition_is_ours_too() {
         (&definition, kind_of::<CustomResourceDefinition>()),
         (&one, kind.clone()),
     ];
-    observer.want_kinds(&ours, None, &kinds);
+    observer.want_kinds(&instance, None, &kinds);
     observer.want_kinds(&guest, None, &[(&two, kind)]);
     observer
-        .wait(&ours, "healthy", |view| {
+        .wait(&instance, "healthy", |view| {
             view.synced && *health(view, &one) == Health::Current
         })
         .await;
@@ -215,7 +214,7 @@ async fn custom_resources_are_judged_when_their_definition_is_ours_too() {
     }
     let empty = Health::InProgress("Ready is False (Empty): no change".to_owned());
     observer
-        .wait(&ours, "not ready", |view| *health(view, &one) == empty)
+        .wait(&instance, "not ready", |view| *health(view, &one) == empty)
         .await;
     let view = observer.wait(&guest, "synced", |view| view.synced).await;
     assert_eq!(

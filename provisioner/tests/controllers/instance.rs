@@ -1,5 +1,4 @@
-//! BundleInstances, from installation to removal; names of tests begin with the row of docs/parity.md that they stand
-//! for.
+//! BundleInstances, from installation to uninstall. Test names begin with the row of docs/parity.md that they cover.
 
 mod account;
 mod drift;
@@ -39,29 +38,29 @@ use crate::support::{
     self, World, condition, custom_resources, image, message, plain, running, unique,
 };
 
-/// The world with a provisioner, the name of a new instance, and a namespace for its objects.
+/// Returns the world with a provisioner, the name of a new instance, and a namespace for its objects.
 async fn start(prefix: &str) -> (&'static World, String, TempNamespace) {
     let world = running().await;
     let (name, space) = fresh(world, prefix).await;
     (world, name, space)
 }
 
-/// The name of a new instance, and a namespace for its objects.
+/// Returns the name of a new instance and a namespace for its objects.
 async fn fresh(world: &World, prefix: &str) -> (String, TempNamespace) {
     let space = world.cluster.temp_namespace(prefix).await.unwrap();
     (unique(prefix), space)
 }
 
-/// `type status reason` of a condition.
+/// Returns `type status reason` of a condition.
 fn line(instance: &BundleInstance, type_: &str) -> String {
     let conditions = &instance.status.as_ref().unwrap().conditions;
     let found = condition(conditions, type_).unwrap();
     format!("{} {}", found.status, found.reason)
 }
 
-/// Checks that the message of a condition has these parts, and returns the message.
+/// Checks that the message of a condition contains these parts, and returns the message.
 #[track_caller]
-fn tells<'a>(instance: &'a BundleInstance, type_: &str, parts: &[&str]) -> &'a str {
+fn assert_message<'a>(instance: &'a BundleInstance, type_: &str, parts: &[&str]) -> &'a str {
     let message = message(instance, type_);
     has_parts(message, parts);
     message
@@ -74,30 +73,35 @@ fn has_parts(text: &str, parts: &[&str]) {
     }
 }
 
-/// What has the labels of an instance.
+/// Selects the objects with the owner labels of an instance.
 fn owned_by(instance: &str) -> ListParams {
     let selector = format!("{}={instance}", labels::OWNER_NAME);
     ListParams::default().labels(&selector)
 }
 
-/// The Bundles of an instance.
+/// Lists the Bundles of an instance.
 async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
     let api: Api<Bundle> = world.api();
     api.list(&owned_by(instance)).await.unwrap().items
 }
 
-/// Waits until the Bundles of an instance are as wanted.
+/// Waits until the Bundles of an instance match a predicate.
 async fn bundles_become(
     world: &World,
     instance: &str,
-    what: &str,
-    is_wanted: impl Fn(&Vec<Bundle>) -> bool,
+    description: &str,
+    is_desired: impl Fn(&Vec<Bundle>) -> bool,
 ) {
-    let what = format!("Bundles of {instance}: {what}");
-    support::until(&what, async || bundles(world, instance).await, is_wanted).await;
+    let description = format!("Bundles of {instance}: {description}");
+    support::until(
+        &description,
+        async || bundles(world, instance).await,
+        is_desired,
+    )
+    .await;
 }
 
-/// Waits until no Bundle of an instance is left.
+/// Waits until an instance has no Bundles.
 async fn no_bundles(world: &World, instance: &str) {
     bundles_become(world, instance, "none", Vec::is_empty).await;
 }
@@ -117,7 +121,7 @@ fn cluster_role(name: &str) -> Value {
     })
 }
 
-/// A custom resource of the definition that [`support::crd`] makes.
+/// Returns a custom resource of the CRD that [`support::crd`] creates.
 fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> Value {
     json!({
         "apiVersion": format!("{group}/v1"), "kind": "Widget",
@@ -125,7 +129,7 @@ fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> V
     })
 }
 
-/// A definition with `v1`, and with `v2` as well, which objects are then stored in.
+/// Returns a CRD that serves `v1`. With `two`, the CRD serves `v2` as well and stores objects in `v2`.
 fn definition(group: &str, two: bool) -> Value {
     let mut definition = support::crd(group, "Widget");
     if two {
@@ -138,7 +142,7 @@ fn definition(group: &str, two: bool) -> Value {
     definition
 }
 
-/// The versions of such a definition in the cluster.
+/// Lists the versions of such a CRD in the cluster.
 async fn served(world: &World, group: &str) -> Vec<String> {
     let definitions: Api<CustomResourceDefinition> = world.api();
     let found = definitions.get(&format!("widgets.{group}")).await.unwrap();
@@ -159,12 +163,12 @@ async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     image(&world.push(name, &plain(objects)).await)
 }
 
-/// Publishes a plain bundle, and declares its installation.
+/// Publishes a plain bundle and creates an instance of it.
 async fn declare(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     declare_with(world, name, objects, |_| {}).await
 }
 
-/// The same with a changed spec.
+/// Like [`declare`], with a changed spec.
 async fn declare_with(
     world: &World,
     name: &str,
@@ -178,19 +182,19 @@ async fn declare_with(
     source
 }
 
-/// Installs a plain bundle, and waits until it is healthy.
+/// Installs a plain bundle, and waits until the instance is healthy.
 async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance {
     declare(world, name, objects).await;
     world.wait_instance(name, "Healthy", "True").await
 }
 
-/// Changes fields of an instance.
+/// Patches fields of an instance.
 async fn change(world: &World, name: &str, patch: Value) {
     let api: Api<BundleInstance> = world.api();
     support::merge(&api, name, &patch).await;
 }
 
-/// Points an instance at a source of any type.
+/// Sets the source of an instance, of any type.
 async fn point_at(world: &World, name: &str, source: &BundleSource) {
     let mut source = serde_json::to_value(source).unwrap();
     for member in ["image", "git", "configMaps"] {
@@ -211,21 +215,28 @@ async fn delete(world: &World, name: &str) {
     world.uninstall(name).await;
 }
 
-/// Waits until a ConfigMap has a value.
+/// Waits until a key of a ConfigMap has this value.
 async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value: &str) {
-    let what = format!("{key}={value}");
-    support::wait_for(maps(world, namespace), name, &what, |it: &ConfigMap| {
-        (it.data.as_ref()?.get(key)? == value).then_some(())
-    })
+    let description = format!("{key}={value}");
+    support::wait_for(
+        maps(world, namespace),
+        name,
+        &description,
+        |config_map: &ConfigMap| (config_map.data.as_ref()?.get(key)? == value).then_some(()),
+    )
     .await;
 }
 
-/// Changes an object as somebody else.
-async fn meddle<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str, patch: Value) {
+/// Patches an object as another field manager.
+async fn patch_as_other<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    name: &str,
+    patch: Value,
+) {
     support::patch_as(api, name, "rival", &patch).await;
 }
 
-/// A Deployment whose pods may be told to fail.
+/// Returns a Deployment whose pods can be set to fail.
 fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -243,21 +254,21 @@ fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &
     })
 }
 
-/// Points an instance at another plain bundle.
+/// Sets the source of an instance to another plain bundle.
 async fn upgrade(world: &World, name: &str, tag: &str, objects: &[Value]) {
     let source = publish(world, &format!("{name}:{tag}"), objects).await;
     point_at(world, name, &source).await;
 }
 
-/// Waits until the status of an instance is as wanted.
+/// Waits until the status of an instance matches a predicate.
 async fn becomes(
     world: &World,
     name: &str,
-    what: &str,
-    wanted: impl Fn(&BundleInstanceStatus) -> Option<()>,
+    description: &str,
+    predicate: impl Fn(&BundleInstanceStatus) -> Option<()>,
 ) -> BundleInstance {
-    let is_wanted = |it: &BundleInstance| wanted(it.status.as_ref()?);
-    support::wait_for(world.api(), name, what, is_wanted).await
+    let matches = |instance: &BundleInstance| predicate(instance.status.as_ref()?);
+    support::wait_for(world.api(), name, description, matches).await
 }
 
 /// Waits until a condition has this reason.
@@ -270,10 +281,16 @@ async fn says(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleIn
     world.says(name, kind, parts).await
 }
 
-/// Waits until the controller has looked at the spec of an instance.
+/// Waits until the controller has observed the current generation of an instance.
 async fn observed(world: &World, name: &str) -> BundleInstance {
-    support::wait_for(world.api(), name, "observed", |it: &BundleInstance| {
-        (it.status.as_ref()?.observed_generation == it.metadata.generation).then_some(())
-    })
+    support::wait_for(
+        world.api(),
+        name,
+        "observed",
+        |instance: &BundleInstance| {
+            (instance.status.as_ref()?.observed_generation == instance.metadata.generation)
+                .then_some(())
+        },
+    )
     .await
 }

@@ -1,4 +1,4 @@
-//! Lookups of kinds at a real API server.
+//! Discovery of kinds at a real API server.
 
 use apply::discovery::Kinds;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,18 +22,18 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
         "apps", "v1/deployments", "Deployment" => None;
         "", "", "" => None;
     ];
-    let wanted = rows.map(|(group, version, kind, _)| GroupVersionKind::gvk(group, version, kind));
-    // Twice: the second time nothing has to be asked.
+    let gvks = rows.map(|(group, version, kind, _)| GroupVersionKind::gvk(group, version, kind));
+    // The second lookup needs no request.
     for _ in 0..2 {
-        let found = kinds.find(wanted.clone()).await.unwrap();
-        for (kind, (.., expected)) in wanted.iter().zip(rows) {
-            let told = found[kind].as_ref();
-            let told = told.map(|kind| (kind.resource.plural.as_str(), kind.namespaced));
-            assert_eq!(told, expected, "{kind:?}");
+        let found = kinds.find(gvks.clone()).await.unwrap();
+        for (kind, (.., expected)) in gvks.iter().zip(rows) {
+            let result = found[kind].as_ref();
+            let result = result.map(|kind| (kind.resource.plural.as_str(), kind.namespaced));
+            assert_eq!(result, expected, "{kind:?}");
         }
     }
 
-    // Groups that are not served are looked up at once.
+    // Lookups of groups that are not served return at once.
     let many = (0..5000).map(|n| GroupVersionKind::gvk(&format!("g{n}.example.com"), "v1", "A"));
     let start = std::time::Instant::now();
     let found = kinds.find(many).await.unwrap();
@@ -41,7 +41,7 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
     assert_eq!(found.len(), 5000);
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 
-    // A kind of a version that was removed is found in another version.
+    // A kind of a removed version is found in another version.
     let old = GroupVersionKind::gvk("policy", "v1beta1", "PodDisruptionBudget");
     let found = kinds.find_any(old).await.unwrap().unwrap();
     assert_eq!(found.resource.api_version, "policy/v1");
@@ -50,21 +50,21 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
 }
 
 #[tokio::test]
-async fn whoever_misses_an_api_is_told_when_it_comes_and_when_it_goes() {
+async fn added_and_removed_apis_are_reported() {
     let world = world().await;
     let kinds = Kinds::new(world.client());
     let mut changes = kinds.changes();
     let stop = CancellationToken::new();
     let group = format!("{}.example.com", unique("kinds"));
-    let wanted = GroupVersionKind::gvk(&group, "v1", "Widget");
-    let is_served = async || kinds.find([wanted.clone()]).await.unwrap()[&wanted].is_some();
+    let widget = GroupVersionKind::gvk(&group, "v1", "Widget");
+    let is_served = async || kinds.find([widget.clone()]).await.unwrap()[&widget].is_some();
     let test = async {
-        // Whatever happens, the watching ends.
+        // The watch ends even if the test panics.
         let _guard = stop.clone().drop_guard();
         assert!(!is_served().await);
         let definition = crd(&group, "Widget");
         world.apply(&definition).await;
-        // Changes of others' definitions are told as well.
+        // Changes of other clients' CRDs are reported as well.
         while !is_served().await {
             changes.changed().await.unwrap();
         }

@@ -1,5 +1,5 @@
-//! OpenShift's own definitions: ClusterVersion, ClusterOperator, and the PlatformOperator of 4.12 to 4.16. They are read
-//! from the Go module that OpenShift publishes them in.
+//! OpenShift's CRDs: ClusterVersion, ClusterOperator, and the PlatformOperator of 4.12 to 4.16, from the Go module that
+//! publishes them.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -21,20 +21,20 @@ pub(crate) const PLATFORM_OPERATOR: (&str, &str) = (
     "platform/v1alpha1/zz_generated.crd-manifests/platformoperators-TechPreviewNoUpgrade.crd.yaml",
 );
 
-/// A definition, by its name and its file below the module's folder.
+/// Returns a CRD, by its name and its file in the directory of the module.
 pub(crate) fn definition((name, file): (&str, &str)) -> Value {
     let definition = definition_of(MODULE, file);
     assert_eq!(definition["metadata"]["name"], *name);
     definition
 }
 
-/// A definition, by the Go module that has it and its file there.
+/// Returns a CRD, by its Go module and its file in that module.
 pub(crate) fn definition_of(module: &str, file: &str) -> Value {
     let bytes = fs::read(folder_of(module).join(file)).unwrap();
     yaml::documents(&bytes).next().unwrap().unwrap()
 }
 
-/// The folder of the module that has OpenShift's definitions.
+/// Returns the directory of the module with OpenShift's CRDs.
 pub(crate) fn module() -> PathBuf {
     folder_of(MODULE)
 }
@@ -45,7 +45,7 @@ fn folder_of(module: &str) -> PathBuf {
         "/../tests/cluster/openshift/definitions.sh"
     );
     let output = Command::new(script).arg(module).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     String::from_utf8(output.stdout).unwrap().trim_end().into()
 }

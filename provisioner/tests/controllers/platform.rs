@@ -1,6 +1,6 @@
-//! Platform operators on control planes of their own, with catalogs that are served for real.
+//! Platform operators on dedicated control planes, with real catalog servers.
 //!
-//! What ClusterOperators tell of them is tried with `provisioner::platform::aggregate` and in `openshift`.
+//! ClusterOperators that report them are tested with `provisioner::platform::aggregate` and in `openshift`.
 
 mod catalogs;
 mod choices;

@@ -1,4 +1,4 @@
-//! Everything that is in the way is found, and told at once.
+//! Preflight checks report all problems together.
 
 mod rights;
 
@@ -30,7 +30,7 @@ use tests::assert_has;
 use super::support::{self, SYSTEM, World, unique, world};
 use crate::support::{delete, merge};
 
-/// One installation to be checked.
+/// An installation for the checks.
 struct Case {
     instance: BundleInstance,
     namespace: String,
@@ -52,7 +52,7 @@ impl Case {
         }
     }
 
-    /// The same, with the rights of an account.
+    /// Sets the account whose permissions are checked.
     fn by(mut self, world: &World, account: &ServiceAccountRef) -> Self {
         let accounts = Accounts::new(world.cluster.config().clone()).unwrap();
         self.client = accounts.client(Some(account)).unwrap();
@@ -77,11 +77,11 @@ impl Case {
             .iter()
             .map(|object| Object::try_from(object.clone()).unwrap())
             .collect();
-        let wanted = objects.iter().map(|object| {
+        let gvks = objects.iter().map(|object| {
             let (group, version) = manifests::object::group_version(object.api_version());
             GroupVersionKind::gvk(group, version, object.kind())
         });
-        let found = kinds.find(wanted.collect::<Vec<_>>()).await.unwrap();
+        let found = kinds.find(gvks.collect::<Vec<_>>()).await.unwrap();
         let optional = BTreeSet::new();
         let (owner, namespace) = (self.owner(), &self.namespace);
         plan::new(
@@ -146,7 +146,7 @@ async fn other_instance(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn whatever_belongs_to_others_is_told_at_once() {
+async fn objects_of_other_owners_are_reported_together() {
     let world = world().await;
     let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
     let namespace = namespace.name();
@@ -167,9 +167,9 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     ] {
         world.apply(&config(namespace, name, &metadata)).await;
     }
-    // As an instance leaves behind what it keeps.
+    // The state of an object that an instance has released.
     let mut let_go = config(namespace, "let-go", &json!({}));
-    let_go["data"] = json!({"a": "b"}); // who applies nothing owns nothing
+    let_go["data"] = json!({"a": "b"}); // a field manager without applied fields owns nothing
     let api = Api::<ConfigMap>::namespaced(world.client(), namespace);
     let params = PatchParams::apply("rukpak");
     let let_go = Patch::Apply(&let_go);
@@ -204,7 +204,7 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     assert_eq!(messages(&found, Check::Ownership), expected);
     assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
 
-    // What the instance has applied is its own business; what it only meant to apply is not.
+    // An applied object belongs to the instance. An object that was only planned does not.
     for name in names {
         let object = Object::try_from(config(namespace, name, &json!({}))).unwrap();
         let entry = Entry {
@@ -221,7 +221,10 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     let steps = case.plan(&kinds).await.steps;
     let (client, owner) = (world.client(), case.owner());
     let taken = ownership::taken(&client, &steps, &owner, 4).await.unwrap();
-    let taken: Vec<&str> = taken.keys().map(|it| it.name.as_str()).collect();
+    let taken: Vec<&str> = taken
+        .keys()
+        .map(|identity| identity.name.as_str())
+        .collect();
     assert_eq!(taken, ["free", "gone", "helm", "other"]);
     let instances = world.api::<BundleInstance>();
     delete(&instances, &other).await;
@@ -231,14 +234,14 @@ async fn whatever_belongs_to_others_is_told_at_once() {
 async fn own_objects_and_missing_apis_are_all_named() {
     let world = world().await;
     let mut case = Case::new(world, "default", &[]);
-    let ours = |kind: &str, name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": name}});
+    let own_object = |kind: &str, name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": name}});
     case.instance.metadata.labels =
         serde_json::from_value(owned_by("parent")["labels"].clone()).unwrap();
     case.objects = vec![
-        ours("BundleInstance", &case.name()),
-        ours("BundleInstance", "parent"),
-        ours("BundleInstance", &unique("child")),
-        ours("Bundle", &unique("bundle")),
+        own_object("BundleInstance", &case.name()),
+        own_object("BundleInstance", "parent"),
+        own_object("BundleInstance", &unique("child")),
+        own_object("Bundle", &unique("bundle")),
         config(SYSTEM, "rukpak-upload", &json!({})),
         support::namespace_object(SYSTEM),
     ];
@@ -289,7 +292,7 @@ async fn apis_that_are_missing_are_named(world: &World) {
 }
 
 #[tokio::test]
-async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
+async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
     let world = world().await;
     let missing = unique("missing");
     let brought = unique("brought");
@@ -340,7 +343,7 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
     let warnings = found.warnings.iter();
     let warnings: Vec<_> = warnings.map(|warning| &warning.message).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert_has(warnings[0], &format!("belongs to BundleInstance {other}"));
+    assert_has(warnings[0], &format!("is owned by BundleInstance {other}"));
 
     let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
     let free = json!({"metadata": {"finalizers": null}});

@@ -1,4 +1,4 @@
-//! The process: flags, probes, metrics, log level, leadership, signals; and the world of the tests themselves.
+//! The process: flags, probes, metrics, log level, leader election and signals, and the environment of the tests.
 
 mod events;
 mod leadership;
@@ -16,14 +16,14 @@ use crate::support::{
     self, Options, Provisioner, Relay, apply, create, eventually, found, namespace_object, unique,
 };
 
-/// A control plane for tests that have provisioners of their own: those would work on everybody's Bundles.
+/// Returns a control plane for tests with their own provisioners, which would reconcile the Bundles of all other tests.
 async fn plane() -> &'static Cluster {
     static PLANE: OnceCell<Cluster> = OnceCell::const_new();
     let options = cluster::Options::new(cluster::Controllers::Off, None);
     PLANE.get_or_init(|| support::own(&options)).await
 }
 
-/// A system namespace of a test's own, as a flag.
+/// Creates a system namespace for one test, and returns its flag.
 async fn system(cluster: &Cluster) -> (String, String) {
     let name = unique("system");
     apply(cluster, &namespace_object(&name)).await;
@@ -90,7 +90,8 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
     assert!(text.contains(remedy), "{text}");
     let (status, _) = put(&url, &"x".repeat((4 << 10) + 1)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    // The answer comes before all of it was read: the client may see a connection that is closed, and not the answer.
+    // The server answers before it has read the whole body. The client may report a closed connection instead of the
+    // answer.
     let enormous = reqwest::Client::new().put(&url).body("x".repeat(1 << 20));
     if let Ok(answer) = enormous.send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -104,7 +105,7 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
 }
 
 #[tokio::test]
-async fn a_start_waits_for_the_apiserver_and_fails_for_settings() {
+async fn start_waits_for_the_apiserver_and_rejects_bad_flags() {
     an_absent_apiserver_is_waited_for().await;
     invalid_settings_end_the_process().await;
 }
@@ -153,7 +154,7 @@ async fn invalid_settings_end_the_process() {
     }
 }
 
-/// A Bundle whose server takes a connection and never says anything.
+/// Creates a Bundle whose server accepts a connection and never answers.
 async fn never_ending_bundle(cluster: &Cluster) -> TcpListener {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let source = BundleSource {

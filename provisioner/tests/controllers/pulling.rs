@@ -1,5 +1,5 @@
-//! Pulling follows an OpenShift cluster: its own definitions, real registries as source and mirror, a real proxy. There are
-//! a few objects for the whole cluster, so each test has a control plane of its own.
+//! The pull configuration of an OpenShift cluster: its CRDs, real registries as source and mirror, and a real proxy. Some
+//! of the objects are singletons, so each test has a dedicated control plane.
 
 mod authorities;
 mod rights;
@@ -24,7 +24,7 @@ use crate::{
 
 const CONFIG: &str = "config.openshift.io/v1";
 
-/// A cluster that may become an OpenShift.
+/// A cluster that can become an OpenShift cluster.
 struct Lab {
     cluster: Lease,
 }
@@ -38,7 +38,7 @@ impl Lab {
         lab
     }
 
-    /// All that is read of OpenShift.
+    /// Creates all OpenShift objects that the provisioner reads.
     async fn openshift(&self) {
         for file in [
             "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
@@ -64,7 +64,7 @@ impl Lab {
         apply(&self.cluster, object).await;
     }
 
-    /// What changes an object that is there: its kind's own API, and its name.
+    /// Returns the API of an object's kind, and the object's name.
     async fn api(&self, object: &Value) -> (Api<DynamicObject>, String) {
         let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         let kind = object.types.unwrap();
@@ -80,7 +80,7 @@ impl Lab {
         delete(&api, &name).await;
     }
 
-    /// Sets the status as the cluster's own operators do.
+    /// Sets the status as the cluster's operators do.
     async fn status(&self, object: &Value, status: &Value) {
         let (api, name) = self.api(object).await;
         merge_status(&api, &name, &json!({"status": status})).await;
@@ -95,7 +95,7 @@ impl Lab {
         Provisioner::start(&self.cluster, options).await
     }
 
-    /// Creates a Bundle from an image, which has to be believed.
+    /// Creates a Bundle from an image, with TLS verification.
     async fn bundle(&self, image: &str) -> String {
         let mut source = support::image(image);
         source.image.as_mut().unwrap().insecure_skip_tls_verify = false;
@@ -113,7 +113,7 @@ impl Lab {
         support::unpacked(&self.bundles(), name).await
     }
 
-    /// Waits until the condition of a Bundle says why it is not unpacked.
+    /// Waits until the condition of a Bundle reports this problem.
     async fn fails(&self, name: &str, text: &str) {
         support::says(&self.bundles(), name, "", text).await;
     }
@@ -151,16 +151,16 @@ async fn mirrors_and_blocked_registries_are_followed() {
     blocked_sources_are_not_contacted(&lab).await;
 }
 
-/// Leaves no mirrors.
+/// Leaves no mirrors behind.
 async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let (source, mirror) = (Registry::plain(), Registry::plain());
     publish(&mirror.image("copies/app:v1"), &content("one"), &insecure()).await;
-    // The definitions come while it runs, as they do on day 0.
+    // The CRDs are created while the provisioner runs, as on day 0.
     let provisioner = lab.provisioner(&[]).await;
     let tagged = lab.bundle(&source.image("org/app:v1")).await;
     lab.fails(&tagged, "127.0.0.1").await;
     lab.openshift().await;
-    // Neither speaks TLS.
+    // Neither registry uses TLS.
     let hosts = json!({"insecureRegistries": [source.host(), mirror.host()]});
     lab.apply(&image_config(&hosts)).await;
     lab.fails(&tagged, "does not exist").await;
@@ -172,7 +172,7 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     lab.unpacked(&tagged).await;
     provisioner.says("updated pull configuration").await;
 
-    // A digest is nothing for mirrors of tags.
+    // Tag mirrors are not used for digests.
     let other = mirror.image("copies/other:v1");
     let digest = publish(&other, &content("other"), &insecure()).await;
     let pinned = source.image(&format!("org/other@{digest}"));
@@ -185,7 +185,7 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let reference = resolved.image.unwrap().reference;
     assert_eq!(reference, pinned, "the name stays that of the source");
 
-    // What is gone is not asked any more; the older policy serves as well.
+    // A deleted mirror is no longer used. The older policy kind works as well.
     lab.delete(&set).await;
     let next = mirror.image("copies/next:v1");
     let digest = publish(&next, &content("three"), &insecure()).await;
@@ -209,7 +209,7 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let place = source.image("org");
     let mirrors = |policy: &str| mirror_set("ImageTagMirrorSet", "never", &place, &copies, policy);
     lab.apply(&mirrors("NeverContactSource")).await;
-    // All of that is heard before the first image is pulled.
+    // All of this is observed before the first image is pulled.
     let early = lab.bundle(&source.image("org/app:v1")).await;
     let provisioner = lab.provisioner(&[]).await;
     lab.fails(&early, "does not exist").await;
@@ -230,7 +230,7 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     lab.apply(&image_config(&both)).await;
     lab.unpacked(&late).await;
 
-    // A provisioner that does not follow the cluster pulls what the cluster blocks, as the admin's own file says.
+    // A provisioner that does not follow the cluster pulls images that the cluster blocks, according to the admin's file.
     drop(provisioner);
     lab.apply(&image_config(&blocked)).await;
     let conf = tempfile::NamedTempFile::new().unwrap();

@@ -1,4 +1,4 @@
-//! What the apply engine guarantees while a revision is repaired, replaced or rolled back.
+//! The guarantees of the apply engine while a revision is repaired, replaced or rolled back.
 //!
 //! Each test begins with the rule that the test shows. The tests read the Kubernetes API alone: objects, status fields and
 //! conditions.
@@ -42,7 +42,7 @@ use crate::support::{
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The limit of a rollout of a few objects.
 const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a test looks for a change that must not happen.
+/// The time in which a test watches for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
 /// The message of every [`Policy`].
 const DENIED: &str = "denied by the policy of this test";
@@ -71,12 +71,12 @@ impl<'w> Fixture<'w> {
         format!("{}.example.com", self.name)
     }
 
-    /// A ConfigMap of a bundle.
+    /// Returns a ConfigMap of a bundle.
     fn map(&self, name: &str, text: &str) -> Value {
         config_map(self.namespace(), name, text)
     }
 
-    /// A custom resource of a bundle.
+    /// Returns a custom resource of a bundle.
     fn custom_resource(&self, kind: &str, name: &str, size: impl Into<Value>) -> Value {
         json!({
             "apiVersion": format!("{}/v1", self.group()), "kind": kind,
@@ -93,14 +93,14 @@ impl<'w> Fixture<'w> {
         custom_resources(self.world, self.namespace(), [&group, "v1", "Widget"])
     }
 
-    /// The definition of Widgets.
+    /// Returns the CRD of Widgets.
     async fn definition(&self) -> CustomResourceDefinition {
         let definitions: Api<CustomResourceDefinition> = self.world.api();
         let name = format!("widgets.{}", self.group());
         definitions.get(&name).await.unwrap()
     }
 
-    /// A Deployment without pods.
+    /// Returns a Deployment without pods.
     fn web(&self, app: &str) -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -133,7 +133,7 @@ impl<'w> Fixture<'w> {
         declared
     }
 
-    /// Lets a bundle be fetched through a line to the registry.
+    /// Routes the fetches of a bundle through a line to the registry.
     fn through(&self, line: &Line, declared: &mut BundleInstance) {
         let image = declared.spec.template.spec.source.image.as_mut().unwrap();
         let registry = self.world.registry.host();
@@ -217,8 +217,8 @@ impl<'w> Fixture<'w> {
 
     /// Waits until a ConfigMap has this text.
     async fn has_text(&self, limit: Duration, name: &str, text: &str) {
-        let what = format!("ConfigMap {name} with {text:?}");
-        within(limit, &what, async || {
+        let description = format!("ConfigMap {name} with {text:?}");
+        within(limit, &description, async || {
             let found = self.text(name).await;
             let (_, installed) = self.condition("Installed").await;
             let has_text = found.as_deref() == Some(text);
@@ -261,9 +261,9 @@ impl<'w> Fixture<'w> {
 
     /// Waits until a Widget has this generation.
     async fn has_generation(&self, name: &str, generation: i64) {
-        let what = format!("Widget {name} of generation {generation}");
+        let description = format!("Widget {name} of generation {generation}");
         let read = async || self.widgets().get(name).await.unwrap().metadata.generation;
-        becomes(&what, read, |found| *found == Some(generation)).await;
+        becomes(&description, read, |found| *found == Some(generation)).await;
     }
 
     async fn uninstall(&self) {
@@ -333,7 +333,7 @@ impl<'w> Policy<'w> {
     }
 }
 
-/// Calls a function again and again for a while.
+/// Calls a function repeatedly for a while.
 async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -342,11 +342,11 @@ async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     }
 }
 
-/// Reads a value until the value is as wanted, for as long as a rollout takes, and returns the value.
+/// Reads a value until it matches a predicate, within the limit of a rollout, and returns the value.
 async fn becomes<T: Debug>(
-    what: &str,
+    description: &str,
     read: impl AsyncFnMut() -> T,
-    is_wanted: impl Fn(&T) -> bool,
+    is_desired: impl Fn(&T) -> bool,
 ) -> T {
-    until_within(ROLLOUT_TIMEOUT, what, read, is_wanted).await
+    until_within(ROLLOUT_TIMEOUT, description, read, is_desired).await
 }

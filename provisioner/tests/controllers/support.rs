@@ -1,13 +1,13 @@
-//! What the tests of controllers share.
+//! Support shared by all controller tests.
 //!
 //! ```text
-//!  world() ─┬─ cluster ── our CRDs, the system namespace
-//!           ├─ registry   (bundles are pushed to it as images)
-//!           └─ provisioner, started by whoever first asks for it
+//!  world() ─┬─ cluster ── project CRDs, system namespace
+//!           ├─ registry   (bundles are pushed as images)
+//!           └─ provisioner, started on first use
 //! ```
 //!
-//! There is one world in a test binary, so everything a test makes has names of its own ([`unique`]). Clients belong to
-//! the runtime of a test: take one by [`World::client`] in each.
+//! A test binary has one world, so the objects of each test have unique names ([`unique`]). A client belongs to the runtime
+//! of a test: create one with [`World::client`] in each test.
 
 #![allow(dead_code, reason = "not every test needs everything")]
 #![allow(
@@ -75,32 +75,32 @@ pub(crate) use wait::{
     within,
 };
 
-/// Where the provisioner's own objects are.
+/// The system namespace.
 pub(crate) const SYSTEM: &str = "rukpak-system";
 
-/// What all tests share.
+/// The environment that all tests share.
 pub(crate) struct World {
     /// The control plane.
     pub(crate) cluster: &'static Cluster,
-    /// A registry without TLS and without accounts.
+    /// A registry without TLS and without credentials.
     pub(crate) registry: Registry,
     provisioner: OnceCell<Provisioner>,
 }
 
-/// The one world of this test binary. Whoever asks first makes it.
+/// Returns the world of this test binary, and creates it on first use.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_init(World::new).await
 }
 
-/// The same, with a provisioner.
+/// Returns the world, with a running provisioner.
 pub(crate) async fn running() -> &'static World {
     let world = world().await;
     world.provisioner().await;
     world
 }
 
-/// A name that nobody else in this cluster has.
+/// Returns a name that is unique in this cluster.
 pub(crate) fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Another world, of a cluster that somebody has prepared and a provisioner that was started for it.
+    /// Creates another world, from a prepared cluster and its provisioner.
     pub(crate) fn of(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
         Self {
             provisioner: OnceCell::new_with(Some(provisioner)),
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Another world, where a test starts provisioners by itself.
+    /// Creates another world, whose provisioners a test starts itself.
     pub(crate) fn bare(cluster: &'static Cluster) -> Self {
         Self {
             cluster,
@@ -135,12 +135,12 @@ impl World {
         }
     }
 
-    /// A client with the administrator's rights, for this test.
+    /// Returns a client with cluster-admin for this test.
     pub(crate) fn client(&self) -> Client {
         self.cluster.client().unwrap()
     }
 
-    /// All objects of a cluster-scoped kind.
+    /// Returns the API of a cluster-scoped kind.
     pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client())
     }
@@ -151,12 +151,12 @@ impl World {
         self.provisioner.get_or_init(start).await
     }
 
-    /// Publishes content as an image, `name:tag`, and tells the image's whole name.
+    /// Publishes content as an image, `name:tag`, and returns the full image reference.
     pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
         push(&self.registry, name, content).await
     }
 
-    /// Applies any object as the administrator.
+    /// Applies any object as cluster admin.
     pub(crate) async fn apply(&self, object: &Value) {
         apply(self.cluster, object).await;
     }
@@ -181,20 +181,20 @@ impl World {
         self.create(&instance(name, class, source)).await
     }
 
-    /// Creates a BundleInstance that a test has made ready.
+    /// Creates a prepared BundleInstance.
     pub(crate) async fn create(&self, instance: &BundleInstance) -> BundleInstance {
         let params = PostParams::default();
         self.api().create(&params, instance).await.unwrap()
     }
 
-    /// Removes a BundleInstance, and waits until it does not exist.
+    /// Removes a BundleInstance, and waits until the instance does not exist.
     pub(crate) async fn uninstall(&self, name: &str) {
         let api: Api<BundleInstance> = self.api();
         delete(&api, name).await;
         gone(api, name).await;
     }
 
-    /// Creates a namespace that stays, and returns its name.
+    /// Creates a namespace that is not deleted, and returns its name.
     pub(crate) async fn namespace(&self, prefix: &str) -> String {
         let name = unique(prefix);
         self.apply(&namespace_object(&name)).await;
@@ -204,17 +204,22 @@ impl World {
     /// Waits until a condition, by `Type` or `Type Reason`, has these parts in its message.
     pub(crate) async fn says(&self, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
         let (type_, reason) = kind.split_once(' ').unwrap_or((kind, ""));
-        let what = format!("{kind}: {parts:?}");
-        wait_for(self.api(), name, &what, |it: &BundleInstance| {
-            let found = condition(&it.status.as_ref()?.conditions, type_)?;
-            let is_it = reason.is_empty() || found.reason == reason;
-            let has_parts = parts.iter().all(|part| found.message.contains(part));
-            (is_it && has_parts).then_some(())
-        })
+        let description = format!("{kind}: {parts:?}");
+        wait_for(
+            self.api(),
+            name,
+            &description,
+            |instance: &BundleInstance| {
+                let found = condition(&instance.status.as_ref()?.conditions, type_)?;
+                let has_reason = reason.is_empty() || found.reason == reason;
+                let has_parts = parts.iter().all(|part| found.message.contains(part));
+                (has_reason && has_parts).then_some(())
+            },
+        )
         .await
     }
 
-    /// Waits until a BundleInstance has a condition with this status, and returns it.
+    /// Waits until a BundleInstance has a condition with this status, and returns the instance.
     pub(crate) async fn wait_instance(
         &self,
         name: &str,
@@ -225,24 +230,26 @@ impl World {
             self.api(),
             name,
             &format!("{type_}={status}"),
-            |it: &BundleInstance| has(&it.status.as_ref()?.conditions, type_, status).then_some(()),
+            |instance: &BundleInstance| {
+                has(&instance.status.as_ref()?.conditions, type_, status).then_some(())
+            },
         )
         .await
     }
 
-    /// Waits until a Bundle has a condition with this status, and returns it.
+    /// Waits until a Bundle has a condition with this status, and returns the Bundle.
     pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
         wait_for(
             self.api(),
             name,
             &format!("{type_}={status}"),
-            |it: &Bundle| has(&it.status.as_ref()?.conditions, type_, status).then_some(()),
+            |bundle: &Bundle| has(&bundle.status.as_ref()?.conditions, type_, status).then_some(()),
         )
         .await
     }
 }
 
-/// A BundleInstance of class `plain` or `registry`, to be changed and created.
+/// Returns a BundleInstance of class `plain` or `registry`, for changes before its creation.
 pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleInstance {
     let class = format!("core-rukpak-io-{class}");
     let spec = BundleInstanceSpec {
@@ -270,7 +277,7 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
     BundleInstance::new(name, spec)
 }
 
-/// Publishes content as an image, `name:tag`, and tells the image's whole name.
+/// Publishes content as an image, `name:tag`, and returns the full image reference.
 pub(crate) async fn push(registry: &Registry, name: &str, content: &Content) -> String {
     let image = registry.image(name);
     let (reference, bundle) = (image.parse().unwrap(), BundleImage::new(content).unwrap());
@@ -279,7 +286,7 @@ pub(crate) async fn push(registry: &Registry, name: &str, content: &Content) -> 
     image
 }
 
-/// With what the registry of the tests is reached, which has neither TLS nor accounts.
+/// Returns the access to the test registry, which has neither TLS nor credentials.
 pub(crate) fn insecure() -> Access {
     Access {
         trust: Trust {
@@ -290,7 +297,7 @@ pub(crate) fn insecure() -> Access {
     }
 }
 
-/// An image of [`World::push`] as source.
+/// Returns an image of [`World::push`] as a source.
 pub(crate) fn image(image: &str) -> BundleSource {
     BundleSource {
         type_: "image".to_owned(),
@@ -303,7 +310,7 @@ pub(crate) fn image(image: &str) -> BundleSource {
     }
 }
 
-/// What an admin does first: our definitions, and the system namespace.
+/// Applies the CRDs and creates the system namespace, as an admin does first.
 pub(crate) async fn prepare(cluster: &Cluster) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
     for definition in definitions(&folder) {
@@ -312,7 +319,7 @@ pub(crate) async fn prepare(cluster: &Cluster) {
     apply(cluster, &namespace_object(SYSTEM)).await;
 }
 
-/// The definitions that an admin applies.
+/// Returns the CRDs that an admin applies.
 fn definitions(folder: &Path) -> Vec<Value> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()

@@ -1,4 +1,4 @@
-//! The calls to removed APIs that a cluster counts, with the definition of OpenShift.
+//! The calls to removed APIs that a cluster counts, with the CRD of OpenShift.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -52,7 +52,7 @@ async fn count(cluster: &Cluster, account: &str) {
         plural: "apirequestcounts".into(),
     };
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
-    // More than a page.
+    // More than one page.
     for number in 0..30 {
         let name = format!("servicecidrs.v1beta{number}.networking.k8s.io");
         let user = json!({"username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,

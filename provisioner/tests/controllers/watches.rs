@@ -1,4 +1,4 @@
-//! Watches of applied objects, drift by managedFields.
+//! Watches of applied objects, and drift by managedFields.
 
 pub(crate) mod observer;
 
@@ -50,7 +50,7 @@ fn merge(change: Value) -> Patch<Value> {
 }
 
 #[tokio::test]
-async fn changes_of_applied_objects_by_others_are_seen() {
+async fn changes_of_applied_objects_are_observed() {
     let mut observer = Observer::new("changes").await;
     changed_fields_are_drift_and_added_ones_are_not(&mut observer).await;
     deleted_and_relabelled_objects_are_absent(&mut observer).await;
@@ -58,7 +58,7 @@ async fn changes_of_applied_objects_by_others_are_seen() {
 }
 
 #[tokio::test]
-async fn objects_that_cannot_be_watched_are_reported_until_they_can() {
+async fn unwatchable_objects_are_reported_until_watchable() {
     let config = Cluster::shared().await.unwrap().config().clone();
     let (line, config) = Line::to(config).await;
     let mut observer = Observer::through("reported", config).await;
@@ -68,26 +68,26 @@ async fn objects_that_cannot_be_watched_are_reported_until_they_can() {
 }
 
 async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer) {
-    let (ours, other) = (unique("till"), unique("shelf"));
-    let map = observer.apply(&ours, config_map("ours")).await;
+    let (instance, other) = (unique("till"), unique("shelf"));
+    let map = observer.apply(&instance, config_map("ours")).await;
     let fence = observer.apply(&other, config_map("fence")).await;
-    observer.want::<ConfigMap>(&ours, &[&map]);
+    observer.want::<ConfigMap>(&instance, &[&map]);
     observer.want::<ConfigMap>(&other, &[&fence]);
-    observer.wait(&ours, "synced", |view| view.synced).await;
+    observer.wait(&instance, "synced", |view| view.synced).await;
     observer.wait(&other, "synced", |view| view.synced).await;
     let inventory = [(map.identity.clone(), entry(&map))].into();
-    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
-    // Applying the same again changes nothing and wakes no instance.
+    // Applying the same object again changes nothing and wakes no instance.
     observer.settle();
-    let again = observer.apply(&ours, config_map("ours")).await;
+    let again = observer.apply(&instance, config_map("ours")).await;
     assert_eq!(again.applied, map.applied);
     let mut changed = config_map("fence");
     changed["data"] = json!({"price": "1", "other": "field"});
     observer.apply(&other, changed).await;
     assert_eq!(observer.next_wake().await, other);
 
-    // An annotation, a label and a key of others, defaults: the watch tells of them before it tells of the fence.
+    // An annotation, a label and a key of other clients, and defaults: the watch reports them before it reports the fence.
     observer.settle();
     let api: Api<ConfigMap> = observer.namespaced();
     let additions = json!({
@@ -101,7 +101,7 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
         .await
         .unwrap();
     assert_eq!(observer.next_wake().await, other);
-    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
     for change in [
         json!({"data": {"price": "2"}}),
@@ -111,7 +111,7 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
             .await
             .unwrap();
         let view = observer
-            .wait(&ours, "drift", |view| {
+            .wait(&instance, "drift", |view| {
                 !drift::drifted(&inventory, view).is_empty()
             })
             .await;
@@ -121,14 +121,14 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
             "{change}"
         );
         assert_eq!(view.objects[&map.identity].writer.as_deref(), Some("other"));
-        let again = observer.apply(&ours, config_map("ours")).await;
+        let again = observer.apply(&instance, config_map("ours")).await;
         assert_eq!(
             again.applied.fields, map.applied.fields,
             "the same fields are ours again"
         );
-        // It is known at once, without the watch.
-        observer.applied(&ours, &[&again]);
-        assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+        // The applied state is recorded at once, without a watch event.
+        observer.applied(&instance, &[&again]);
+        assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
     }
 }
 
@@ -141,20 +141,20 @@ fn entry(object: &observer::Object) -> Entry {
 }
 
 async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
-    let ours = unique("till");
-    // One that waits for its finalizers is being deleted, and no drift.
+    let instance = unique("till");
+    // An object that waits for its finalizers is terminating, and has no drift.
     let mut held = config_map("one");
     held["metadata"]["finalizers"] = json!(["example.com/held"]);
-    let one = observer.apply(&ours, held).await;
-    let two = observer.apply(&ours, config_map("two")).await;
-    observer.want::<ConfigMap>(&ours, &[&one, &two]);
+    let one = observer.apply(&instance, held).await;
+    let two = observer.apply(&instance, config_map("two")).await;
+    observer.want::<ConfigMap>(&instance, &[&one, &two]);
     observer
-        .wait(&ours, "all there", |view| view.objects.len() == 2)
+        .wait(&instance, "all there", |view| view.objects.len() == 2)
         .await;
     let api: Api<ConfigMap> = observer.namespaced();
     api.delete("one", &DeleteParams::default()).await.unwrap();
-    let is_deleting = |view: &View| view.objects.values().any(|it| it.deleting);
-    let view = observer.wait(&ours, "deleting", is_deleting).await;
+    let is_deleting = |view: &View| view.objects.values().any(|object| object.deleting);
+    let view = observer.wait(&instance, "deleting", is_deleting).await;
     let inventory = [(one.identity.clone(), Entry::default())].into();
     assert_eq!(drift::drifted(&inventory, &view), []);
     let release = json!({"metadata": {"finalizers": null}});
@@ -162,7 +162,7 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
         .await
         .unwrap();
     let view = observer
-        .wait(&ours, "one gone", |view| view.absent.len() == 1)
+        .wait(&instance, "one gone", |view| view.absent.len() == 1)
         .await;
     assert!(view.absent.contains(&one.identity));
     assert_eq!(drift::drifted(&inventory, &view), [one.identity]);
@@ -171,11 +171,11 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
         .await
         .unwrap();
     observer
-        .wait(&ours, "both gone", |view| view.absent.len() == 2)
+        .wait(&instance, "both gone", |view| view.absent.len() == 2)
         .await;
-    let back = observer.apply(&ours, config_map("two")).await;
+    let back = observer.apply(&instance, config_map("two")).await;
     let view = observer
-        .wait(&ours, "one back", |view| view.objects.len() == 1)
+        .wait(&instance, "one back", |view| view.objects.len() == 1)
         .await;
     assert_eq!(view.objects[&two.identity].fields, back.applied.fields);
     let theirs = json!({"metadata": {"labels": {"core.rukpak.io/owner-name": "somebody"}}});
@@ -183,31 +183,31 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
         .await
         .unwrap();
     observer
-        .wait(&ours, "given away", |view| view.absent.len() == 2)
+        .wait(&instance, "given away", |view| view.absent.len() == 2)
         .await;
 }
 
 async fn scaling_takes_replicas_once(observer: &mut Observer) {
-    let (ours, other) = (unique("till"), unique("shelf"));
-    let workload = observer.apply(&ours, deployment("till", Some(0))).await;
+    let (instance, other) = (unique("till"), unique("shelf"));
+    let workload = observer.apply(&instance, deployment("till", Some(0))).await;
     let fence = observer.apply(&other, deployment("fence", Some(0))).await;
-    observer.want::<Deployment>(&ours, &[&workload]);
+    observer.want::<Deployment>(&instance, &[&workload]);
     observer.want::<Deployment>(&other, &[&fence]);
-    observer.wait(&ours, "synced", |view| view.synced).await;
+    observer.wait(&instance, "synced", |view| view.synced).await;
     let inventory = [(workload.identity.clone(), entry(&workload))].into();
-    // Its controller writes status and annotations meanwhile.
-    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+    // The Deployment controller writes status and annotations at the same time.
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
     let api: Api<Deployment> = observer.namespaced();
     let scale = |replicas| merge(json!({"spec": {"replicas": replicas}}));
     let params = PatchParams::default();
     api.patch_scale("till", &params, &scale(1)).await.unwrap();
     observer
-        .wait(&ours, "drift", |view| {
+        .wait(&instance, "drift", |view| {
             !drift::drifted(&inventory, view).is_empty()
         })
         .await;
-    let yielded = observer.apply(&ours, deployment("till", None)).await;
+    let yielded = observer.apply(&instance, deployment("till", None)).await;
     assert_ne!(yielded.applied.fields, workload.applied.fields);
     let inventory = [(yielded.identity.clone(), entry(&yielded))].into();
     api.patch_scale("till", &params, &scale(2)).await.unwrap();
@@ -219,37 +219,39 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
         .resource_version
         .unwrap();
     let view = observer
-        .wait(&ours, "the second scaling", |view| {
-            let seen = view.objects.get(&yielded.identity);
-            seen.is_some_and(|seen| seen.version >= scaled.parse().unwrap())
+        .wait(&instance, "the second scaling", |view| {
+            let object = view.objects.get(&yielded.identity);
+            object.is_some_and(|object| object.version >= scaled.parse().unwrap())
         })
         .await;
     assert_eq!(drift::drifted(&inventory, &view), []);
 }
 
 async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
-    let ours = unique("till");
+    let instance = unique("till");
     let group = format!("{}.example.com", unique("watches"));
     let definition = observer::definition(&group);
     let name = format!("tills.{group}");
-    let applied = observer.apply_cluster_wide(&ours, definition.clone()).await;
+    let applied = observer
+        .apply_cluster_wide(&instance, definition.clone())
+        .await;
     observer.cluster.wait_established(&name).await.unwrap();
     let till = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": "a"}, "spec": {"drawer": "open"}});
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Till"));
-    let object = observer.apply(&ours, till.clone()).await;
+    let object = observer.apply(&instance, till.clone()).await;
     let kinds = [
         (&applied, kind_of::<CustomResourceDefinition>()),
         (&object, observer::kind(resource, true)),
     ];
-    observer.want_kinds(&ours, None, &kinds);
-    let view = observer.wait(&ours, "synced", |view| view.synced).await;
+    observer.want_kinds(&instance, None, &kinds);
+    let view = observer.wait(&instance, "synced", |view| view.synced).await;
     assert_eq!(view.objects.len(), 2);
 
     let api: Api<CustomResourceDefinition> = Api::all(observer.client());
     api.delete(&name, &DeleteParams::default()).await.unwrap();
     let view = observer
-        .wait(&ours, "failing", |view| {
+        .wait(&instance, "failing", |view| {
             !view.failing.is_empty() && view.absent.contains(&applied.identity)
         })
         .await;
@@ -261,24 +263,24 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     );
 
     gone(api.clone(), &name).await;
-    let applied = observer.apply_cluster_wide(&ours, definition).await;
+    let applied = observer.apply_cluster_wide(&instance, definition).await;
     observer.cluster.wait_established(&name).await.unwrap();
-    observer.applied(&ours, &[&applied]);
+    observer.applied(&instance, &[&applied]);
     let view = observer
-        .wait(&ours, "watched again", |view| view.synced)
+        .wait(&instance, "watched again", |view| view.synced)
         .await;
     assert_eq!(view.absent, [object.identity.clone()].into());
     assert_eq!(view.failing, [] as [String; 0]);
-    observer.apply(&ours, till).await;
+    observer.apply(&instance, till).await;
     observer
-        .wait(&ours, "there again", |view| view.absent.is_empty())
+        .wait(&instance, "there again", |view| view.absent.is_empty())
         .await;
-    observer.watches.forget(&ours);
+    observer.watches.forget(&instance);
     api.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
 async fn an_account_sees_objects_once_allowed(observer: &mut Observer) {
-    let ours = unique("till");
+    let instance = unique("till");
     let namespace = observer.namespace.name().to_owned();
     let account = Account {
         name: "installer".to_owned(),
@@ -288,20 +290,20 @@ async fn an_account_sees_objects_once_allowed(observer: &mut Observer) {
     let made: ServiceAccount =
         serde_json::from_value(json!({"metadata": {"name": "installer"}})).unwrap();
     observer.namespaced().create(&create, &made).await.unwrap();
-    let map = observer.apply(&ours, config_map("ours")).await;
-    observer.want_kinds(&ours, Some(&account), &[(&map, kind_of::<ConfigMap>())]);
+    let map = observer.apply(&instance, config_map("ours")).await;
+    observer.want_kinds(&instance, Some(&account), &[(&map, kind_of::<ConfigMap>())]);
     let view = observer
-        .wait(&ours, "refused", |view| !view.failing.is_empty())
+        .wait(&instance, "refused", |view| !view.failing.is_empty())
         .await;
     assert!(!view.synced && view.unknown.contains(&map.identity));
-    let words = &view.failing[0];
+    let message = &view.failing[0];
     assert!(
-        words.starts_with(&format!("failed to watch configmaps of namespace {namespace}: configmaps is forbidden"))
-            && words.contains(&format!(
+        message.starts_with(&format!("failed to watch configmaps of namespace {namespace}: configmaps is forbidden"))
+            && message.contains(&format!(
                 "; grant system:serviceaccount:{namespace}:installer (and allow the provisioner to impersonate it) \
                  list and watch on configmaps of namespace {namespace}"
             )),
-        "{words}"
+        "{message}"
     );
 
     let subject = json!({"kind": "ServiceAccount", "name": "installer", "namespace": namespace});
@@ -309,24 +311,26 @@ async fn an_account_sees_objects_once_allowed(observer: &mut Observer) {
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let namespace = Some(namespace.as_str());
     grant(observer.cluster, &subject, namespace, "reader", &rules).await;
-    let view = observer.wait(&ours, "allowed", |view| view.synced).await;
+    let view = observer
+        .wait(&instance, "allowed", |view| view.synced)
+        .await;
     assert_eq!(view.failing, [] as [String; 0]);
     assert_eq!(view.objects[&map.identity].fields, map.applied.fields);
 }
 
 async fn changes_during_an_outage_are_seen(observer: &mut Observer, mut line: Line) {
-    let ours = unique("till");
-    let (kept, lost) = (
-        observer.apply(&ours, config_map("kept")).await,
-        observer.apply(&ours, config_map("lost")).await,
+    let instance = unique("till");
+    let (unchanged, deleted) = (
+        observer.apply(&instance, config_map("kept")).await,
+        observer.apply(&instance, config_map("lost")).await,
     );
-    observer.want::<ConfigMap>(&ours, &[&kept, &lost]);
+    observer.want::<ConfigMap>(&instance, &[&unchanged, &deleted]);
     observer
-        .wait(&ours, "all there", |view| view.objects.len() == 2)
+        .wait(&instance, "all there", |view| view.objects.len() == 2)
         .await;
     line.cut();
     let view = observer
-        .wait(&ours, "in trouble", |view| !view.failing.is_empty())
+        .wait(&instance, "in trouble", |view| !view.failing.is_empty())
         .await;
     assert!(
         view.failing[0].starts_with("failed to watch configmaps: "),
@@ -341,8 +345,10 @@ async fn changes_during_an_outage_are_seen(observer: &mut Observer, mut line: Li
     api.delete("lost", &DeleteParams::default()).await.unwrap();
     line.mend().await;
     let view = observer
-        .wait(&ours, "seen", |view| !view.absent.is_empty())
+        .wait(&instance, "seen", |view| !view.absent.is_empty())
         .await;
-    assert!(view.absent.contains(&lost.identity) && view.objects.contains_key(&kept.identity));
+    assert!(
+        view.absent.contains(&deleted.identity) && view.objects.contains_key(&unchanged.identity)
+    );
     assert_eq!(view.failing, [] as [String; 0]);
 }

@@ -25,14 +25,14 @@ pub(crate) const KUBECONFIG: &str = "kubeconfig";
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) run: Run,
-    /// Where etcd listens.
+    /// The address that etcd listens on.
     pub(crate) etcd: SocketAddr,
     pub(crate) config: Config,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) controllers: Controllers,
 }
 
-/// Starts a control plane on free ports. A port is free only until somebody else takes it, so a clash means another try.
+/// Starts a control plane on free ports. Another process can take a port before its server does; then the start is retried.
 pub(crate) async fn start(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     let mut attempt = 1;
     loop {
@@ -103,7 +103,7 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     })
 }
 
-/// Waits until etcd takes connections.
+/// Waits until etcd accepts connections.
 pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
     until("etcd's listening", run, || async {
         let connected = TcpStream::connect(etcd).await;
@@ -112,7 +112,7 @@ pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
     .await
 }
 
-/// Waits until the API server says that it is ready.
+/// Waits until the API server reports that it is ready.
 pub(crate) async fn ready(run: &Run, config: &Config) -> Result<()> {
     let client = client(config)?;
     until("the API server's readiness", run, || readyz(&client)).await
@@ -138,40 +138,40 @@ pub(crate) async fn read_kubeconfig(path: &Path) -> Result<Config> {
         .map_err(failure)
 }
 
-/// Makes a client. It lives as long as the runtime it was made in.
+/// Returns a client. The client lives as long as the runtime in which it was created.
 pub(crate) fn client(config: &Config) -> Result<Client> {
-    // Fails when another crate of the test has chosen a provider already, which is as good.
+    // Fails if another crate of the test has already installed a provider, which is sufficient.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::try_from(config.clone()).map_err(Error::api("make a client"))
 }
 
-/// Waits until `ready` succeeds, the time is over, or a process of the run has died.
+/// Waits until `ready` succeeds, or fails at the timeout or after a process of the run has ended.
 pub(crate) async fn until<T, F: Future<Output = Result<T, String>>>(
-    what: &str,
+    expectation: &str,
     run: &Run,
     ready: impl Fn() -> F,
 ) -> Result<T> {
     let start = Instant::now();
     loop {
         let answer = tokio::time::timeout(Duration::from_secs(5), ready()).await;
-        let seen = match answer {
+        let reason = match answer {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(seen)) => seen,
+            Ok(Err(reason)) => reason,
             Err(elapsed) => elapsed.to_string(),
         };
         run.check()?;
         if start.elapsed() > READY_TIMEOUT {
             return Err(Error::Timeout {
-                what: what.to_owned(),
+                what: expectation.to_owned(),
                 after: READY_TIMEOUT,
-                detail: format!(" ({seen}){}", run.logs()),
+                detail: format!(" ({reason}){}", run.logs()),
             });
         }
         sleep(POLL).await;
     }
 }
 
-/// Ports that nobody listened on a moment ago, all different because they are held at the same time.
+/// Ports without a listener. All are different, because they are held at the same time.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut ports = [0; N];
     let mut held = Vec::with_capacity(N);
@@ -201,7 +201,7 @@ fn etcd_args(folder: &Path, port: u16, peer: u16) -> Vec<String> {
 
 fn apiserver_args(folder: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
-    // The Service that pods know it by. Endpoints may not be loopback addresses.
+    // Endpoints of the Service `kubernetes` must not be loopback addresses.
     let reconciler = if address.is_loopback() {
         "none"
     } else {
@@ -251,7 +251,7 @@ fn controllers_args(folder: &Path) -> Vec<String> {
     ]
 }
 
-/// Writes a kubeconfig for the administrator. JSON is YAML, so kubectl reads it too.
+/// Writes a kubeconfig for the cluster admin. JSON is YAML, so kubectl reads it too.
 fn write_kubeconfig(folder: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf> {
     let file = |name: &str| folder.join(name).display().to_string();
     let kubeconfig = json!({

@@ -1,4 +1,4 @@
-//! What can go wrong between a test and its cluster.
+//! Errors between a test and its cluster.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,26 +10,26 @@ use kube::core::GroupVersionKind;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no cluster, or why it did not do what a test asked for.
+/// An error of a cluster or of a request to it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Indicates that the control plane could not be built from source; the script has said why on stderr.
+    /// Indicates that the control plane could not be built from source; the script prints the reason to stderr.
     #[error("failed to build the control plane: {script} ended with {status}")]
     Build {
         /// The script that builds it.
         script: PathBuf,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
     },
 
-    /// Indicates that a folder of tools lacks a program that is needed.
+    /// Indicates that a directory of tools lacks a required program.
     #[error("no {program} in {folder}, the folder that {chosen_by} names")]
     Missing {
         /// The program's file name.
         program: &'static str,
-        /// The folder that should have it.
+        /// The directory that should contain the program.
         folder: PathBuf,
-        /// What made this folder the one to look in.
+        /// The setting that chose the directory.
         chosen_by: &'static str,
     },
 
@@ -42,28 +42,28 @@ pub enum Error {
     Died {
         /// The process's name.
         name: &'static str,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
-        /// The last lines it wrote.
+        /// The last lines of the process's log.
         log: String,
     },
 
-    /// Indicates that a test wants to stop what was not started here.
+    /// Indicates that a test tried to stop a program that this process did not start.
     #[error("{0} is no process of this cluster; start a cluster with it for a test that stops it")]
     NotStarted(&'static str),
 
-    /// Indicates that something did not come true in time.
+    /// Indicates that an expected state was not reached within the timeout.
     #[error("{what} did not happen within {} s{detail}", .after.as_secs())]
     Timeout {
-        /// What was waited for.
+        /// The expected state.
         what: String,
-        /// How long.
+        /// The timeout.
         after: Duration,
-        /// What was seen instead.
+        /// The observed state.
         detail: String,
     },
 
-    /// Indicates that an object to apply is not an object, or lacks a field every object needs.
+    /// Indicates that a value to apply is not an object, or lacks a field that every object needs.
     #[error("not a Kubernetes object: {0}")]
     NotAnObject(&'static str),
 
@@ -74,7 +74,7 @@ pub enum Error {
     /// Indicates that a request to the API server failed.
     #[error("failed to {doing}")]
     Api {
-        /// What the request was for.
+        /// The purpose of the request.
         doing: String,
         /// The client's error.
         source: Box<kube::Error>,
@@ -85,18 +85,18 @@ pub enum Error {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         source: Box<kube::config::KubeconfigError>,
     },
 
-    /// Indicates that the control plane's keys could not be made.
+    /// Indicates that the control plane's keys could not be generated.
     #[error("failed to make keys and certificates")]
     Keys(#[from] rcgen::Error),
 
-    /// Indicates that the operating system refused something.
+    /// Indicates that a call of the operating system failed.
     #[error("failed to {doing}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         doing: String,
         /// The system's error.
         source: io::Error,
@@ -117,7 +117,7 @@ impl Error {
         }
     }
 
-    /// Whether another process took a port between our choosing it and our server's binding it.
+    /// Returns true if another process took a port after it was chosen and before the server bound it.
     pub(crate) fn is_port_clash(&self) -> bool {
         matches!(self, Self::Died { log, .. } if log.contains("address already in use"))
     }

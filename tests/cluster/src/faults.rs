@@ -1,4 +1,4 @@
-//! Taking programs of the control plane away for a while: for tests of what happens then, with a cluster of their own.
+//! Faults of the control plane: tests stop its programs for some time, each in a separate cluster.
 
 mod strangers;
 
@@ -33,7 +33,7 @@ impl Program {
         }
     }
 
-    /// etcd does not sync its files here, so it has to be let finish.
+    /// etcd runs without fsync, so it must be able to finish its writes.
     fn signal(self) -> &'static str {
         match self {
             Self::Etcd => "TERM",
@@ -43,22 +43,22 @@ impl Program {
 }
 
 impl Cluster {
-    /// Ends a program and waits until it has ended: etcd with SIGTERM, the others with SIGKILL. Its data stays.
+    /// Stops a program and waits until it has ended: etcd with SIGTERM, the others with SIGKILL. Its data is kept.
     ///
     /// # Errors
     ///
-    /// Fails when it does not run as a part of this cluster.
+    /// Returns an error if the program does not run as a part of this cluster.
     pub async fn stop(&self, program: Program) -> Result<()> {
         let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
         self.is_altered.store(true, Ordering::Relaxed);
         run.stop(program.name(), program.signal()).await
     }
 
-    /// Starts a program again that was stopped, on the same port and with the same data, and waits until it answers.
+    /// Starts a stopped program again, on the same port and with the same data, and waits until it answers.
     ///
     /// # Errors
     ///
-    /// Fails when it is no part of this cluster, dies, or is not ready in time.
+    /// Returns an error if the program is not a part of this cluster, ends, or is not ready within the timeout.
     pub async fn start_again(&self, program: Program) -> Result<()> {
         let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
         run.start_again(program.name())?;
@@ -69,13 +69,14 @@ impl Cluster {
         }
     }
 
-    /// Starts the API server again as if it had been built as another version: the same program, in which the linker had
-    /// written this `gitVersion`. It has as many characters as the real one. One that another process has started can be
-    /// upgraded on a [`machine`] of its own, and goes with that.
+    /// Starts the API server again as if it had been built as another version: the same program with this `gitVersion`
+    /// written into it. The version must have as many characters as the real one. An API server that another process
+    /// started can only be upgraded on a [`machine`], and ends with it.
     ///
     /// # Errors
     ///
-    /// Fails when it is no part of this cluster, or the version cannot be written, and as [`Cluster::start_again`] does.
+    /// Returns an error if the API server is not a part of this cluster, the version cannot be written, or
+    /// [`Cluster::start_again`] fails.
     pub async fn upgrade_apiserver(&self, version: &str) -> Result<()> {
         let name = Program::Apiserver.name();
         let client = self.client()?;
@@ -85,7 +86,7 @@ impl Cluster {
             .git_version;
         let Some(run) = self.run.as_ref() else {
             let folder = machine::current().and(self.kubeconfig_path().parent());
-            let found = folder.and_then(strangers::apiserver);
+            let found = folder.and_then(strangers::find);
             let stranger = found.ok_or(Error::NotStarted(name))?;
             let file = stranger.folder.join(format!("{name}-{version}"));
             rewrite(&stranger.program, &file, (&before, version))?;
@@ -103,7 +104,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Fails when etcd was not started here, or does not take the request.
+    /// Returns an error if this process did not start etcd, or etcd does not accept the request.
     pub async fn fill_etcd(&self, is_full: bool) -> Result<()> {
         const ALARM: &str = "set the alarm of etcd";
         self.is_altered.store(true, Ordering::Relaxed);
@@ -130,19 +131,19 @@ impl Cluster {
         }
     }
 
-    /// Where etcd listens, without TLS and passwords.
+    /// Returns the address of etcd, which uses neither TLS nor passwords.
     ///
     /// # Errors
     ///
-    /// Fails when it was not started here.
+    /// Returns an error if this process did not start etcd.
     pub fn etcd(&self) -> Result<SocketAddr> {
         self.etcd.ok_or(Error::NotStarted(Program::Etcd.name()))
     }
 }
 
-/// Writes a program with another version in it.
+/// Writes a copy of a program with another version.
 fn rewrite(program: &Path, file: &Path, (before, version): (&str, &str)) -> Result<()> {
-    // Not in the paths of source files; `sed` because it is quick with 100 MB.
+    // The pattern does not match paths of source files. `sed` is fast enough for 100 MB.
     let script = r#"LC_ALL=C sed "s/\([^@]\)$1/\1$2/g" "$3" >"$4" && chmod 755 "$4""#;
     let status = Command::new("sh")
         .args(["-c", script, "sed", &before.replace('.', "\\."), version])

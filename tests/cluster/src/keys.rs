@@ -1,4 +1,4 @@
-//! The certificates of a control plane and the key it signs service account tokens with.
+//! The certificates of a control plane and the key that signs service account tokens.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rcgen::{
 
 use crate::{Error, Result};
 
-/// The file name of the certificate that signs the others.
+/// The file name of the CA certificate.
 pub(crate) const CA: &str = "ca.crt";
 
 /// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into `folder`.

@@ -1,16 +1,16 @@
 //! A real Kubernetes control plane for the tests: etcd, kube-apiserver and kube-controller-manager, built from their Go
-//! modules, started on free ports of this machine within seconds, and gone without a trace when the test is over.
+//! modules, started on free ports of this machine within seconds, and removed completely after the tests.
 //!
 //! ```text
 //!  test binary ─── Cluster ──┬── etcd ◄──── kube-apiserver ◄──── kube-controller-manager
 //!       │                    │               ▲
-//!       │ client(), apply()  └── folder: keys, kubeconfig, logs, data
+//!       │ client(), apply()  └── directory: keys, kubeconfig, logs, data
 //!       └────────────────────────────────────┘
-//!  reaper (sh): sees the test binary end, however it ends; kills those three, removes the folder
+//!  reaper (sh): waits for the end of the test binary, also by a signal; kills the three, removes the directory
 //! ```
 //!
-//! One control plane serves a whole test binary; a test works in a namespace of its own. A test that changes what all
-//! others see takes one out of a [`Pool`]:
+//! One control plane serves a whole test binary; each test works in its own namespace. A test that changes
+//! cluster-scoped objects takes a control plane from a [`Pool`]:
 //!
 //! ```no_run
 //! use cluster::{Cluster, DryRun};
@@ -63,40 +63,40 @@ pub use crate::namespace::TempNamespace;
 pub use crate::objects::DryRun;
 pub use crate::pool::{Lease, Pool};
 
-/// Names a kubeconfig file, of a cluster to use instead of starting one.
+/// The environment variable with the kubeconfig file of a cluster to use instead of starting one.
 pub const KUBECONFIG: &str = "RUKPAK_TEST_KUBECONFIG";
 
-/// The file of a cluster's folder that has the requests of an [`Options::audit_policy`].
+/// The file in a cluster's directory with the requests that an [`Options::audit_policy`] names.
 pub const AUDIT_LOG: &str = "audit.log";
 
-/// A Kubernetes cluster to test against. One that was started here ends when this is dropped, or else with the process.
+/// A Kubernetes cluster for tests. A cluster that this process started ends when the value is dropped, or with the process.
 #[derive(Debug)]
 pub struct Cluster {
     config: Config,
     kubeconfig: PathBuf,
     kinds: Kinds,
     controllers: Controllers,
-    /// The folder with the programs, where this cluster was started here.
+    /// The directory with the programs; `None` if another process started the cluster.
     tools: Option<PathBuf>,
     programs: Vec<PathBuf>,
     run: Option<Run>,
-    /// Where etcd listens, where it was started here.
+    /// The address of etcd; `None` if another process started the cluster.
     etcd: Option<SocketAddr>,
-    /// Whether the stand-in node was made.
+    /// Whether the stand-in node was created.
     node: OnceCell<()>,
     /// Whether a test has stopped or replaced a program.
     is_altered: AtomicBool,
 }
 
-/// How to start a control plane.
+/// The options of a new control plane.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Whether the controllers run.
     pub controllers: Controllers,
-    /// More flags for the API server. They come last, so they also override.
+    /// More flags for the API server. They are the last ones, so they override others.
     pub apiserver_flags: Vec<String>,
     /// An audit policy. The API server logs the requests that the policy names into the file [`AUDIT_LOG`] of the
-    /// cluster's folder; without a policy, none.
+    /// cluster's directory; without a policy, none.
     pub audit_policy: Option<&'static str>,
     /// Whether pods run.
     pub nodes: Nodes,
@@ -105,20 +105,20 @@ pub struct Options {
 /// Whether a node runs pods: a kubelet, containerd, kube-proxy, a scheduler and DNS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nodes {
-    /// There is none.
+    /// The cluster has no node.
     #[default]
     None,
-    /// There is one, see [`worker`]. Only on a [`machine`] of its own.
+    /// The cluster has one node, see [`worker`]. Requires a [`machine`].
     One,
 }
 
-/// Whether kube-controller-manager runs: service accounts, garbage collection and the end of a namespace are its work.
+/// Whether kube-controller-manager runs: it creates service accounts, collects garbage and deletes namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controllers {
-    /// It runs, unless the folder named by `KUBEBUILDER_ASSETS` has none.
+    /// The controllers run, unless the directory named by `KUBEBUILDER_ASSETS` lacks the program.
     #[default]
     On,
-    /// It does not run.
+    /// The controllers do not run.
     Off,
 }
 
@@ -139,11 +139,11 @@ impl Options {
 // === impl Cluster ===
 
 impl Cluster {
-    /// The one cluster of this test binary. Whoever asks first starts it.
+    /// Returns the cluster of this test binary. The first call starts it.
     ///
     /// # Errors
     ///
-    /// Fails as [`Cluster::start`] does, and then for every caller: a second try would fail the same way, later.
+    /// Returns the error of [`Cluster::start`] to every caller: a second attempt would fail in the same way.
     pub async fn shared() -> Result<&'static Self, &'static Error> {
         static SHARED: OnceCell<Result<Cluster>> = OnceCell::const_new();
         SHARED.get_or_init(Self::start).await.as_ref()
@@ -153,7 +153,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Fails when the control plane cannot be built, one of its processes dies, or it is not ready in time.
+    /// Returns an error if the control plane cannot be built, one of its processes ends, or it is not ready within the timeout.
     pub async fn start() -> Result<Self> {
         match env::var_os(KUBECONFIG).filter(|path| !path.is_empty()) {
             Some(path) => Self::existing(path.into()).await,
@@ -161,11 +161,11 @@ impl Cluster {
         }
     }
 
-    /// Starts a control plane of its own, for a test that breaks it or needs other options.
+    /// Starts a separate control plane, for a test that breaks it or needs other options.
     ///
     /// # Errors
     ///
-    /// Fails when the control plane cannot be built, one of its processes dies, or it is not ready in time.
+    /// Returns an error if the control plane cannot be built, one of its processes ends, or it is not ready within the timeout.
     pub async fn start_with(options: &Options) -> Result<Self> {
         let tools = Tools::find().await?;
         let mut plane = control_plane::start(&tools, options).await?;
@@ -217,41 +217,42 @@ impl Cluster {
         })
     }
 
-    /// A client with the administrator's rights. It works in the runtime it was made in only, so make one in each test.
+    /// Returns a client with cluster-admin permissions. A client works only in the runtime that created it, so each test needs
+    /// its own.
     ///
     /// # Errors
     ///
-    /// Fails when the kubeconfig's credentials cannot be used.
+    /// Returns an error if the kubeconfig's credentials cannot be used.
     pub fn client(&self) -> Result<Client> {
         control_plane::client(&self.config)
     }
 
-    /// The configuration that [`Cluster::client`] uses, to make clients with less rights from.
+    /// Returns the configuration of [`Cluster::client`], for clients with fewer permissions.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A kubeconfig file with the administrator's credentials, for kubectl and our own binaries.
+    /// Returns a kubeconfig file with cluster-admin credentials, for kubectl and the project's binaries.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The folder with kubectl and the other programs, unless this is a cluster that was not started here.
+    /// Returns the directory with kubectl and the other programs; `None` if another process started the cluster.
     pub fn tools(&self) -> Option<&Path> {
         self.tools.as_deref()
     }
 
-    /// All folders with programs of this cluster, for a `PATH`: where there is a node, also those with `ctr` and the like.
+    /// Returns all directories with programs of this cluster, for a `PATH`; with a node, also those with programs like `ctr`.
     pub fn programs(&self) -> Vec<PathBuf> {
         self.programs.clone()
     }
 
-    /// The temporary folder with the logs of the control plane, unless this is a cluster that was not started here.
+    /// Returns the temporary directory with the control plane's logs; `None` if another process started the cluster.
     pub fn folder(&self) -> Option<&Path> {
         self.run.as_ref().map(Run::folder)
     }
 
-    /// Whether the controllers of Kubernetes run in this cluster.
+    /// Reports whether the controllers of Kubernetes run in this cluster.
     pub fn controllers(&self) -> Controllers {
         self.controllers
     }

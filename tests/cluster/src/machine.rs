@@ -1,10 +1,10 @@
-//! A machine of its own for a node: network, mounts and processes that nobody else sees, made with `unshare(1)` and gone
-//! with the command that runs there, however it ends. The node can take any port, bridge and file that it likes.
+//! A separate machine for a node: isolated network, mounts and processes, made with `unshare(1)`, which end with the command
+//! that runs on it, also if it is killed. The node can use any port, bridge and file.
 //!
 //! ```text
 //!  cluster-up ── setpriv, unshare ── machine.sh (process 1) ── command
 //!      │               └ each dies with the one before it; the namespaces die with process 1
-//!      └── reaper (sh): the control groups and an empty folder, which are in no namespace
+//!      └── reaper (sh): the control groups and an empty directory, which are in no namespace
 //! ```
 
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use std::process::{self, Child, Command, Stdio};
 
 use crate::{Error, Result};
 
-/// Names the folder of the machine to those who run on it; `CLUSTER_ADDRESS` tells them [`ADDRESS`].
+/// The environment variable with the machine's directory for processes on it; `CLUSTER_ADDRESS` holds [`ADDRESS`].
 pub const FOLDER: &str = "CLUSTER_MACHINE";
 
-/// Where pods reach what listens on the machine. It is theirs in no other way: `127.0.0.1` is the pod itself.
+/// The address at which pods reach servers on the machine; `127.0.0.1` is the pod itself.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 
 /// The addresses of pods, and of the machine.
@@ -30,10 +30,10 @@ pub(crate) const SERVICES: &str = "10.0.0.0/16";
 
 const GROUPS: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "cluster-machine-";
-/// Where Debian has the plugins that connect pods, and where others do.
+/// The directories of CNI plugins on Debian and on other distributions.
 const PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
-/// What has to work in namespaces, and what is lacking where it does not.
+/// Commands that have to work in namespaces, and the problem if they fail.
 const TRIALS: [(&[&str], &str, &str); 4] = [
     (
         &["--net", "--mount", "--pid", "--fork", "--mount-proc"],
@@ -58,7 +58,7 @@ const TRIALS: [(&[&str], &str, &str); 4] = [
     ),
 ];
 
-/// Removes control groups and the folder once its standard input ends. Processes in the groups are dying by then.
+/// Removes control groups and the directory once its standard input ends. Processes in the groups are ending by then.
 const REAPER: &str = r#"
 trap '' HUP INT TERM
 folder=$1; shift
@@ -75,7 +75,7 @@ done
 rmdir "$folder"
 "#;
 
-/// What is left to do on the real machine while a command runs on its own. Dropping it removes all that.
+/// The resources on the real machine while a command runs on its separate machine. Dropping the value removes them.
 #[derive(Debug)]
 pub struct Machine {
     folder: PathBuf,
@@ -83,16 +83,16 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Prepares one.
+    /// Prepares a machine.
     ///
     /// # Errors
     ///
-    /// Fails when this machine lacks something that a node needs, and says what in one line.
+    /// Returns an error with one line if this machine lacks a requirement of a node.
     pub fn new() -> Result<Self> {
         check()?;
         sweep();
         let folder = tempfile::Builder::new()
-            .prefix(&format!("{PREFIX}{}-{}-", world(), process::id()))
+            .prefix(&format!("{PREFIX}{}-{}-", pid_namespace(), process::id()))
             .tempdir()
             .map_err(Error::io("make a temporary folder"))?;
         let name = name(folder.path());
@@ -119,7 +119,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A command that runs there. It has to be spawned by a thread that lives as long as it shall.
+    /// Returns a command that runs on the machine. The thread that spawns the command must outlive it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -142,7 +142,7 @@ impl Drop for Machine {
     }
 }
 
-/// The folder of the machine that this process runs on, if that is one of its own.
+/// Returns the directory of the separate machine that this process runs on, if any.
 pub fn current() -> Option<PathBuf> {
     std::env::var_os(FOLDER)
         .filter(|folder| !folder.is_empty())
@@ -154,7 +154,7 @@ pub(crate) fn group(folder: &Path) -> String {
     format!("/{}", name(folder))
 }
 
-/// The folder with the plugins that connect pods.
+/// Returns the directory with the CNI plugins.
 pub(crate) fn plugins() -> Option<&'static str> {
     let complete = |folder: &&str| {
         ["bridge", "host-local", "loopback", "portmap"]
@@ -169,13 +169,13 @@ fn name(folder: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Fails when this machine lacks something that a node needs, and says what in one line.
+/// Returns an error with one line if this machine lacks a requirement of a node.
 ///
 /// # Errors
 ///
-/// Fails with the first thing that is lacking.
+/// Returns an error for the first missing requirement.
 pub fn check() -> Result<()> {
-    let lack = |what: &str| Err(Error::Machine(what.to_owned()));
+    let lack = |problem: &str| Err(Error::Machine(problem.to_owned()));
     let succeeds = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         let command = command.args(args).stdin(Stdio::null());
@@ -223,7 +223,7 @@ fn hierarchies() -> Vec<PathBuf> {
         return vec![root];
     }
     let entries = fs::read_dir(&root).into_iter().flatten().flatten();
-    // Some of them have a second name, which is a link. Beside version 1 there can be one of version 2 for processes alone.
+    // Some hierarchies have a second name, which is a link. A system with version 1 can have a version 2 for processes alone.
     let real = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     real.map(|entry| entry.path())
         .filter(|path| path.join("cgroup.procs").is_file())
@@ -235,7 +235,7 @@ fn make_group(group: &Path) -> Result<()> {
     let parent = group.parent().unwrap_or(group);
     let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
     for controller in controllers.split_whitespace() {
-        // Those that cannot be passed on are missed below, if they matter.
+        // The check below reports required controllers that cannot be delegated.
         let _ = fs::write(
             parent.join("cgroup.subtree_control"),
             format!("+{controller}"),
@@ -256,7 +256,7 @@ fn make_group(group: &Path) -> Result<()> {
             }
         }
     }
-    // A new group of version 1 has neither processors nor memory of its own.
+    // A new group of version 1 has neither processors nor memory.
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let (from, to) = (parent.join(file), group.join(file));
         if fs::read_to_string(&to).is_ok_and(|own| own.trim().is_empty()) && from.is_file() {
@@ -267,19 +267,19 @@ fn make_group(group: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Which processes are seen from here: those of a machine see others, and yet the same control groups.
-fn world() -> u64 {
+/// Identifies the PID namespace. Machines have different PIDs, and share the control groups.
+fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
-/// Removes what machines have left whose reaper was killed as well; of those that were started from here, since nobody
-/// can tell whether others live.
+/// Removes the remains of machines whose reaper was killed as well. Only for machines of this PID namespace, because it is
+/// unknown whether others still run.
 fn sweep() {
-    let ours = format!("{PREFIX}{}-", world());
+    let prefix = format!("{PREFIX}{}-", pid_namespace());
     let left = |entry: &fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name
-            .strip_prefix(&ours)
+            .strip_prefix(&prefix)
             .and_then(|rest| rest.split('-').next());
         owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists())
     };
@@ -290,7 +290,7 @@ fn sweep() {
             .flatten()
             .filter(left)
         {
-            // Removes folders only, and only empty ones; a control group's files count for nothing.
+            // Removes only empty directories; the files of a control group do not count.
             let _ = Command::new("find")
                 .arg(entry.path())
                 .args(["-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])

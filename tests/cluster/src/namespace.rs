@@ -1,4 +1,4 @@
-//! A namespace that lasts as long as a test.
+//! A namespace for the duration of a test.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use kube::{Config, ResourceExt};
 
 use crate::{Cluster, Error, Result, control_plane};
 
-/// A namespace of a test's own. Dropping it asks the API server to delete it and does not wait until that is done.
+/// The namespace of one test. Dropping the value requests the deletion and does not wait for it.
 #[derive(Debug)]
 pub struct TempNamespace {
     name: String,
@@ -17,11 +17,11 @@ pub struct TempNamespace {
 }
 
 impl Cluster {
-    /// Creates a namespace whose name starts with `prefix` and is not used by anybody else.
+    /// Creates a namespace with a unique name that starts with `prefix`.
     ///
     /// # Errors
     ///
-    /// Fails when the API server refuses it.
+    /// Returns an error if the API server rejects the request.
     pub async fn temp_namespace(&self, prefix: &str) -> Result<TempNamespace> {
         let namespace = Namespace {
             metadata: ObjectMeta {
@@ -45,16 +45,16 @@ impl Cluster {
 // === impl TempNamespace ===
 
 impl TempNamespace {
-    /// Its name.
+    /// Returns the name of the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Deletes it now, where dropping it would keep an error to itself.
+    /// Requests the deletion and returns its error, which a drop ignores.
     ///
     /// # Errors
     ///
-    /// Fails when the API server refuses it.
+    /// Returns an error if the API server rejects the request.
     pub async fn delete(mut self) -> Result<()> {
         self.deleted = true;
         delete(&self.config, &self.name).await
@@ -72,7 +72,7 @@ impl Drop for TempNamespace {
         if self.deleted {
             return;
         }
-        // The test's runtime is busy with dropping this, so the request needs one of its own, which needs a thread.
+        // The test's runtime is busy with this drop, so the request needs another runtime in another thread.
         let outcome = std::thread::scope(|scope| {
             scope
                 .spawn(|| delete_in_own_runtime(&self.config, &self.name))

@@ -1,7 +1,7 @@
-//! A stand-in for a node, where a test needs pods that become Ready and there is no kubelet: a Node object whose keeper
-//! binds pods to it and reports them Running and Ready through the API, as KWOK does. **Nothing runs.** Pods of Jobs
-//! succeed at once; pods that are deleted are gone at once. A pod whose annotation [`FATE`] says `fails` never becomes
-//! Ready: its first container waits with `CrashLoopBackOff`.
+//! A stand-in for a node, for tests that need Ready pods without a kubelet: a Node object and a task that binds pods to it
+//! and reports them Running and Ready through the API, as KWOK does. **No container runs.** Pods of Jobs succeed at once,
+//! and terminating pods are removed at once. A pod with the value `fails` in its annotation [`FATE`] never becomes Ready:
+//! its first container waits with `CrashLoopBackOff`.
 //!
 //! ```text
 //!  pod without a node ── bind ──> pod ── status ──> Running, Ready (or Succeeded) ── deleted? ──> removed
@@ -20,28 +20,28 @@ use serde_json::{Value, json};
 
 use crate::{Cluster, Error, Result, control_plane};
 
-/// What the stand-in is called; its label `cluster-tests/stand-in` says what it is.
+/// The name of the stand-in node, which also has the label `cluster-tests/stand-in`.
 pub const NAME: &str = "stand-in";
 
-/// An annotation of pods: `fails` keeps a pod from becoming Ready.
+/// An annotation of pods: with `fails` a pod never becomes Ready.
 pub const FATE: &str = "cluster-tests/fate";
 
 const MANAGER: &str = "stand-in-node";
-/// The node lifecycle controller gives a node 40 seconds.
+/// The interval of heartbeats. The node lifecycle controller waits 40 seconds for one.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Cluster {
-    /// Makes the stand-in node and starts its keeper, once for a cluster; it ends with the process.
+    /// Creates the stand-in node and starts its task, once for a cluster. The task ends with the process.
     ///
     /// # Errors
     ///
-    /// Fails when the API server refuses the node.
+    /// Returns an error if the API server rejects the node.
     pub async fn stand_in_node(&self) -> Result<()> {
         self.node
             .get_or_try_init(|| async {
                 register(&self.client()?).await?;
                 let config = self.config().clone();
-                // A runtime of its own: a test's ends with the test.
+                // A separate runtime, because the runtime of a test ends with the test.
                 thread::Builder::new()
                     .name(MANAGER.to_owned())
                     .spawn(move || keep_in_own_runtime(&config))
@@ -120,7 +120,7 @@ fn keep_in_own_runtime(config: &Config) {
         Ok(runtime) => runtime.block_on(async {
             match control_plane::client(config) {
                 Ok(client) => {
-                    tokio::join!(heart(&client), keep(&client));
+                    tokio::join!(heart(&client), advance_pods(&client));
                 }
                 Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
             }
@@ -132,13 +132,13 @@ fn keep_in_own_runtime(config: &Config) {
 async fn heart(client: &Client) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
-        // The control plane ends before its keeper does: nothing to say about that.
+        // The control plane ends before this task, so errors are expected.
         let _ = beat(client).await;
     }
 }
 
-/// Takes every pod one step further whenever it changes.
-async fn keep(client: &Client) {
+/// Advances every pod by one step whenever it changes.
+async fn advance_pods(client: &Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let events = watcher(pods, watcher::Config::default())
         .default_backoff()
@@ -147,7 +147,7 @@ async fn keep(client: &Client) {
     loop {
         match events.try_next().await {
             Ok(Some(pod)) => {
-                // The next event brings it up again.
+                // The next event of the pod is the retry.
                 let _ = advance(client, &pod).await;
             }
             Ok(None) => return,
@@ -194,7 +194,7 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
     Ok(())
 }
 
-/// What a kubelet would report, had it started the containers.
+/// The status that a kubelet would report for started containers.
 fn status(pod: &Pod) -> Value {
     let now = k8s_openapi::jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")

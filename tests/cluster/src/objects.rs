@@ -1,4 +1,4 @@
-//! Applying objects of any kind.
+//! Server-side apply of objects of any kind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::{Cluster, Error, Result};
 const FIELD_MANAGER: &str = "cluster-tests";
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Whether the API server only checks an object.
+/// Whether the API server checks an object without storing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
     /// The object is stored.
@@ -27,17 +27,17 @@ pub enum DryRun {
     Yes,
 }
 
-/// The kinds that the API server has told about.
+/// A cache of API discovery.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds(Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>>);
 
 impl Cluster {
-    /// Applies an object on the server's side, and returns it as the API server then has it. An object of a namespaced
-    /// kind without a namespace goes to `default`.
+    /// Applies an object with server-side apply, and returns the live object. The default namespace of a namespaced object is
+    /// `default`.
     ///
     /// # Errors
     ///
-    /// Fails when this is no object, its kind is not known, or the API server refuses it.
+    /// Returns an error if the value is not an object, its kind is not served, or the API server rejects it.
     pub async fn apply(&self, object: &Value, dry_run: DryRun) -> Result<DynamicObject> {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let kind = object.get("kind").and_then(Value::as_str);
@@ -59,23 +59,23 @@ impl Cluster {
         };
         let outcome = api.patch(name, &params, &Patch::Apply(object)).await;
         if matches!(&outcome, Err(kube::Error::Api(status)) if status.code == 404) {
-            // Its definition may be gone since; the next caller asks again.
+            // The CRD may have been deleted; the next caller runs discovery again.
             self.kinds.forget(&gvk);
         }
         outcome.map_err(Error::api(format!("apply {kind} {name}")))
     }
 
-    /// Forgets which kinds the API server serves.
+    /// Clears the cache of API discovery.
     pub(crate) fn forget_kinds(&self) {
         let mut kinds = self.kinds.0.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.clear();
     }
 
-    /// Waits until a custom resource definition is Established and its kind can be used.
+    /// Waits until a CRD is Established and its kind is served.
     ///
     /// # Errors
     ///
-    /// Fails when that takes more than half a minute.
+    /// Returns an error at the timeout.
     pub async fn wait_established(&self, name: &str) -> Result<()> {
         let client = self.client()?;
         timeout(ESTABLISHED_TIMEOUT, established(&client, name))
@@ -96,7 +96,7 @@ async fn established(client: &Client, name: &str) -> Result<()> {
         after: ESTABLISHED_TIMEOUT,
         detail: format!(" ({error})"),
     })?;
-    // The API server tells of the kind a moment after the condition.
+    // Discovery lists the kind a moment after the condition.
     if let Some(CustomResourceDefinition { spec, .. }) = definition {
         for version in spec.versions.iter().filter(|version| version.served) {
             let gvk = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
@@ -115,7 +115,7 @@ async fn find(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, A
             kube::Error::Discovery(DiscoveryError::MissingKind(_)) => {
                 Error::UnknownKind(gvk.clone())
             }
-            // For a group that does not exist the answer is plain text, which is_not_found() does not recognize.
+            // For a missing group the response is plain text, which is_not_found() does not recognize.
             kube::Error::Api(status) if status.code == 404 => Error::UnknownKind(gvk.clone()),
             error => Error::api(format!("look up the kind {}", gvk.kind))(error),
         })
@@ -129,14 +129,14 @@ impl Kinds {
         client: &Client,
         gvk: &GroupVersionKind,
     ) -> Result<(ApiResource, ApiCapabilities)> {
-        let known = self
+        let cached = self
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(gvk)
             .cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
         let found = find(client, gvk).await?;
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);

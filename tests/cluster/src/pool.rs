@@ -1,6 +1,6 @@
 //! Control planes that tests of one process use one after the other.
 //!
-//! A test that changes cluster-scoped objects (definitions, roles, the release of an OpenShift cluster) takes a control
+//! A test that changes cluster-scoped objects (CRDs, roles, the release of an OpenShift cluster) takes a control
 //! plane out of a pool: no other test works in the control plane until the [`Lease`] is dropped. The first tests start
 //! the control planes, at most as many as the pool may have; later tests get one of them, as a new control plane: the
 //! pool writes back to etcd what the new control plane held, and deletes everything else. That takes a tenth of a second,
@@ -35,12 +35,13 @@ use crate::{Cluster, Controllers, Error, Options, Program, Result, control_plane
 
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
 const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
-/// How many scans in a row find nothing to delete: what a killed client had sent may arrive after the first one.
+/// The required number of consecutive scans without anything to delete: requests of a killed client may arrive after the
+/// first scan.
 const CLEAN_SCANS: usize = 2;
 const MAX_CONCURRENT_WRITES: usize = 16;
 const NAMESPACES: &str = "/registry/namespaces/";
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
-/// What the API server follows without reporting how far.
+/// Resources that the API server reads with a delay that it does not report.
 const ADMISSION: [&str; 4] = [
     "/registry/validatingadmissionpolic",
     "/registry/mutatingadmissionpolic",
@@ -62,7 +63,7 @@ pub struct Lease {
     pool: &'static Pool,
     plane: Option<Plane>,
     cluster: &'static Cluster,
-    _place: SemaphorePermit<'static>,
+    _permit: SemaphorePermit<'static>,
 }
 
 #[derive(Debug)]
@@ -71,7 +72,7 @@ struct Plane {
     snapshot: Snapshot,
 }
 
-/// What etcd held when the control plane was new: for each key its value and the revision that wrote the value.
+/// The content of etcd when the control plane was new: for each key its value and the revision that wrote the value.
 #[derive(Debug)]
 struct Snapshot(HashMap<Vec<u8>, (ByteString, String)>);
 
@@ -111,7 +112,7 @@ impl Pool {
         }
     }
 
-    /// Takes a control plane that is as new; a started one is prepared once.
+    /// Takes a control plane in its initial state. Each started control plane is prepared once.
     ///
     /// # Errors
     ///
@@ -120,8 +121,8 @@ impl Pool {
         &'static self,
         prepare: impl AsyncFnOnce(&'static Cluster) -> Result<()>,
     ) -> Result<Lease> {
-        let place = self.places.acquire().await;
-        let place = place.map_err(|_| Error::NotStarted("a pool that is closed"))?;
+        let permit = self.places.acquire().await;
+        let permit = permit.map_err(|_| Error::NotStarted("a pool that is closed"))?;
         let mut plane = None;
         while plane.is_none() {
             let Some(mut free) = self.free().pop() else {
@@ -146,7 +147,7 @@ impl Pool {
             pool: self,
             cluster: plane.cluster,
             plane: Some(plane),
-            _place: place,
+            _permit: permit,
         })
     }
 
@@ -244,7 +245,7 @@ async fn keys_exist(
     }
 }
 
-/// Makes a control plane as it was when it was new. Returns whether that is possible.
+/// Restores the initial state of a control plane. Returns false if that is not possible.
 async fn restore(plane: &mut Plane) -> Result<bool> {
     let cluster = plane.cluster;
     if cluster.is_altered() {
@@ -308,7 +309,7 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     Ok(true)
 }
 
-/// Writes what a test has changed or deleted.
+/// Writes the keys that a test changed or deleted.
 async fn write_back(etcd: &Client, snapshot: &mut Snapshot, entries: &[Entry]) -> Result<()> {
     let revisions: HashMap<&[u8], &str> = entries
         .iter()
@@ -335,7 +336,7 @@ async fn delete(etcd: &Client, keys: &[Vec<u8>]) -> Result<()> {
         .await
 }
 
-/// Reports whether the API server serves a definition's kind, in any version.
+/// Reports whether the API server serves a CRD's kind, in any version.
 async fn is_served(client: &Client, name: &str) -> bool {
     let Some((plural, group)) = name.split_once('.') else {
         return false;
@@ -355,7 +356,7 @@ async fn is_served(client: &Client, name: &str) -> bool {
     }
 }
 
-/// Ends a control plane that no test can use again.
+/// Stops a control plane that no test can use again.
 async fn discard(cluster: &Cluster) {
     for program in [Program::Controllers, Program::Apiserver, Program::Etcd] {
         // The process of a stopped program has ended.
@@ -363,7 +364,7 @@ async fn discard(cluster: &Cluster) {
     }
 }
 
-/// Reports whether others than the tests write a key all the time: the API server, the controllers, the stand-in node.
+/// Reports whether a component writes a key continuously: the API server, the controllers, the stand-in node.
 fn is_left_alone(key: &[u8]) -> bool {
     let Ok(key) = std::str::from_utf8(key) else {
         return false;
@@ -388,7 +389,7 @@ fn etcd(cluster: &Cluster) -> Result<Client> {
     control_plane::client(&Config::new(url))
 }
 
-/// Lists what Kubernetes stores.
+/// Lists the keys of Kubernetes.
 async fn scan(etcd: &Client, keys_only: bool) -> Result<Vec<Entry>> {
     let [key, end] = ["/registry/", "/registry0"].map(|key| ByteString(key.into()));
     let body = json!({"key": key, "range_end": end, "keys_only": keys_only});

@@ -1,4 +1,4 @@
-//! The processes and the temporary folder of one control plane, which vanish together.
+//! The processes and the temporary directory of one control plane, which are removed together.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,13 +12,13 @@ use tokio::time::sleep;
 
 use crate::{Error, Result};
 
-/// How much of a log an error quotes.
+/// The number of log lines in an error.
 const LOG_LINES: usize = 15;
 const LOG_LINE_CHARS: usize = 400;
 const POLL: Duration = Duration::from_millis(10);
 
-/// A folder and the processes that work in it. Dropping it kills the processes and removes the folder; when it cannot be
-/// dropped any more, the reaper does so.
+/// A directory and the processes that work in it. Dropping the value kills the processes and removes the directory; if the
+/// test is killed, the reaper does so.
 #[derive(Debug)]
 pub(crate) struct Run {
     folder: PathBuf,
@@ -34,7 +34,7 @@ struct Process {
     args: Vec<String>,
     log: PathBuf,
     child: Child,
-    /// A test has ended it, and may start it again.
+    /// Whether a test has stopped the program. The test may start it again.
     stopped: bool,
 }
 
@@ -67,8 +67,8 @@ impl Run {
         &self.folder
     }
 
-    /// Starts a program that writes its log into the run's folder. Its arguments must name a file in that folder: that is
-    /// how the reaper knows its own.
+    /// Starts a program that writes its log into the run's directory. Its arguments must name a file in that directory: the
+    /// reaper identifies its processes by that.
     pub(crate) fn spawn(&self, name: &'static str, program: &Path, args: &[String]) -> Result<()> {
         let log = self.folder.join(format!("{name}.log"));
         let child = self.launch(name, program, args, &log)?;
@@ -83,7 +83,7 @@ impl Run {
         Ok(())
     }
 
-    /// Ends a program with a signal, and waits until it has ended. Its data and its log stay.
+    /// Stops a program with a signal, and waits until it has ended. Its data and its log are kept.
     pub(crate) async fn stop(&self, name: &'static str, signal: &str) -> Result<()> {
         let id = {
             let mut processes = self.processes();
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Starts a program again that was stopped, as it was started before.
+    /// Starts a stopped program again with the same arguments.
     pub(crate) fn start_again(&self, name: &'static str) -> Result<()> {
         let mut processes = self.processes();
         let process = find(&mut processes, name)?;
@@ -124,7 +124,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes another file for a program that was stopped.
+    /// Replaces the file of a stopped program.
     pub(crate) fn exchange(&self, name: &'static str, program: PathBuf) -> Result<PathBuf> {
         let mut processes = self.processes();
         let process = find(&mut processes, name)?;
@@ -144,7 +144,7 @@ impl Run {
             .open(path)
             .map_err(Error::io(format!("open {}", path.display())))?;
         let log_of_stderr = log.try_clone().map_err(Error::io("share a log"))?;
-        // The program starts only once the reaper knows it, so there is no moment in which it could be left behind.
+        // The program starts only after the reaper can identify it, so that it is never left behind.
         let mut child = Command::new("sh")
             .args(["-c", r#"read -r go && exec "$@" </dev/null"#, name])
             .arg(program)
@@ -184,9 +184,13 @@ impl Run {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails when a process has ended by itself.
+    /// Returns an error if a process has ended by itself.
     pub(crate) fn check(&self) -> Result<()> {
-        for process in self.processes().iter_mut().filter(|it| !it.stopped) {
+        for process in self
+            .processes()
+            .iter_mut()
+            .filter(|process| !process.stopped)
+        {
             let ended = process.child.try_wait();
             if let Some(status) = ended.map_err(Error::io("look at a process"))? {
                 let log = tail(&fs::read_to_string(&process.log).unwrap_or_default());
@@ -197,7 +201,7 @@ impl Run {
         Ok(())
     }
 
-    /// The end of each process's log, to say what they were doing when time ran out.
+    /// The last lines of each process's log, for the error at a timeout.
     pub(crate) fn logs(&self) -> String {
         let quote = |Process { name, log, .. }: &Process| {
             let text = fs::read_to_string(log).unwrap_or_default();
@@ -214,7 +218,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         for Process { child, .. } in self.processes().iter_mut().rev() {
-            // A process that has already ended needs no killing, only the waiting.
+            // A process that has already ended only needs the wait.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! Where the programs of the control plane come from.
+//! The programs of the control plane: from an existing directory, or built from source.
 
 use std::env;
 use std::path::{self, Path, PathBuf};
@@ -7,10 +7,11 @@ use tokio::process::Command;
 
 use crate::{Error, Result};
 
-/// Names a folder with `etcd`, `kube-apiserver` and perhaps `kube-controller-manager`, as other Kubernetes tests use it.
+/// The environment variable with a directory of `etcd`, `kube-apiserver` and optionally `kube-controller-manager`, as in
+/// other Kubernetes tests.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// A folder with the programs of a control plane.
+/// A directory with the programs of a control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
     folder: PathBuf,
@@ -18,7 +19,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Takes the folder that the environment names, else builds the programs unless that has been done before.
+    /// Uses the directory that the environment names, or builds the programs unless they are built already.
     pub(crate) async fn find() -> Result<Self> {
         if let Some(folder) = env::var_os(ASSETS).filter(|folder| !folder.is_empty()) {
             return Ok(Self {
@@ -29,7 +30,7 @@ impl Tools {
         Self::build("tools").await
     }
 
-    /// Builds a Go module of this crate, unless that has been done before.
+    /// Builds a Go module of this crate, unless it is built already.
     pub(crate) async fn build(module: &str) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
         let output = Command::new(&script)

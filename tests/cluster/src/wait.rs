@@ -1,4 +1,4 @@
-//! Waiting for objects of a cluster.
+//! Waits for objects of a cluster.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -27,41 +27,41 @@ impl<K> Watched for K where
 {
 }
 
-/// Waits until an object is as wanted, and returns it; or else tells how it was at the end.
+/// Waits until an object is as expected, and returns it. At the timeout it returns the last observed state as the error.
 pub async fn object<K: Watched>(
     api: Api<K>,
     name: &str,
-    patience: Duration,
-    is_wanted: impl Fn(&K) -> bool,
+    limit: Duration,
+    is_expected: impl Fn(&K) -> bool,
 ) -> Result<K, String> {
-    let end = Instant::now() + patience;
-    let mut seen = None;
+    let end = Instant::now() + limit;
+    let mut observed = None;
     let mut changes = std::pin::pin!(watcher::watch_object(api, name));
     while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
         match change {
-            Ok(Some(object)) if is_wanted(&object) => return Ok(object),
-            Ok(object) => seen = object,
+            Ok(Some(object)) if is_expected(&object) => return Ok(object),
+            Ok(object) => observed = object,
             Err(_) => {} // the watch begins again
         }
     }
-    let seen = seen.and_then(|object| serde_json::to_string_pretty(&object).ok());
-    Err(seen.unwrap_or_else(|| "there is no such object".to_owned()))
+    let observed = observed.and_then(|object| serde_json::to_string_pretty(&object).ok());
+    Err(observed.unwrap_or_else(|| "there is no such object".to_owned()))
 }
 
-/// Repeats an attempt until it succeeds, and returns the result; or else the last reason. Attempts without a pause would
-/// delay the requests of those who are waited for.
+/// Repeats an attempt until it succeeds, and returns the result, or the last error at the timeout. Attempts without a delay
+/// would slow down the requests that the test waits for.
 pub async fn eventually<T>(
-    patience: Duration,
+    limit: Duration,
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<T, String> {
-    const MAX_PAUSE: Duration = Duration::from_millis(100);
-    let end = Instant::now() + patience;
-    let mut pause = Duration::from_millis(20);
+    const MAX_DELAY: Duration = Duration::from_millis(100);
+    let end = Instant::now() + limit;
+    let mut delay = Duration::from_millis(20);
     loop {
         match attempt().await {
-            Err(_) if Instant::now() <= end => sleep(pause).await,
+            Err(_) if Instant::now() <= end => sleep(delay).await,
             done => return done,
         }
-        pause = (pause * 3 / 2).min(MAX_PAUSE);
+        delay = (delay * 3 / 2).min(MAX_DELAY);
     }
 }

@@ -1,10 +1,10 @@
-//! A real node: containerd, kubelet, kube-proxy, a scheduler, DNS, and a registry that stands for all others. It runs on
-//! a [`machine`] of its own only.
+//! A real node: containerd, kubelet, kube-proxy, a scheduler, DNS, and a registry that stands for all others. It requires
+//! a [`machine`].
 //!
 //! ```text
 //!  pod (10.88.…) ── cni0 ── 10.88.0.1 ─┬─ kube-apiserver    Service kubernetes, through kube-proxy's rules
 //!                                      ├─ CoreDNS :53       NAME.NAMESPACE.svc
-//!                                      └─ registry :5000    what images of quay.io and all other hosts are pulled from
+//!                                      └─ registry :5000    source of the images of quay.io and all other hosts
 //! ```
 
 mod files;
@@ -24,13 +24,13 @@ use crate::machine::{self, ADDRESS};
 use crate::tools::Tools;
 use crate::{Error, Result};
 
-/// What the node is called.
+/// The name of the node.
 pub const NAME: &str = "worker";
 
-/// The registry that containerd pulls from, whatever host an image names, over plain HTTP. Anybody may push.
+/// The registry that containerd pulls all images from, over plain HTTP. A push needs no credentials.
 pub const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(ADDRESS), 5000);
 
-/// The Go modules that a node is built from, and the one with the programs that run in its pods.
+/// The Go modules of the node, and the module with the programs that run in its pods.
 const NODE: &str = "node";
 const RUNTIME: &str = "runtime";
 const PODS: &str = "pods";
@@ -39,38 +39,38 @@ const PAUSE: &str = "localhost/pause:1";
 const DNS_PORT: u16 = 53;
 const PROXY_HEALTH_PORT: u16 = 10256;
 
-/// Where containerd of this machine is told how to reach a registry.
+/// The directory of containerd's registry configuration.
 fn registries(folder: &Path) -> PathBuf {
     folder.join("registries")
 }
 
-/// The socket of containerd, for `ctr --address`.
+/// Returns the socket of containerd, for `ctr --address`.
 ///
 /// # Errors
 ///
-/// Fails where no node runs.
+/// Returns an error if no node runs.
 pub fn containerd() -> Result<PathBuf> {
-    Ok(here()?.join("containerd.sock"))
+    Ok(machine_folder()?.join("containerd.sock"))
 }
 
-/// Lets containerd reach the registry of that host and port without TLS, instead of taking [`REGISTRY`] for it.
+/// Configures containerd to pull from this host and port without TLS, instead of from [`REGISTRY`].
 ///
 /// # Errors
 ///
-/// Fails where no node runs.
+/// Returns an error if no node runs.
 pub fn trust(host: &str) -> Result<()> {
-    let folder = registries(&here()?).join(host);
+    let folder = registries(&machine_folder()?).join(host);
     let text = format!("server = \"http://{host}\"\n");
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(folder.join("hosts.toml"), text))
         .map_err(Error::io(format!("trust the registry {host}")))
 }
 
-/// Builds what a node needs, unless that has been done before.
+/// Builds the programs of a node, unless they are built already.
 ///
 /// # Errors
 ///
-/// Fails when it cannot be built.
+/// Returns an error if the build fails.
 pub async fn build() -> Result<()> {
     Tools::find().await?;
     for module in [NODE, RUNTIME, PODS] {
@@ -79,15 +79,15 @@ pub async fn build() -> Result<()> {
     Ok(())
 }
 
-fn here() -> Result<PathBuf> {
+fn machine_folder() -> Result<PathBuf> {
     machine::current().ok_or_else(|| {
         Error::Machine("it needs a machine of its own, which `cluster-up --node` makes".to_owned())
     })
 }
 
-/// Starts the node's parts, waits until it is Ready, and tells the folders with its programs.
+/// Starts the node's programs, waits until the node is Ready, and returns the directories with its programs.
 pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
-    let machine = here()?;
+    let machine = machine_folder()?;
     let node = Tools::build(NODE).await?;
     let runtime = Tools::build(RUNTIME).await?;
     let pods = Tools::build(PODS).await?;
@@ -149,12 +149,12 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
         ready(&node)
     })
     .await?;
-    for (what, port) in [
+    for (server, port) in [
         ("DNS", DNS_PORT),
         ("kube-proxy", PROXY_HEALTH_PORT),
         ("the registry", REGISTRY.port()),
     ] {
-        until(&format!("{what}'s listening"), run, || async {
+        until(&format!("{server}'s listening"), run, || async {
             TcpStream::connect((ADDRESS, port))
                 .await
                 .map_err(|error| error.to_string())
@@ -165,7 +165,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     Ok(folders.into())
 }
 
-/// Whether pods can be sent there, or what is in the way.
+/// Returns an error with the reason if pods cannot be scheduled to the node.
 fn ready(node: &Node) -> Result<(), String> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     if let Some(taint) = taints.into_iter().flatten().next() {
@@ -186,7 +186,7 @@ fn ready(node: &Node) -> Result<(), String> {
     }
 }
 
-/// Gives containerd an image that it shall not pull.
+/// Imports an image into containerd, which does not pull it then.
 async fn import(runtime: &Tools, socket: &Path, archive: &Path) -> Result<()> {
     let doing = || format!("import {}", archive.display());
     let output = Command::new(runtime.path("ctr")?)
@@ -201,6 +201,6 @@ async fn import(runtime: &Tools, socket: &Path, archive: &Path) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::io(doing())(std::io::Error::other(said)))
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::io(doing())(std::io::Error::other(message)))
 }

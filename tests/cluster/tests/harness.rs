@@ -1,4 +1,4 @@
-//! The harness itself: what it starts answers, and nothing of it is left behind.
+//! Tests of the harness: its programs answer, and it leaves nothing behind.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -70,7 +70,7 @@ async fn dropped_cluster_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Shelves, in namespaces or not.
+/// The CRD of shelves, with a scope.
 fn shelves(scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -85,14 +85,14 @@ fn shelves(scope: &str) -> Value {
 }
 
 #[tokio::test]
-async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
+async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
     static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 1);
     let mut prepared = map("default", "prepared");
     prepared["data"] = json!({"by": "the pool"});
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let space = namespace("prepared");
-    let (mut folders, mut accounts_of_space) = (Vec::new(), Vec::new());
+    let (mut folders, mut account_uids) = (Vec::new(), Vec::new());
     for scope in ["Namespaced", "Cluster", "Namespaced"] {
         let prepare = async |cluster: &Cluster| {
             cluster.apply(&space, DryRun::No).await?;
@@ -110,7 +110,7 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         assert_eq!(found.get("by").map(String::as_str), Some("the pool"));
         assert!(maps.get_opt("mine").await?.is_none());
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "prepared");
-        accounts_of_space.push(accounts.get("default").await?.metadata.uid);
+        account_uids.push(accounts.get("default").await?.metadata.uid);
         let events = Api::<Event>::namespaced(client.clone(), "mine");
         let events = events.list(&ListParams::default()).await?.items;
         assert!(events.is_empty(), "{events:?}");
@@ -134,7 +134,7 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         for namespace in ["mine", "default"] {
             cluster.apply(&map(namespace, "mine"), DryRun::No).await?;
         }
-        // The controllers work in a namespace of a name that the test before has used, too.
+        // The controllers also work in a namespace whose name the previous test used.
         let accounts = Api::<ServiceAccount>::namespaced(client, "mine");
         let exists = await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
             account.is_some()
@@ -155,22 +155,22 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         }
     }
     assert_eq!(folders[0], folders[1]);
-    assert_eq!(accounts_of_space[0], accounts_of_space[1]);
+    assert_eq!(account_uids[0], account_uids[1]);
     assert_ne!(folders[1], folders[2], "its controllers do not run");
     assert_eq!(programs_of(&folders[1])?, ["sh"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn stopped_programs_come_back_where_they_were_with_what_they_had() -> Result<()> {
+async fn stopped_programs_restart_on_the_same_port_with_their_data() -> Result<()> {
     let cluster = Cluster::start_with(&Options {
         controllers: Controllers::Off,
         ..Options::default()
     })
     .await?;
     let folder = cluster.folder().context("started elsewhere")?.to_owned();
-    let kept = map("default", "kept");
-    cluster.apply(&kept, DryRun::No).await?;
+    let stored = map("default", "kept");
+    cluster.apply(&stored, DryRun::No).await?;
     let maps = Api::<ConfigMap>::namespaced(cluster.client()?, "default");
 
     cluster.stop(Program::Apiserver).await?;
@@ -187,14 +187,14 @@ async fn stopped_programs_come_back_where_they_were_with_what_they_had() -> Resu
         matches!(missing, Error::NotStarted("kube-controller-manager")),
         "{missing}"
     );
-    // The reaper knows the new ones, too.
+    // The reaper also kills the restarted programs.
     drop(cluster);
     assert_eq!(programs_of(&folder)?, [""; 0]);
     Ok(())
 }
 
 #[tokio::test]
-async fn process_that_dies_is_named_with_its_last_words() {
+async fn dead_process_is_named_with_its_last_lines() {
     let options = Options {
         apiserver_flags: vec!["--no-such-flag".into()],
         ..Options::default()
@@ -297,7 +297,7 @@ async fn named_assets_are_used_instead_of_a_build() -> Result<()> {
 }
 
 #[test]
-fn missing_go_is_said_in_one_line() -> Result<()> {
+fn missing_go_is_reported_in_one_line() -> Result<()> {
     let empty = tempfile::tempdir()?;
     let output = Command::new("/bin/sh")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/build.sh"))
@@ -311,7 +311,7 @@ fn missing_go_is_said_in_one_line() -> Result<()> {
 }
 
 #[test]
-fn what_a_node_lacks_is_said_in_one_line() -> Result<()> {
+fn missing_node_requirement_is_reported_in_one_line() -> Result<()> {
     let programs = tempfile::tempdir()?;
     for program in ["sh", "id", "iptables", "conntrack"] {
         for folder in ["/usr/bin", "/usr/sbin", "/bin"] {
@@ -358,7 +358,7 @@ fn cluster_up() -> Command {
     command
 }
 
-/// Reads the folder of a control plane from what `cluster-up` prints once it is ready.
+/// Reads the directory of a control plane from the output of `cluster-up`, which is printed when it is ready.
 fn announced_folder(up: &mut Child) -> Result<PathBuf> {
     let mut line = String::new();
     BufReader::new(up.stdout.take().context("no stdout")?).read_line(&mut line)?;
@@ -372,7 +372,7 @@ fn announced_folder(up: &mut Child) -> Result<PathBuf> {
         .to_owned())
 }
 
-/// The command lines of all processes that name the folder, their arguments separated by NUL.
+/// The command lines of all processes that name the directory, with arguments separated by NUL.
 fn command_lines_of(folder: &Path) -> Result<Vec<String>> {
     let folder = folder.to_str().context("not UTF-8")?;
     let lines = fs::read_dir("/proc")?
@@ -382,7 +382,7 @@ fn command_lines_of(folder: &Path) -> Result<Vec<String>> {
     Ok(lines.collect())
 }
 
-/// The names of the programs that work in the folder, sorted.
+/// The names of the programs that work in the directory, sorted.
 fn programs_of(folder: &Path) -> Result<Vec<String>> {
     let name = |line: &String| {
         let program = line.split('\0').next().unwrap_or_default();
@@ -393,8 +393,8 @@ fn programs_of(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Waits until exactly these programs work in the folder: a new process is still the shell that becomes it, and a killed one
-/// takes a moment to end.
+/// Waits until exactly these programs work in the directory: a new process starts as a shell, and a killed process takes a
+/// moment to end.
 fn wait_for_programs(folder: &Path, expected: &[&str]) -> Result<()> {
     let start = Instant::now();
     loop {

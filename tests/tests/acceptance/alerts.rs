@@ -1,4 +1,4 @@
-//! The alerts: read by promtool, fired by series that are as bad as they say, and explained where they say.
+//! The alerts: promtool accepts them, matching series fire them, and their runbooks explain them.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ fn promtool(args: &[&str]) -> Output {
     Command::new("promtool").args(args).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -21,7 +21,7 @@ fn told(output: &Output) -> String {
     )
 }
 
-/// The groups of the one PrometheusRule in a file, as Prometheus itself reads them.
+/// The groups of the only PrometheusRule in a file, in the form that Prometheus reads.
 fn groups(file: &str) -> Value {
     let text = fs::read(root().join(file)).unwrap();
     let documents = yaml::documents(&text).map(|document| document.unwrap());
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 3] = tests::rows![
 ];
 
 #[test]
-fn promtool_finds_nothing_wrong_and_would_have_found_it() {
+fn promtool_accepts_the_alerts_and_rejects_broken_ones() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
     let check = |groups: &Value| {
@@ -54,9 +54,9 @@ fn promtool_finds_nothing_wrong_and_would_have_found_it() {
     for (path, namespace) in FILES {
         let mut groups = groups(path);
         let found = check(&groups);
-        assert!(found.status.success(), "{path}: {}", told(&found));
+        assert!(found.status.success(), "{path}: {}", output_text(&found));
         let count = rules(&groups).len();
-        assert_has(told(&found), &format!("{count} rules found"));
+        assert_has(output_text(&found), &format!("{count} rules found"));
         for rule in rules(&groups) {
             let expression = rule["expr"].as_str().unwrap();
             assert_has(expression, &format!("namespace=\"{namespace}\""));
@@ -65,16 +65,16 @@ fn promtool_finds_nothing_wrong_and_would_have_found_it() {
             let right = groups["groups"][0]["rules"][1][field].take();
             groups["groups"][0]["rules"][1][field] = wrong.into();
             let found = check(&groups);
-            assert!(!found.status.success(), "{field}: {}", told(&found));
+            assert!(!found.status.success(), "{field}: {}", output_text(&found));
             groups["groups"][0]["rules"][1][field] = right;
         }
     }
 }
 
-/// What is scraped, for how many minutes, and which alert then fires.
+/// Scraped series, the evaluation time in minutes, and the alert that fires then.
 struct Case {
     name: &'static str,
-    /// With their values.
+    /// The series with their values.
     series: Vec<(String, &'static str)>,
     minutes: &'static str,
     fires: Option<Fires>,
@@ -87,8 +87,8 @@ struct Fires {
     summary: &'static str,
 }
 
-/// A line for each case: its name, its minutes, and the alert with its labels and its summary. Below are the series, each with
-/// its values; those without a namespace are of `rukpak-system`. A comment is about the series below.
+/// A line for each case: its name, its minutes, and the alert with its labels and its summary. The lines below are the series,
+/// each with its values; the default namespace is `rukpak-system`. A comment explains the series below.
 const CASES: &str = r#"
     all is well | 900 | nothing
         leader{pod="a"} 1x1000
@@ -180,7 +180,7 @@ fn cases() -> Vec<Case> {
             });
             continue;
         }
-        // As Prometheus has it: with the labels of what was scraped.
+        // Prometheus adds the labels of the scrape target.
         let (series, values) = line.split_once("} ").unwrap();
         let (name, labels) = series.split_once('{').unwrap();
         let namespace = if labels.starts_with("namespace=") {
@@ -198,9 +198,13 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What promtool is told to expect of an alert.
+/// The alerts that promtool has to expect of a rule.
 fn expected(case: &Case, rule: &Value) -> Value {
-    let Some(fires) = case.fires.as_ref().filter(|it| rule["alert"] == it.alert) else {
+    let Some(fires) = case
+        .fires
+        .as_ref()
+        .filter(|expected| rule["alert"] == expected.alert)
+    else {
         return json!([]);
     };
     let mut all = rule["labels"].clone();
@@ -211,16 +215,16 @@ fn expected(case: &Case, rule: &Value) -> Value {
 }
 
 #[test]
-fn every_alert_fires_when_it_should_and_not_before() {
+fn every_alert_fires_after_its_delay_and_not_before() {
     let mut groups = groups(FILES[0].0);
-    // Annotations are compared as a whole: the summary shows that labels find their places.
+    // promtool compares all annotations. The summary alone is enough to check the substitution of labels.
     for rule in groups["groups"][0]["rules"].as_array_mut().unwrap() {
         rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
     }
     let (alerts, cases) = (rules(&groups), cases());
     for rule in alerts {
-        let mut shown = cases.iter().filter_map(|case| case.fires.as_ref());
-        assert!(shown.any(|fires| rule["alert"] == fires.alert), "{rule}");
+        let mut firing = cases.iter().filter_map(|case| case.fires.as_ref());
+        assert!(firing.any(|fires| rule["alert"] == fires.alert), "{rule}");
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
@@ -242,11 +246,11 @@ fn every_alert_fires_when_it_should_and_not_before() {
     let test = folder.path().join("test.yaml");
     fs::write(&test, document.to_string()).unwrap();
     let found = promtool(&["test", "rules", test.to_str().unwrap()]);
-    assert!(found.status.success(), "{}", told(&found));
+    assert!(found.status.success(), "{}", output_text(&found));
 }
 
 #[test]
-fn every_alert_is_explained_where_it_says() {
+fn every_alert_has_a_section_in_its_runbook() {
     let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     let anchors: Vec<String> = page
         .lines()
@@ -262,7 +266,7 @@ fn every_alert_is_explained_where_it_says() {
             let runbook = annotations["runbook"].as_str().unwrap();
             let (page, anchor) = runbook.split_once('#').unwrap();
             assert_eq!(page, "docs/operations.md");
-            assert!(anchors.iter().any(|it| it == anchor), "{runbook}");
+            assert!(anchors.iter().any(|found| found == anchor), "{runbook}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The crates' dependencies: the picture in the README is what Cargo says.
+//! The dependencies of the crates are those of the picture in the README.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,16 +10,16 @@ use std::{
 use serde_json::Value;
 use tests::root;
 
-/// Crates of the workspace that tests use, and that are not in the picture.
+/// Crates for tests, which are not in the picture.
 const FOR_TESTS: &[&str] = &["tests", "cluster"];
 
-/// What must not even be linked into the crates that only compute, with all of their features.
+/// Dependencies that must not be linked into the pure crates, with any feature.
 const NO_IO: &[(&str, &[&str])] = &tests::rows![
     "manifests" => &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar", "flate2"];
     "convert" => &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar"];
 ];
 
-/// Runs Cargo without the network, and returns what it prints.
+/// Runs Cargo without the network, and returns its standard output.
 fn cargo(args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -33,7 +33,7 @@ fn cargo(args: &[&str]) -> String {
 }
 
 fn metadata() -> Value {
-    // The crates of the workspace are enough, and those of other platforms need not be downloaded.
+    // The workspace's crates are sufficient, and Cargo does not need the crates of other platforms.
     let printed = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
     serde_json::from_str(&printed).unwrap()
 }
@@ -42,13 +42,13 @@ fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-/// The crates of each row of the README's picture. What stands behind them in a line describes them.
+/// The crates of each row of the README's picture. The rest of a line is a description.
 fn rows_of_picture<'a>(readme: &'a str, crates: &BTreeSet<&str>) -> Vec<BTreeSet<&'a str>> {
     let (_, section) = readme.split_once("## Architecture").unwrap();
     let picture = section.split("```").nth(1).unwrap();
     let row = |line: &'a str| -> BTreeSet<&'a str> {
-        let words = line.split_whitespace();
-        words.take_while(|word| crates.contains(word)).collect()
+        let names = line.split_whitespace();
+        names.take_while(|word| crates.contains(word)).collect()
     };
     let rows = picture.lines().map(row);
     rows.filter(|row| !row.is_empty()).collect()
@@ -98,9 +98,9 @@ fn each_crate_uses_all_crates_above_its_row_of_the_picture() {
 }
 
 #[test]
-fn crates_that_compute_link_nothing_that_does_io() {
+fn pure_crates_link_no_io() {
     for (name, banned) in NO_IO {
-        // Of the one crate: what other members want of a dependency of both does not count.
+        // Resolved for this crate alone, without features that other members enable on shared dependencies.
         let args = "tree --all-features --edges normal --prefix none --format {p} --package";
         let args: Vec<&str> = args.split(' ').chain([*name]).collect();
         let tree = cargo(&args);
@@ -117,7 +117,7 @@ fn crates_that_compute_link_nothing_that_does_io() {
 
 /// `apply` uses only those modules of `manifests::api` that define no resource: callers translate the API types.
 #[test]
-fn engine_names_no_type_of_our_resources() {
+fn engine_names_no_rukpak_resource_type() {
     let api = root().join("manifests/src/api");
     let modules: BTreeSet<String> = sources(&api)
         .into_iter()
@@ -141,7 +141,7 @@ fn engine_names_no_type_of_our_resources() {
     }
 }
 
-/// Returns the Rust files of a folder and of the folders in it.
+/// Returns the Rust files of a directory and its subdirectories.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -158,7 +158,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// A test file that no `mod` line names is never compiled, and looks like a passing one.
+/// A test file without a `mod` line is never compiled, and seems to pass.
 #[test]
 fn every_test_file_is_compiled() {
     let mut sources = Vec::new();
@@ -173,7 +173,7 @@ fn every_test_file_is_compiled() {
             } else if path.extension().is_some_and(|ext| ext == "rs") {
                 sources.push(path);
             } else if name == "Cargo.toml" {
-                // A target that is not where Cargo looks.
+                // A target outside of Cargo's default directories.
                 let text = fs::read_to_string(&path).unwrap();
                 let named = text
                     .lines()

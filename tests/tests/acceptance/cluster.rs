@@ -1,4 +1,4 @@
-//! What a real kube-apiserver says to converted bundles.
+//! A real kube-apiserver accepts the objects of converted bundles.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -16,7 +16,7 @@ use manifests::{
 use serde_json::{Value, json};
 use tests::{chain, corpus};
 
-/// Objects of real bundles that no apiserver accepts, by the bundle's own error: docs/exceptions.md tells each.
+/// Objects of real bundles that no API server accepts because of an error in the bundle; docs/exceptions.md explains each.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 fn convert(bundle: &Path, namespace: &str) -> Vec<Object> {
@@ -37,56 +37,52 @@ fn convert(bundle: &Path, namespace: &str) -> Vec<Object> {
         .unwrap_or_else(|| panic!("{} is refused: {reasons:?}", bundle.display()))
 }
 
-/// What came of a bundle's objects.
+/// The results of applying a bundle's objects.
 #[derive(Default)]
-struct Verdict {
+struct Results {
     accepted: usize,
     established: usize,
     /// Kinds that a plain cluster does not serve.
     unknown: BTreeSet<String>,
-    /// Objects that were refused, with the apiserver's words.
-    refused: Vec<(String, String)>,
+    /// Rejected objects, with the API server's message.
+    rejected: Vec<(String, String)>,
 }
 
-/// CustomResourceDefinitions are created and must become Established, so that custom resources can follow; everything
-/// else is applied as a dry run. A definition stays until another bundle brings it, for deleting one takes seconds.
-async fn judge(
-    cluster: &Cluster,
-    objects: &[Object],
-    definitions: &mut BTreeSet<String>,
-) -> Verdict {
-    let mut verdict = Verdict::default();
+/// Creates CRDs and waits until they are Established, so that custom resources can follow; applies other objects as a dry
+/// run. A CRD is deleted only before another bundle creates it again, because a deletion takes seconds.
+async fn apply_all(cluster: &Cluster, objects: &[Object], crds: &mut BTreeSet<String>) -> Results {
+    let mut results = Results::default();
     for object in objects {
         let is_crd = object.kind() == "CustomResourceDefinition";
         let dry_run = if is_crd { DryRun::No } else { DryRun::Yes };
-        if is_crd && !definitions.insert(object.name().to_owned()) {
+        if is_crd && !crds.insert(object.name().to_owned()) {
             delete_crd(cluster, object.name()).await;
         }
         match cluster.apply(object.value(), dry_run).await {
             Ok(_) if is_crd => match cluster.wait_established(object.name()).await {
-                Ok(()) => verdict.established += 1,
-                Err(error) => verdict.refuse(object, &error),
+                Ok(()) => results.established += 1,
+                Err(error) => results.reject(object, &error),
             },
-            Ok(_) => verdict.accepted += 1,
+            Ok(_) => results.accepted += 1,
             Err(Error::UnknownKind(kind)) => {
-                verdict
+                results
                     .unknown
                     .insert(format!("{}/{} {}", kind.group, kind.version, kind.kind));
             }
-            Err(error) => verdict.refuse(object, &error),
+            Err(error) => results.reject(object, &error),
         }
     }
-    verdict
+    results
 }
 
-impl Verdict {
-    fn refuse(&mut self, object: &Object, error: &Error) {
-        let refused = (object.identity().to_string(), chain(error));
-        self.refused.push(refused);
+impl Results {
+    fn reject(&mut self, object: &Object, error: &Error) {
+        let rejected = (object.identity().to_string(), chain(error));
+        self.rejected.push(rejected);
     }
 }
 
-/// A bundle of these objects.
+/// Returns a bundle with these objects.
 fn bundle(objects: &[Value]) -> Content {
     let mut bundle = Builder::new(Limits::default());
     for (number, object) in objects.iter().enumerate() {
@@ -108,32 +104,34 @@ async fn delete_crd(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_apiserver_takes_every_converted_bundle_of_the_corpus() {
+async fn api_server_accepts_every_converted_corpus_bundle() {
     let Some(corpus) = corpus() else { return };
     let cluster = Cluster::start().await.unwrap();
-    let mut all = Verdict::default();
-    let mut definitions = BTreeSet::new();
+    let mut all = Results::default();
+    let mut crds = BTreeSet::new();
     for case in corpus.cases().filter(|case| case.outcome == "converted") {
         let namespace = cluster.temp_namespace("corpus").await.unwrap();
-        let verdict = judge(
+        let results = apply_all(
             &cluster,
             &convert(&corpus.bundle(case), namespace.name()),
-            &mut definitions,
+            &mut crds,
         )
         .await;
-        all.accepted += verdict.accepted;
-        all.established += verdict.established;
-        all.unknown.extend(verdict.unknown);
+        all.accepted += results.accepted;
+        all.established += results.established;
+        all.unknown.extend(results.unknown);
         let expected = |object: &str, message: &str| {
-            EXCEPTIONS.iter().any(|known| {
-                case.bundle == known.0 && object.starts_with(known.1) && message.contains(known.2)
+            EXCEPTIONS.iter().any(|exception| {
+                case.bundle == exception.0
+                    && object.starts_with(exception.1)
+                    && message.contains(exception.2)
             })
         };
-        let unexpected = verdict
-            .refused
+        let unexpected = results
+            .rejected
             .into_iter()
             .filter(|(object, message)| !expected(object, message));
-        all.refused.extend(
+        all.rejected.extend(
             unexpected.map(|(object, message)| (format!("{}: {object}", case.bundle), message)),
         );
     }
@@ -141,7 +139,7 @@ async fn a_real_apiserver_takes_every_converted_bundle_of_the_corpus() {
         "{} objects accepted, {} definitions established; not served by a plain cluster: {:?}",
         all.accepted, all.established, all.unknown
     );
-    assert!(all.refused.is_empty(), "{:#?}", all.refused);
+    assert!(all.rejected.is_empty(), "{:#?}", all.rejected);
     let built_in = |kind: &&String| {
         !kind.contains('.')
             || kind.contains(".k8s.io/v1 ") && !kind.starts_with("autoscaling.k8s.io")
@@ -153,7 +151,7 @@ async fn a_real_apiserver_takes_every_converted_bundle_of_the_corpus() {
     );
 }
 
-/// One object for each old API that bundles of the past shipped.
+/// One object for each removed API that old bundles contain.
 fn old_objects() -> Vec<Value> {
     let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let job = json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
@@ -193,7 +191,7 @@ fn old_objects() -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_apiserver_takes_what_old_apis_become() {
+async fn api_server_accepts_objects_upgraded_from_old_apis() {
     let cluster = Cluster::shared().await.unwrap();
     let namespace = cluster.temp_namespace("old").await.unwrap();
     let mut objects = old_objects();
@@ -207,16 +205,16 @@ async fn a_real_apiserver_takes_what_old_apis_become() {
         .map(ToString::to_string)
         .collect();
     let objects = conversion.objects.unwrap_or_else(|| panic!("{reasons:?}"));
-    let verdict = judge(cluster, &objects, &mut BTreeSet::new()).await;
-    assert_eq!(verdict.refused, []);
-    assert_eq!(verdict.unknown, BTreeSet::new());
-    assert_eq!(verdict.accepted + verdict.established, old_objects().len());
+    let results = apply_all(cluster, &objects, &mut BTreeSet::new()).await;
+    assert_eq!(results.rejected, []);
+    assert_eq!(results.unknown, BTreeSet::new());
+    assert_eq!(results.accepted + results.established, old_objects().len());
 }
 
-/// A custom resource of v1beta1 times keeps the fields that its definition never mentioned.
+/// A custom resource of a v1beta1 CRD keeps fields that the CRD's schema does not declare.
 // parity: convert-15
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_resources_of_an_upgraded_definition_lose_no_data() {
+async fn custom_resources_of_an_upgraded_crd_lose_no_data() {
     let cluster = Cluster::shared().await.unwrap();
     let namespace = cluster.temp_namespace("data").await.unwrap();
     let definition = json!({

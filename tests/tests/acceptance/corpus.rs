@@ -1,4 +1,4 @@
-//! Real bundles: each must become what is known of it, with the objects of the reference renderer.
+//! Real bundles: each has its recorded outcome, and the objects of the reference renderer.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn outcome(conversion: &convert::Conversion) -> &'static str {
 
 // parity: convert-22
 #[test]
-fn every_bundle_becomes_what_is_known_of_it() {
+fn every_corpus_bundle_has_its_expected_outcome() {
     let Some(corpus) = corpus() else { return };
     let mut wrong = Vec::new();
     for case in corpus.cases() {
@@ -57,7 +57,7 @@ fn every_bundle_becomes_what_is_known_of_it() {
 
 // parity: convert-22
 #[test]
-fn converted_objects_mean_what_the_reference_renderers_mean() {
+fn converted_objects_match_the_reference_renderer() {
     let Some(corpus) = corpus() else { return };
     let mut wrong = Vec::new();
     for case in corpus.cases().filter(|case| case.outcome == "converted") {

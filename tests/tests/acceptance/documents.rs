@@ -1,20 +1,20 @@
-//! What the documentation names exists, reasons of conditions, and its tables are whole.
+//! The documentation explains all reasons of conditions, and its tables are well-formed.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 pub(super) use tests::root;
 
-/// A page or a source, by its path below the project's folder.
+/// Reads a page or a source by its path below the project's directory.
 pub(super) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What stands between backticks.
+/// The code spans of a text.
 pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Which page explains the reasons of which source.
+/// Sources with reasons of conditions, and the pages that explain them.
 const GUIDES: [(&str, &str); 7] = tests::rows![
     "manifests/src/api/condition.rs" => "docs/instances.md";
     "manifests/src/api/platform.rs" => "docs/platform-operators.md";
@@ -25,7 +25,7 @@ const GUIDES: [(&str, &str); 7] = tests::rows![
     "provisioner/src/platform/gate.rs" => "docs/platform-operators.md";
 ];
 
-/// The sources below a folder, by their paths below the project's, without those of tests.
+/// The sources below a directory without tests, as paths below the project's directory.
 fn sources(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(folder)).unwrap() {
@@ -33,7 +33,11 @@ fn sources(folder: &str) -> Vec<String> {
         let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
         if entry.path().is_dir() {
             found.extend(sources(&path));
-        } else if entry.path().extension().is_some_and(|it| it == "rs") && !path.contains("/tests")
+        } else if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "rs")
+            && !path.contains("/tests")
         {
             found.push(path);
         }
@@ -42,7 +46,7 @@ fn sources(folder: &str) -> Vec<String> {
     found
 }
 
-/// The reasons of a source: the constants of its module of that name.
+/// The reasons of a source: the constants of its module `reason`.
 fn reasons(text: &str) -> Vec<&str> {
     let Some((_, reasons)) = text.split_once("mod reason {") else {
         return Vec::new();
@@ -55,32 +59,36 @@ fn reasons(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Lines of a source that give a reason without such a constant: nobody would see that it is not explained.
+/// Lines of a source with a reason that is not such a constant, so that no test would require an explanation.
 fn nameless(text: &str) -> Vec<&str> {
     let (code, _) = text.split_once("mod tests {").unwrap_or((text, ""));
-    // A word of several, each of which begins with a capital letter.
+    // A CamelCase word.
     let is_word = |text: &str| {
-        let humps = text.matches(|it: char| it.is_ascii_uppercase()).count();
+        let humps = text
+            .matches(|letter: char| letter.is_ascii_uppercase())
+            .count();
         humps > 1
-            && text.starts_with(|it: char| it.is_ascii_uppercase())
-            && text.contains(|it: char| it.is_ascii_lowercase())
-            && text.chars().all(|it| it.is_ascii_alphanumeric())
+            && text.starts_with(|letter: char| letter.is_ascii_uppercase())
+            && text.contains(|letter: char| letter.is_ascii_lowercase())
+            && text.chars().all(|letter| letter.is_ascii_alphanumeric())
     };
-    // Of the one the text is the first that follows, of the other any.
+    // The reason is the first string after `reason`, and any argument of `condition_update`.
     let begins = [
         "reason: \"",
         "reason = \"",
         "reason(\"",
         "condition_update(",
     ];
-    let gives_one = |line: &&str| {
-        let found = begins.iter().find_map(|it| Some((it, line.find(it)?)));
+    let has_reason = |line: &&str| {
+        let found = begins
+            .iter()
+            .find_map(|start| Some((start, line.find(start)?)));
         found.is_some_and(|(begin, at)| {
             let rest = &line[at + begin.trim_end_matches('"').len()..];
             rest.split('"').skip(1).step_by(2).any(is_word)
         })
     };
-    code.lines().map(str::trim).filter(gives_one).collect()
+    code.lines().map(str::trim).filter(has_reason).collect()
 }
 
 #[test]
@@ -105,7 +113,10 @@ fn every_reason_of_a_condition_is_explained() {
         count += reasons.len();
         found.insert(path);
     }
-    let named: BTreeSet<String> = GUIDES.iter().map(|(it, _)| (*it).to_owned()).collect();
+    let named: BTreeSet<String> = GUIDES
+        .iter()
+        .map(|(source, _)| (*source).to_owned())
+        .collect();
     assert_eq!(found, named);
     assert!(count > 45, "{count}");
     let code = "let resolved = condition_update(IMAGE, false, \"TwoTemplates\", &why);\nreason: \"NotReady\".to_owned(),\n\
@@ -114,7 +125,7 @@ fn every_reason_of_a_condition_is_explained() {
     assert_eq!(nameless(code), lines);
 }
 
-/// The pages that people read: those of the project's folder, of `docs`, and of the tests' cluster.
+/// The pages of the project's directory, of `docs`, and of the tests' cluster.
 fn pages() -> Vec<PathBuf> {
     let folders = ["", "docs", "tests/cluster"].map(|folder| root().join(folder));
     let entries = folders
@@ -128,7 +139,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The rows of tables that have another number of cells than the first row of theirs, with their lines.
+/// Rows with another number of cells than the first row of their table, with line numbers.
 fn torn(page: &str) -> Vec<(usize, &str)> {
     let (mut is_code, mut cells, mut found) = (false, None, Vec::new());
     for (line, text) in (1..).zip(page.lines()) {

@@ -1,9 +1,9 @@
-//! Compares converted objects with a reference renderer's, meaning by meaning.
+//! Compares converted objects with those of a reference renderer by their meaning.
 //!
-//! Not a difference: order, nulls and empty values, spellings of quantities, generated names of RBAC objects (paired by
+//! Ignored: order, nulls and empty values, spellings of quantities, generated names of RBAC objects (paired by
 //! rules and subjects), ServiceAccounts that only a Deployment uses, the Namespace, built-in APIs that were upgraded,
-//! what became of v1beta1 CustomResourceDefinitions, which the reference mangles, and `olm.operatorNamespace` on pods
-//! that read it, which the reference forgets.
+//! converted v1beta1 CRDs, which the reference mangles, and `olm.operatorNamespace` on pods that read it, which the
+//! reference omits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +126,7 @@ fn rbac(object: &Value) -> Option<Key> {
     })
 }
 
-/// Objects by identity; generated RBAC names are replaced by what the object means.
+/// Objects by identity. Rules and subjects replace generated RBAC names.
 fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
     let mut objects: Vec<Value> = objects.iter().map(current).collect();
     let mut renamed = BTreeMap::new();
@@ -206,7 +206,7 @@ fn diff(expected: &Value, found: &Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// One line for each difference.
+/// Returns one line for each difference.
 pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
     let names = |objects: &[Value]| objects.iter().filter_map(rbac).collect::<BTreeSet<_>>();
     let authored: BTreeSet<Key> = names(expected)
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_value_is_a_difference_and_a_spelling_is_not() {
+    fn lost_value_differs_and_spelling_does_not() {
         let deployment = |cpu: &str, port: u64| {
             vec![
                 json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"},

@@ -14,18 +14,18 @@ use super::documents::{read, root};
 const PAGE: &str = "docs/parity.md";
 const HEADER: &str = "| id | asked for, or done there | here | shown by |";
 
-/// One row of a table that compares.
+/// One row of a comparison table.
 #[derive(Debug, Clone, Copy)]
 struct Row<'a> {
     id: &'a str,
-    asked: &'a str,
-    here: &'a str,
+    requirement: &'a str,
+    answer: &'a str,
 }
 
 /// The tests that the marks of sources assign to rows.
 #[derive(Debug, Default)]
 struct Marks {
-    /// By the id of a row, in the order of paths and lines.
+    /// Tests by the id of a row, in the order of paths and lines.
     tests: BTreeMap<String, Vec<String>>,
     problems: Vec<String>,
 }
@@ -58,7 +58,7 @@ impl Marks {
     /// Adds the marks of one source.
     fn scan(&mut self, path: &str, text: &str) {
         let (mut mark, mut of_test): (Option<Vec<&str>>, Vec<&str>) = (None, Vec::new());
-        // The empty line after the last one ends a mark there.
+        // The empty line ends a mark in the last line.
         for (number, line) in text.lines().chain([""]).map(str::trim).enumerate() {
             let is_test = line.starts_with("#[test]") || line.starts_with("#[tokio::test");
             match mark.take() {
@@ -93,7 +93,7 @@ fn is_like_a_mark(line: &str) -> bool {
     comment.is_some_and(|text| text.to_ascii_lowercase().starts_with("parity:"))
 }
 
-/// The name of the function that a line begins.
+/// The name of the function that starts in a line.
 fn function(line: &str) -> Option<&str> {
     let is_qualifier = |word: &&str| word.starts_with("pub") || *word == "async";
     let mut words = line.split_whitespace().skip_while(is_qualifier);
@@ -101,16 +101,20 @@ fn function(line: &str) -> Option<&str> {
     words.next()?.split(['(', '<']).next()
 }
 
-/// A row, if a line of a table that compares is one.
+/// Parses a line as a row of a comparison table.
 fn row(line: &str) -> Row<'_> {
     let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-    let [id, asked, here, _shown_by] = cells[..] else {
+    let [id, requirement, answer, _shown_by] = cells[..] else {
         panic!("four cells, without `|` in any: {line}");
     };
-    Row { id, asked, here }
+    Row {
+        id,
+        requirement,
+        answer,
+    }
 }
 
-/// The lines of a page, with the row that a line of a table that compares is.
+/// The lines of a page, each with its row of a comparison table.
 fn lines(page: &str) -> impl Iterator<Item = (&str, Option<Row<'_>>)> {
     let mut is_compared = false;
     page.lines().map(move |line| {
@@ -124,7 +128,7 @@ fn rows(page: &str) -> Vec<Row<'_>> {
     lines(page).filter_map(|(_, row)| row).collect()
 }
 
-/// The problems of the page and of the marks.
+/// Returns the problems of the page and of the marks.
 fn problems(page: &str, marks: &Marks) -> Vec<String> {
     let (mut found, mut ids) = (marks.problems.clone(), BTreeSet::new());
     for row in rows(page) {
@@ -132,11 +136,11 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
         let has_reason = |answers: &[&str]| {
             let mut reasons = answers
                 .iter()
-                .filter_map(|answer| row.here.strip_prefix(answer));
+                .filter_map(|answer| row.answer.strip_prefix(answer));
             reasons.any(|reason| reason.len() > 10)
         };
         let is_same = row
-            .here
+            .answer
             .strip_prefix("same")
             .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
         let is_id = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-');
@@ -146,11 +150,11 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
         if !ids.insert(row.id) {
             report("two rows have this id");
         }
-        if row.asked.is_empty() {
+        if row.requirement.is_empty() {
             report("the first cell is empty");
         }
         if !is_same && !has_reason(&["better: ", "different: ", "partial: ", "missing: "]) {
-            report(&format!("the answer is {:?}", row.here));
+            report(&format!("the answer is {:?}", row.answer));
         }
         let tests = marks.tests.get(row.id);
         if tests.is_none() && !has_reason(&["different: ", "missing: "]) {
@@ -167,7 +171,7 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
     found
 }
 
-/// The page with the tests of each row in its last column.
+/// Returns the page with the tests of each row in its last column.
 fn fill(page: &str, marks: &Marks) -> String {
     let filled = lines(page).map(|(line, row)| {
         let Some(row) = row else {
@@ -180,15 +184,15 @@ fn fill(page: &str, marks: &Marks) -> String {
         let shown_by = marks.tests.get(row.id).map_or("none".to_owned(), quote);
         format!(
             "| {} | {} | {} | {shown_by} |\n",
-            row.id, row.asked, row.here
+            row.id, row.requirement, row.answer
         )
     });
     filled.collect()
 }
 
-/// The rows of rukpak's own tests that the first cell of a row names: `B4, B5: …`, `B10 to B13, B22: …`.
-fn named(asked: &str) -> Vec<String> {
-    let Some((names, _)) = asked.split_once(": ") else {
+/// The tests of rukpak that the first cell of a row names: `B4, B5: …`, `B10 to B13, B22: …`.
+fn named(requirement: &str) -> Vec<String> {
+    let Some((names, _)) = requirement.split_once(": ") else {
         return Vec::new();
     };
     let number = |name: &str| -> Option<(char, u32)> {
@@ -226,7 +230,7 @@ fn every_row_has_an_answer_and_tests_or_a_reason() {
     assert_eq!(page, filled);
 }
 
-/// The page is for those who know the proposals and the programs by their names.
+/// Readers know the proposals and the programs by their names.
 #[test]
 fn every_proposal_and_every_program_has_a_table() {
     let page = read(PAGE);
@@ -266,7 +270,7 @@ fn every_test_of_rukpak_has_a_row() {
     let page = read(PAGE);
     let found: BTreeSet<String> = rows(&page)
         .iter()
-        .flat_map(|row| named(row.asked))
+        .flat_map(|row| named(row.requirement))
         .collect();
     for (letter, last) in [
         ('B', 23),
@@ -289,7 +293,7 @@ fn problems_of_rows_and_marks_are_reported() {
     let page = |rows: &[[&str; 2]]| {
         let rows = rows
             .iter()
-            .map(|[id, here]| format!("| {id} | row | {here} | |\n"));
+            .map(|[id, answer]| format!("| {id} | row | {answer} | |\n"));
         format!(
             "{HEADER}\n| --- | --- | --- | --- |\n{}\n",
             rows.collect::<String>()
@@ -301,7 +305,7 @@ fn problems_of_rows_and_marks_are_reported() {
         marks
     };
     let test = "// parity: a\n#[test]\nfn shown() {}\n";
-    for (here, source, expected) in tests::rows![
+    for (answer, source, expected) in tests::rows![
         "same", test => "";
         "same, in other words", test => "";
         "missing: never requested", "" => "";
@@ -320,13 +324,13 @@ fn problems_of_rows_and_marks_are_reported() {
         "same", "\n//parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:2: \"//parity: a\" is not a mark";
         "same", "/// Parity:a\n#[test]\nfn shown() {}\n" => "is not a mark";
     ] {
-        let problems = problems(&page(&[["a", here]]), &marks(source)).join("\n");
+        let problems = problems(&page(&[["a", answer]]), &marks(source)).join("\n");
         assert_eq!(
             problems.is_empty(),
             expected.is_empty(),
-            "{here} {source}{problems}"
+            "{answer} {source}{problems}"
         );
-        assert!(problems.contains(expected), "{here} {source}{problems}");
+        assert!(problems.contains(expected), "{answer} {source}{problems}");
     }
     for (rows, expected) in tests::rows![
         [["a", "same"], ["a", "same"]] => "a: two rows have this id";

@@ -1,10 +1,10 @@
-//! What the whole cluster notices: another API server, another version of a definition. tests/e2e.sh runs this after most of
-//! the tests and in a process of its own; here it is one after the other.
+//! Tests with effects on the whole cluster: another API server, another version of a CRD. tests/e2e.sh runs them after most
+//! of the other tests and in a separate process; the lock serializes them.
 
 mod upgrade;
 mod versions;
 
 use tokio::sync::Mutex;
 
-/// Held by each of them.
+/// Held by each test of this module.
 static ALONE: Mutex<()> = Mutex::const_new(());

@@ -1,4 +1,4 @@
-//! Bundles with operators that run.
+//! Bundles of operators that run on the node.
 
 use std::{path::Path, process::Command};
 
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 pub(crate) struct Operator<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
-    /// What it runs.
+    /// The operator's image.
     pub(crate) image: &'a str,
-    /// What it does wrong, as flags.
+    /// Flags that make the operator fail.
     pub(crate) flags: &'a [&'a str],
 }
 
-/// An image that is there.
+/// An image that exists in the registry.
 pub(crate) const IMAGE: &str = "quay.io/tidewatch/operator:v1.4.0";
 
 impl<'a> Operator<'a> {
-    /// A version that does what it should.
+    /// Returns a version that works.
     pub(crate) fn new(name: &'a str, version: &'a str) -> Self {
         Self {
             name,
@@ -30,12 +30,12 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Pushes its bundle with `rukpak push`, and these flags; what the image is called by its digest.
+    /// Pushes the bundle with `rukpak push` and these flags, and returns the image's reference by digest.
     pub(crate) fn push(&self, image: &str, flags: &[&str]) -> String {
         push(self.folder().path(), image, flags)
     }
 
-    /// Its bundle.
+    /// Writes the bundle into a temporary directory.
     pub(crate) fn folder(&self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, content: Value| {
@@ -89,11 +89,11 @@ impl<'a> Operator<'a> {
             "containers": [container],
             "terminationGracePeriodSeconds": 5,
         });
-        // Of one that is not to become ready nobody waits for more.
-        let is_well = self.image == IMAGE && self.flags.is_empty();
+        // Tests of operators that never become ready wait for the deadline.
+        let becomes_ready = self.image == IMAGE && self.flags.is_empty();
         let deployment = json!({
             "replicas": 1,
-            "progressDeadlineSeconds": if is_well { 300 } else { 10 },
+            "progressDeadlineSeconds": if becomes_ready { 300 } else { 10 },
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         });
@@ -133,14 +133,14 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// Pushes a bundle's folder with `rukpak push`; what the image is called by its digest.
+/// Pushes a bundle's directory with `rukpak push`, and returns the image's reference by digest.
 pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) -> String {
     let place = [folder.to_str().unwrap(), image];
     let args = [&["push", "--quiet", "--tls-verify=false"], flags, &place].concat();
     rukpak(&args).trim_end().to_owned()
 }
 
-/// Runs the command and tells what it prints.
+/// Runs the command and returns its standard output.
 pub(crate) fn rukpak(args: &[&str]) -> String {
     let mut command = Command::new("rukpak");
     command.args(args);

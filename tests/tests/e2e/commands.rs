@@ -1,4 +1,4 @@
-//! The command `rukpak` as users have it, uploads and downloads through port-forwards: the rows K of rukpak's tests.
+//! The command `rukpak` as users run it, with uploads and downloads through port-forwards: the rows K of rukpak's tests.
 
 use std::{fs, process::Command};
 
@@ -7,18 +7,18 @@ use tests::Run;
 
 use super::{
     bundle::Operator,
-    wait::PATIENCE,
+    wait::TIMEOUT,
     world::{CORE_POD, World, world},
 };
 
-/// Runs the command as the administrator, whose kubeconfig has a client certificate and no token. What it waits for has
-/// an end.
+/// Runs the command as the cluster admin, whose kubeconfig has a client certificate and no token. Commands that wait get a
+/// timeout.
 fn rukpak(world: &World, args: &[&str]) -> Run {
     let waits = matches!(args.first(), Some(&("install" | "uninstall")));
     let mut command = Command::new("rukpak");
     command
         .args(args)
-        .args(waits.then(|| format!("--timeout={}s", PATIENCE.as_secs())))
+        .args(waits.then(|| format!("--timeout={}s", TIMEOUT.as_secs())))
         .env("KUBECONFIG", world.cluster.kubeconfig_path())
         .env_remove(KUBECONFIG);
     command.output().unwrap().into()
@@ -26,9 +26,9 @@ fn rukpak(world: &World, args: &[&str]) -> Run {
 
 // parity: k1
 #[tokio::test]
-async fn k1_k4_a_folder_is_uploaded_runs_and_can_be_read_again() {
+async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let world = world().await;
-    let _there = CORE_POD.read().await;
+    let _unchanged = CORE_POD.read().await;
     let operator = Operator::new("commands", "1.0.0");
     let folder = operator.folder();
     let run = rukpak(
@@ -36,9 +36,9 @@ async fn k1_k4_a_folder_is_uploaded_runs_and_can_be_read_again() {
         &["install", "commands", folder.path().to_str().unwrap()],
     )
     .exits(0);
-    let told = "bundleinstance.core.rukpak.io/commands installed: version 1.0.0,";
+    let installed = "bundleinstance.core.rukpak.io/commands installed: version 1.0.0,";
     assert!(
-        run.out.starts_with(told) && run.out.ends_with("healthy\n"),
+        run.out.starts_with(installed) && run.out.ends_with("healthy\n"),
         "{run:?}"
     );
     let instance = world.healthy("commands", "1.0.0").await;
@@ -61,16 +61,16 @@ async fn k1_k4_a_folder_is_uploaded_runs_and_can_be_read_again() {
         })
         .collect();
     for kind in ["CustomResourceDefinition", "Deployment", "ServiceAccount"] {
-        assert!(kinds.iter().any(|it| it == kind), "{kinds:?}");
+        assert!(kinds.iter().any(|found| found == kind), "{kinds:?}");
     }
-    let to = tempfile::tempdir().unwrap();
-    let to = to.path().join("copy");
-    let to = to.to_str().unwrap();
-    rukpak(world, &["content", &bundle, "--original", "-o", to]).exits(0);
+    let copy = tempfile::tempdir().unwrap();
+    let copy = copy.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    rukpak(world, &["content", &bundle, "--original", "-o", copy]).exits(0);
     let read = |root: &str| fs::read(format!("{root}/manifests/csv.yaml")).unwrap();
-    assert_eq!(read(to), read(folder.path().to_str().unwrap()));
+    assert_eq!(read(copy), read(folder.path().to_str().unwrap()));
 
-    let run = rukpak(world, &["diff", "commands", to]).exits(0);
+    let run = rukpak(world, &["diff", "commands", copy]).exits(0);
     assert_eq!(run.out, "", "the same bundle changes nothing");
     rukpak(world, &["uninstall", "commands", "--yes"]).exits(0);
 }

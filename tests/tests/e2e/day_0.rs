@@ -1,4 +1,4 @@
-//! What there is before the provisioner: an OpenShift, as far as its objects make one, two catalogs, and platform operators.
+//! The cluster before the provisioner is installed: the objects of an OpenShift, two catalogs, and platform operators.
 //!
 //! ```text
 //!  CatalogSource served ── address ── rukpak catalog serve, on this machine ── tide
@@ -28,16 +28,16 @@ use tests::Buildah;
 
 use super::{bundle, bundle::Operator, catalogs};
 
-/// The folder of the Go module that has OpenShift's definitions; tests/e2e.sh sets it, for here is no network.
-const DEFINITIONS: &str = "RUKPAK_E2E_DEFINITIONS";
-/// Where catalogs are, as on OpenShift.
+/// The directory of the Go module with OpenShift's CRDs. tests/e2e.sh sets it, because the node has no network.
+const OPENSHIFT_MODULE: &str = "RUKPAK_E2E_DEFINITIONS";
+/// The namespace of the catalogs, as on OpenShift.
 pub(crate) const MARKETPLACE: &str = "openshift-marketplace";
-/// The platform operators that are wanted from the beginning.
-pub(crate) const WANTED: [&str; 3] = ["tide", "reef", "lagoon"];
-/// Where the one catalog is served.
+/// The packages of the initial platform operators.
+pub(crate) const PACKAGES: [&str; 3] = ["tide", "reef", "lagoon"];
+/// The port of the catalog that this machine serves.
 const PORT: u16 = 50051;
 
-/// A bundle as a catalog lists it: package, version, the newest OpenShift that it runs on, and its image.
+/// A bundle as a catalog lists it: package, version, max OpenShift version, and image.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     pub(crate) package: &'static str,
@@ -46,7 +46,7 @@ pub(crate) struct Listed {
     pub(crate) image: String,
 }
 
-/// What the catalogs list at first.
+/// The bundles that the catalogs list at first.
 #[derive(Debug)]
 pub(crate) struct Day0 {
     pub(crate) tide: Listed,
@@ -54,12 +54,12 @@ pub(crate) struct Day0 {
     pub(crate) lagoon: Listed,
 }
 
-/// Applies all of it.
+/// Applies the objects, and starts the catalogs.
 pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     let apply = async |object: Value| cluster.apply(&object, DryRun::No).await.unwrap();
-    let folder = std::env::var_os(DEFINITIONS).map(PathBuf::from);
-    let folder = folder.unwrap_or_else(|| panic!("{DEFINITIONS} is not set: run `make e2e`"));
-    let theirs = [
+    let folder = std::env::var_os(OPENSHIFT_MODULE).map(PathBuf::from);
+    let folder = folder.unwrap_or_else(|| panic!("{OPENSHIFT_MODULE} is not set: run `make e2e`"));
+    let openshift = [
         "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
         "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
         "0000_10_config-operator_01_images.crd.yaml",
@@ -70,12 +70,12 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
             .join(file)
     });
     let optional = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/optional");
-    let ours = [
+    let optional_files = [
         "platformoperators.platform.openshift.io.yaml",
         "catalogsources.operators.coreos.com.yaml",
     ]
     .map(|file| optional.join(file));
-    for file in theirs.into_iter().chain(ours) {
+    for file in openshift.into_iter().chain(optional_files) {
         let bytes = fs::read(&file).unwrap();
         let definition: Value = yaml::documents(&bytes).next().unwrap().unwrap();
         let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
@@ -87,7 +87,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
         "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
     }))
     .await;
-    run(cluster, "4.12.7", &[("Completed", "4.12.7")]).await;
+    set_version(cluster, "4.12.7", &[("Completed", "4.12.7")]).await;
     // The registry speaks plain HTTP.
     apply(json!({
         "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
@@ -102,8 +102,8 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
         reef: publish("reef", "1.0.0", "4.13"),
         lagoon: publish("lagoon", "1.0.0", "4.20"),
     };
-    for package in WANTED {
-        apply(wanted(package)).await;
+    for package in PACKAGES {
+        apply(platform_operator(package)).await;
     }
     serve(&[&day.tide]);
     let address = format!("{}:{PORT}", machine::ADDRESS);
@@ -114,7 +114,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
 }
 
 /// A PlatformOperator named after its package.
-pub(crate) fn wanted(package: &str) -> Value {
+pub(crate) fn platform_operator(package: &str) -> Value {
     json!({
         "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
         "metadata": {"name": package}, "spec": {"package": {"name": package}},
@@ -129,8 +129,8 @@ pub(crate) fn source(name: &str, more: &Value) -> Value {
     catalogs::source(MARKETPLACE, name, &spec)
 }
 
-/// Has the cluster be on its way to a version, or there: its history, the newest first.
-pub(crate) async fn run(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
+/// Sets the cluster's desired version and its update history, the newest update first.
+pub(crate) async fn set_version(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
     let history: Vec<Value> = history
         .iter()
         .map(|(state, version)| {
@@ -156,7 +156,7 @@ pub(crate) async fn run(cluster: &Cluster, desired: &str, history: &[(&str, &str
         .unwrap();
 }
 
-/// Publishes a bundle that says itself which OpenShift is the newest that it runs on.
+/// Publishes a bundle that declares its max OpenShift version.
 pub(crate) fn publish(
     package: &'static str,
     version: &'static str,
@@ -176,7 +176,7 @@ pub(crate) fn publish(
     }
 }
 
-/// A catalog of these bundles; of a package each replaces the one before.
+/// Writes a catalog of these bundles. Each bundle replaces the previous one of its package.
 fn write(bundles: &[&Listed]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut texts = Vec::new();
@@ -230,20 +230,20 @@ pub(crate) fn push_catalog(image: &str, flags: &[&str], bundles: &[&Listed]) {
     buildah.push(&built, &format!("docker://{image}"), &flags);
 }
 
-/// `rukpak catalog serve` on this machine, where pods reach it.
+/// `rukpak catalog serve` on this machine, at an address that pods reach.
 pub(crate) struct Server {
     child: Child,
     _folder: TempDir,
 }
 
 impl Server {
-    /// Serves the catalog in the directory `configs` of a folder.
+    /// Serves the catalog in the subdirectory `configs`.
     pub(crate) fn start(port: u16, folder: TempDir) -> Self {
         let mut command = Command::new("rukpak");
         command
             .args(["catalog", "serve", "--port", &port.to_string()])
             .arg(folder.path().join("configs"))
-            // Whoever waits for the end of what the tests print does not wait for this.
+            // A reader that waits for the end of the tests' output must not wait for this process.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -251,11 +251,15 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
         let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut seen = String::new();
-        while !seen.contains("serving registry") {
-            assert_ne!(log.read_line(&mut seen).unwrap(), 0, "{command:?}: {seen}");
+        let mut lines = String::new();
+        while !lines.contains("serving registry") {
+            assert_ne!(
+                log.read_line(&mut lines).unwrap(),
+                0,
+                "{command:?}: {lines}"
+            );
         }
-        // Whoever closes the pipe ends a server that has something to say.
+        // A closed pipe would end the server at its next log line.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self {
             child,
@@ -271,9 +275,9 @@ impl Drop for Server {
     }
 }
 
-/// Serves a catalog in place of the one that was served before, as whoever updates a catalog's pod does.
+/// Serves a catalog in place of the previous one, as an update of a catalog's pod does.
 pub(crate) fn serve(bundles: &[&Listed]) {
-    // It ends with this machine, if not before.
+    // The server ends with the machine at the latest.
     static SERVER: Mutex<Option<Server>> = Mutex::new(None);
     let mut server = SERVER.lock().unwrap();
     drop(server.take());

@@ -1,11 +1,11 @@
-//! What the documents tell users to do, word for word.
+//! Runs the commands of the documentation word for word.
 
 use std::{fs, process::Command};
 
 use cluster::Cluster;
 use tests::root;
 
-/// The block of commands with this number under a heading of a page.
+/// The block of commands with this number, from 0, under a heading of a page.
 pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let (_, section) = text.split_once(&format!("{heading}\n")).unwrap();
@@ -14,7 +14,7 @@ pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
     block.split_once("```").unwrap().0.to_owned()
 }
 
-/// Runs commands in the project's folder, as the administrator.
+/// Runs commands in the project's directory as the cluster admin.
 pub(crate) fn run(cluster: &Cluster, commands: &str) -> String {
     let mut shell = Command::new("timeout");
     shell

@@ -1,4 +1,4 @@
-//! What the install file brings, and what an image is.
+//! The provisioner as the install file deploys it, and its image.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{
 
 // parity: rukpak-45
 #[tokio::test]
-async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
+async fn provisioner_image_runs_without_root_or_shell() {
     let world = world().await;
     let _untouched = CORE_POD.read().await;
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
@@ -19,15 +19,15 @@ async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
     assert_eq!(status.restart_count, 0);
 
     let process = super::restart::process(status);
-    let about = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let status_text = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let value = |key: &str| {
-        let found = about.lines().find_map(|line| line.strip_prefix(key));
+        let found = status_text.lines().find_map(|line| line.strip_prefix(key));
         found.unwrap().split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!([value("Uid:"), value("Gid:")], ["65532", "65532"]);
     assert_eq!(u64::from_str_radix(&value("CapEff:"), 16), Ok(0));
     assert_eq!(value("NoNewPrivs:"), "1");
-    // Two programs and the authorities; what else lies there the runtime has brought.
+    // The image has two programs and the CA bundle; the container runtime adds the other entries.
     let mut found: Vec<String> = fs::read_dir(format!("/proc/{process}/root"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

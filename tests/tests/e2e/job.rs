@@ -1,4 +1,4 @@
-//! Images that the node pulls: what its kubelet, its runtime and its scheduler make of unpack Jobs.
+//! Images that the node pulls: how its kubelet, its runtime and its scheduler run unpack Jobs.
 
 mod flags;
 mod trouble;
@@ -17,21 +17,21 @@ use super::{
     world::{CORE_POD, SYSTEM, World, world},
 };
 
-/// An image for the node to pull.
+/// The source of an image that the node pulls.
 fn pulled(image: &str) -> Value {
     json!({"type": "image", "image": {"ref": image, "insecureSkipTLSVerify": true, "pull": "Job"}})
 }
 
 /// Waits for `status reason` of the condition Unpacked, with this text in its message.
-async fn told(world: &World, name: &str, wanted: &str, text: &str) -> Bundle {
+async fn wait_unpacked(world: &World, name: &str, expected: &str, text: &str) -> Bundle {
     wait::until(
         world.bundles(),
         name,
-        &format!("{wanted}: {text}"),
-        |it: &Bundle| {
-            let conditions = it.status.as_ref().map(|status| &status.conditions);
+        &format!("{expected}: {text}"),
+        |bundle: &Bundle| {
+            let conditions = bundle.status.as_ref().map(|status| &status.conditions);
             conditions.is_some_and(|conditions| {
-                line(conditions, "Unpacked") == wanted
+                line(conditions, "Unpacked") == expected
                     && message(conditions, "Unpacked").contains(text)
             })
         },
@@ -39,29 +39,29 @@ async fn told(world: &World, name: &str, wanted: &str, text: &str) -> Bundle {
     .await
 }
 
-/// Deletes a Bundle, and waits until its Job and its pods are gone.
+/// Deletes a Bundle, and waits until its Job and its pods are deleted.
 async fn delete(world: &World, name: &str) {
-    let jobs: Api<Job> = world.of(SYSTEM);
+    let jobs: Api<Job> = world.api(SYSTEM);
     let of_bundle = ListParams::default().labels(&labels(name));
     let made = jobs.list(&of_bundle).await.unwrap();
     let pods = world.pods().list(&of_bundle).await.unwrap();
     world.delete(name).await;
     for job in made {
-        wait::gone(jobs.clone(), &job.name_any()).await;
+        wait::deleted(jobs.clone(), &job.name_any()).await;
     }
     for pod in pods {
-        wait::gone(world.pods(), &pod.name_any()).await;
+        wait::deleted(world.pods(), &pod.name_any()).await;
     }
 }
 
-/// What finds the Job of a Bundle, and its pods.
+/// The label selector of a Bundle's Job and its pods.
 fn labels(bundle: &str) -> String {
     format!("core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}")
 }
 
 async fn job_of(world: &World, bundle: &str) -> Job {
     let of_bundle = ListParams::default().labels(&labels(bundle));
-    let jobs = world.of::<Job>(SYSTEM).list(&of_bundle).await.unwrap();
+    let jobs = world.api::<Job>(SYSTEM).list(&of_bundle).await.unwrap();
     assert_eq!(jobs.items.len(), 1, "{jobs:#?}");
     jobs.items.into_iter().next().unwrap()
 }
@@ -75,7 +75,7 @@ fn reference(bundle: &Bundle) -> String {
     resolved.unwrap().image.unwrap().reference
 }
 
-/// Waits until the pod of a Bundle's Job has ended well.
+/// Waits until the pod of a Bundle's Job has succeeded.
 async fn succeeded(world: &World, name: &str) -> PodSpec {
     let pod = wait::pod(world.pods(), &labels(name), "done", |pod| {
         let status = pod.status.as_ref();
@@ -86,7 +86,7 @@ async fn succeeded(world: &World, name: &str) -> PodSpec {
 }
 
 #[tokio::test]
-async fn a_node_hands_over_what_the_provisioner_would_have_pulled() {
+async fn job_pull_delivers_the_same_content_as_registry_pull() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let image = world.image("by-node:v1.0.0");
@@ -101,7 +101,7 @@ async fn a_node_hands_over_what_the_provisioner_would_have_pulled() {
     assert_eq!(reference(&by_node), reference(&by_registry));
     assert!(reference(&by_node).contains("@sha256:"));
 
-    // Nothing of the image has run.
+    // The pod mounts the image and runs no program of it.
     let pod = succeeded(world, "by-node").await;
     let volumes = pod.volumes.iter().flatten();
     let mounted = volumes.filter_map(|volume| volume.image.as_ref()?.reference.as_deref());
@@ -115,7 +115,7 @@ async fn a_node_hands_over_what_the_provisioner_would_have_pulled() {
 }
 
 #[tokio::test]
-async fn a_private_image_is_pulled_by_the_node_with_the_pull_secret() {
+async fn node_pulls_private_image_with_pull_secret() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let registry = Registry::start(Auth::Basic, None);
@@ -125,9 +125,9 @@ async fn a_private_image_is_pulled_by_the_node_with_the_pull_secret() {
     let login = login.path().join("config.json");
     fs::write(&login, registry.docker_config(OWNER)).unwrap();
     Operator::new("bynodeprivate", "1.0.0").push(&image, &["--authfile", login.to_str().unwrap()]);
-    // Without the Secret neither the provisioner nor the node may see it.
+    // Without the Secret neither the provisioner nor the node may pull the image.
     world.bundle("by-node-stranger", pulled(&image)).await;
-    told(world, "by-node-stranger", "False UnpackPending", &image).await;
+    wait_unpacked(world, "by-node-stranger", "False UnpackPending", &image).await;
     delete(world, "by-node-stranger").await;
 
     world

@@ -24,43 +24,46 @@ fn image_of(deployment: &Deployment) -> &str {
 
 // parity: r1
 #[tokio::test]
-async fn r1_h2_h3_an_operator_runs_is_kept_as_declared_and_goes_without_a_trace() {
+async fn r1_h2_h3_operator_runs_is_repaired_and_is_removed() {
     let world = world().await;
     let (name, namespace, operator) = ("kept", "kept-system", "kept-operator");
     let image = world.image("kept:v1.0.0");
     Operator::new(name, "1.0.0").push(&image, &[]);
     world.install(name, &image, json!({})).await;
     world.healthy(name, "1.0.0").await;
-    // Its readiness shows that it may do what its bundle asked for.
-    let deployments = || world.of::<Deployment>(namespace);
+    // The operator becomes ready only with the permissions that its bundle requests.
+    let deployments = || world.api::<Deployment>(namespace);
     wait::until(deployments(), operator, "Available", available).await;
-    let pod = wait::pod(world.of(namespace), "app=kept-operator", "Ready", ready).await;
+    let pod = wait::pod(world.api(namespace), "app=kept-operator", "Ready", ready).await;
 
     let deployment = deployments().get(operator).await.unwrap();
     let params = DeleteParams::background();
     deployments().delete(operator, &params).await.unwrap();
-    wait::until(deployments(), operator, "back, and Available", |it| {
-        it.uid() != deployment.uid() && available(it)
+    wait::until(deployments(), operator, "back, and Available", |current| {
+        current.uid() != deployment.uid() && available(current)
     })
     .await;
-    wait::gone(world.of::<Pod>(namespace), &pod.name_any()).await;
+    wait::deleted(world.api::<Pod>(namespace), &pod.name_any()).await;
 
     let wrong = json!({"spec": {"template": {"spec": {"containers": [{"name": "operator", "image": "example.com/no:v1"}]}}}});
     let (wrong, params) = (Patch::Strategic(wrong), PatchParams::default());
     let patched = deployments().patch(operator, &params, &wrong).await;
     patched.unwrap();
-    wait::until(deployments(), operator, "repaired, and Available", |it| {
-        image_of(it) == IMAGE && available(it)
-    })
+    wait::until(
+        deployments(),
+        operator,
+        "repaired, and Available",
+        |deployment| image_of(deployment) == IMAGE && available(deployment),
+    )
     .await;
 
     world.remove(name).await;
-    wait::gone(deployments(), operator).await;
-    wait::gone(world.of::<ServiceAccount>(namespace), operator).await;
+    wait::deleted(deployments(), operator).await;
+    wait::deleted(world.api::<ServiceAccount>(namespace), operator).await;
 }
 
 #[tokio::test]
-async fn an_upgrade_replaces_the_pods_and_one_that_never_gets_ready_is_taken_back() {
+async fn upgrade_replaces_pods_and_unready_upgrade_is_rolled_back() {
     let world = world().await;
     let (name, operator) = ("upgraded", "upgraded-operator");
     let image = |version: &str| world.image(&format!("upgraded:v{version}"));
@@ -81,9 +84,9 @@ async fn an_upgrade_replaces_the_pods_and_one_that_never_gets_ready_is_taken_bac
 
     world.upgrade(name, &image("1.1.0")).await;
     let good = world.healthy(name, "1.1.0").await;
-    let deployments = || world.of::<Deployment>("upgraded-system");
-    let is_good = |it: &Deployment| image_of(it) == next && available(it);
-    wait::until(deployments(), operator, "Available as 1.1.0", is_good).await;
+    let deployments = || world.api::<Deployment>("upgraded-system");
+    let runs_next = |deployment: &Deployment| image_of(deployment) == next && available(deployment);
+    wait::until(deployments(), operator, "Available as 1.1.0", runs_next).await;
 
     for bad in ["1.2.0", "1.3.0"] {
         world.upgrade(name, &image(bad)).await;
@@ -92,12 +95,23 @@ async fn an_upgrade_replaces_the_pods_and_one_that_never_gets_ready_is_taken_bac
             message(conditions(&back), "Installed").contains(operator),
             "{back:?}"
         );
-        let installed = |it: &manifests::api::instance::BundleInstance| {
-            it.status.as_ref().unwrap().installed_bundle_name.clone()
+        let installed = |instance: &manifests::api::instance::BundleInstance| {
+            instance
+                .status
+                .as_ref()
+                .unwrap()
+                .installed_bundle_name
+                .clone()
         };
         assert_eq!(installed(&back), installed(&good));
         world.healthy(name, "1.1.0").await;
-        wait::until(deployments(), operator, "Available as 1.1.0 again", is_good).await;
+        wait::until(
+            deployments(),
+            operator,
+            "Available as 1.1.0 again",
+            runs_next,
+        )
+        .await;
         world.upgrade(name, &image("1.1.0")).await;
         world
             .condition(name, "Installed", "True InstallationSucceeded")
@@ -107,7 +121,7 @@ async fn an_upgrade_replaces_the_pods_and_one_that_never_gets_ready_is_taken_bac
 }
 
 #[tokio::test]
-async fn what_the_node_cannot_pull_is_unhealthy_until_the_next_version() {
+async fn operator_with_missing_image_is_unhealthy_until_upgraded() {
     let world = world().await;
     let name = "unpulled";
     let (bad, good) = (
@@ -121,20 +135,20 @@ async fn what_the_node_cannot_pull_is_unhealthy_until_the_next_version() {
     missing.push(&bad, &[]);
     Operator::new(name, "1.1.0").push(&good, &[]);
     world.install(name, &bad, json!({})).await;
-    let namespace = world.of::<Pod>("unpulled-system");
+    let namespace = world.api::<Pod>("unpulled-system");
     wait::pod(
         namespace,
         "app=unpulled-operator",
         "without its image",
-        |it| {
-            let told = serde_json::to_string(&it.status).unwrap();
-            told.contains("ImagePullBackOff") && told.contains("operator:missing")
+        |pod| {
+            let status = serde_json::to_string(&pod.status).unwrap();
+            status.contains("ImagePullBackOff") && status.contains("operator:missing")
         },
     )
     .await;
-    let instance = wait::until(world.instances(), name, "unhealthy", |it| {
-        line(conditions(it), "Healthy").starts_with("False ")
-            && message(conditions(it), "Healthy").contains("unpulled-operator")
+    let instance = wait::until(world.instances(), name, "unhealthy", |instance| {
+        line(conditions(instance), "Healthy").starts_with("False ")
+            && message(conditions(instance), "Healthy").contains("unpulled-operator")
     })
     .await;
     assert!(line(conditions(&instance), "Installed").starts_with("True "));

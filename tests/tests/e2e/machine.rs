@@ -1,4 +1,4 @@
-//! The machine that all this runs on, as far as nobody would notice that it is untidy.
+//! The machine that the tests run on leaves nothing behind. No other test would notice.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 
 use cluster::machine;
 
-/// Starts another machine within this one, and waits until its command says where its files are.
+/// Starts another machine within this one, and waits until its command prints the directory of its files.
 fn start(script: &str) -> (Child, PathBuf) {
     let mut command = Command::new("cluster-up");
     command
@@ -61,7 +61,7 @@ fn assert_gone(folder: &Path) {
 }
 
 #[test]
-fn a_machine_leaves_nothing_when_its_command_ends() {
+fn machine_leaves_nothing_when_its_command_ends() {
     let script = "echo $CLUSTER_MACHINE; touch /run/mine /var/mine $TMPDIR/mine; ip link add mine type bridge; exit 7";
     let (mut child, folder) = start(script);
     assert_eq!(child.wait().unwrap().code(), Some(7));
@@ -77,7 +77,7 @@ fn a_machine_leaves_nothing_when_its_command_ends() {
 }
 
 #[test]
-fn a_machine_leaves_nothing_when_it_is_killed() {
+fn machine_leaves_nothing_when_it_is_killed() {
     // A process in the machine's control groups would keep them.
     let script = "for group in /sys/fs/cgroup/*/${CLUSTER_MACHINE##*/} /sys/fs/cgroup/${CLUSTER_MACHINE##*/}; do
             [ ! -d $group ] || { mkdir $group/deeper && echo $$ >$group/deeper/cgroup.procs; } 2>/dev/null
@@ -91,7 +91,7 @@ fn a_machine_leaves_nothing_when_it_is_killed() {
 }
 
 #[test]
-fn settings_of_the_kernel_stay_as_they_are() {
+fn machine_cannot_change_kernel_settings() {
     let script =
         "echo $CLUSTER_MACHINE; cat /proc/sys/kernel/panic; echo 3 >/proc/sys/kernel/threads-max";
     let (mut child, _) = start(script);

@@ -1,4 +1,4 @@
-//! Beside the real OLM v0: its two controllers, on a node of their own.
+//! The product beside the real OLM v0: its two controllers run on a separate node.
 //!
 //! ```text
 //!  rukpak catalog serve, or a pod of ours ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator

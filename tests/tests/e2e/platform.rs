@@ -1,4 +1,4 @@
-//! Platform operators from the day a cluster is born to the day it has been upgraded.
+//! Platform operators from the installation of a cluster to its upgrade.
 
 use kube::{Api, api::DeleteParams};
 use manifests::api::{
@@ -9,7 +9,7 @@ use manifests::api::{
 use serde_json::json;
 
 use super::{
-    day_0::{self, WANTED},
+    day_0::{self, PACKAGES},
     wait::{self, line, message},
     world::{World, conditions, world},
 };
@@ -21,13 +21,14 @@ impl World {
         Api::all(self.client())
     }
 
-    /// Waits until the ClusterOperator says this in one of its conditions; its message.
-    async fn told(&self, kind: &str, status: &str, reason: &str) -> String {
+    /// Waits for the status and reason of one of the ClusterOperator's conditions, and returns its message.
+    async fn wait_condition(&self, kind: &str, status: &str, reason: &str) -> String {
         let operators: Api<ClusterOperator> = Api::all(self.client());
-        let wanted = format!("{kind} {status} {reason}");
-        let operator = wait::until(operators, AGGREGATED, &wanted, |it| {
-            condition(it, kind)
-                .is_some_and(|it| it.status == status && it.reason.as_deref() == Some(reason))
+        let expected = format!("{kind} {status} {reason}");
+        let operator = wait::until(operators, AGGREGATED, &expected, |operator| {
+            condition(operator, kind).is_some_and(|condition| {
+                condition.status == status && condition.reason.as_deref() == Some(reason)
+            })
         })
         .await;
         let condition = condition(&operator, kind).unwrap();
@@ -37,75 +38,87 @@ impl World {
 
 fn condition<'a>(operator: &'a ClusterOperator, kind: &str) -> Option<&'a OperatorStatusCondition> {
     let status = operator.status.as_ref()?;
-    status.conditions.iter().find(|it| it.type_ == kind)
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == kind)
 }
 
 // parity: max-1, max-17, platform-1
 #[tokio::test]
-async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_cluster() {
+async fn platform_operators_are_installed_and_follow_the_cluster() {
     let world = world().await;
     let day = world.day_0.as_ref().unwrap();
 
-    // They were there before the provisioner was.
-    for package in WANTED {
+    // The platform operators were created before the provisioner.
+    for package in PACKAGES {
         world.healthy(package, "1.0.0").await;
     }
     let reef = world.instances().get("reef").await.unwrap();
-    let said = world.told("Available", "True", "AsExpected").await;
-    assert_eq!(said, "All platform operators are in a successful state");
+    let reported = world
+        .wait_condition("Available", "True", "AsExpected")
+        .await;
+    assert_eq!(reported, "All platform operators are in a successful state");
     let operators: Api<ClusterOperator> = Api::all(world.client());
     for name in [AGGREGATED, "platform-operators-core"] {
-        let wanted = |it: &ClusterOperator| {
-            let is = |kind, status| condition(it, kind).is_some_and(|it| it.status == status);
+        let is_healthy = |operator: &ClusterOperator| {
+            let is = |kind, status| {
+                condition(operator, kind).is_some_and(|condition| condition.status == status)
+            };
             is("Available", "True") && is("Degraded", "False") && is("Upgradeable", "True")
         };
-        wait::until(operators.clone(), name, "well", wanted).await;
+        wait::until(operators.clone(), name, "well", is_healthy).await;
     }
 
-    // The next minor version of one is there, and waits for the cluster.
+    // The next minor version of one operator waits for the cluster's upgrade.
     let newer = day_0::publish("tide", "1.1.0", "4.20");
     day_0::serve(&[&day.tide, &newer]);
-    wait::until(world.operators(), "tide", "waiting for the cluster", |it| {
-        let status = it.status.as_ref();
-        let next = status.and_then(|status| status.next_available.as_ref());
-        next.is_some_and(|next| {
-            let waits = next.waits_for.as_deref().unwrap_or_default();
-            next.version == "1.1.0" && waits.contains("when the cluster is upgraded")
-        })
-    })
+    wait::until(
+        world.operators(),
+        "tide",
+        "waiting for the cluster",
+        |operator| {
+            let status = operator.status.as_ref();
+            let next = status.and_then(|status| status.next_available.as_ref());
+            next.is_some_and(|next| {
+                let waits = next.waits_for.as_deref().unwrap_or_default();
+                next.version == "1.1.0" && waits.contains("when the cluster is upgraded")
+            })
+        },
+    )
     .await;
     world.healthy("tide", "1.0.0").await;
 
-    // The cluster moves; only when it is there does anything follow.
+    // Operators follow only after the cluster's upgrade is completed.
     for state in ["Partial", "Completed"] {
         let history = [(state, "4.13.0"), ("Completed", "4.12.7")];
-        day_0::run(world.cluster, "4.13.0", &history).await;
+        day_0::set_version(world.cluster, "4.13.0", &history).await;
     }
     world.healthy("tide", "1.1.0").await;
     world.healthy("lagoon", "1.0.0").await;
 
-    // Of the other catalog one runs on the present version at most.
+    // The max OpenShift version of one operator in the other catalog is the cluster's.
     let closed = "IncompatibleOperatorsInstalled";
-    let said = world.told("Upgradeable", "False", closed).await;
+    let reported = world.wait_condition("Upgradeable", "False", closed).await;
     assert_eq!(
-        said.lines().next().unwrap(),
+        reported.lines().next().unwrap(),
         "The following operators will not run on the next OpenShift Version: reef-system/reef"
     );
 
-    // What is below the cluster is refused, whoever wants it; that is no reason to take the others for broken.
+    // A bundle for older clusters only is rejected, also for a BundleInstance of a user. The other operators stay healthy.
     let below = day_0::publish("shoal", "1.0.0", "4.12");
     let too_old = "requires OpenShift <= 4.12 but the cluster is 4.13";
     let by_hand = "shoal-by-hand";
     world.install(by_hand, &below.image, json!({})).await;
-    wait::until(world.instances(), by_hand, too_old, |it| {
-        let all = conditions(it).iter();
-        all.map(|it| it.message.as_str())
+    wait::until(world.instances(), by_hand, too_old, |instance| {
+        let all = conditions(instance).iter();
+        all.map(|condition| condition.message.as_str())
             .any(|message| message.contains(too_old))
     })
     .await;
     world.remove("shoal-by-hand").await;
 
-    // Its authors have found that it does run on the next one: the catalog says so, and no bundle is another one.
+    // The catalog raises the max OpenShift version of the same bundle.
     let raised = day_0::Listed {
         newest: "4.14",
         ..day.reef.clone()
@@ -114,17 +127,18 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
     world
         .apply(day_0::source("pulled", &json!({"image": image})))
         .await;
-    let open =
-        |it: &ClusterOperator| condition(it, "Upgradeable").is_some_and(|it| it.status == "True");
+    let open = |operator: &ClusterOperator| {
+        condition(operator, "Upgradeable").is_some_and(|condition| condition.status == "True")
+    };
     wait::until(operators, AGGREGATED, "open again", open).await;
-    // It was not touched for that.
+    // The provisioner did not change the BundleInstance.
     let same = world.healthy("reef", "1.0.0").await;
     assert_eq!(same.metadata.generation, reef.metadata.generation);
 
-    // A platform operator of which there is no bundle for this cluster says so.
-    world.apply(day_0::wanted("shoal")).await;
-    wait::until(world.operators(), "shoal", "refused", |it| {
-        let status = it.status.as_ref();
+    // A platform operator without an eligible bundle for this cluster reports that.
+    world.apply(day_0::platform_operator("shoal")).await;
+    wait::until(world.operators(), "shoal", "refused", |operator| {
+        let status = operator.status.as_ref();
         status.is_some_and(|status| {
             line(&status.conditions, INSTALLED) == "False SourceFailed"
                 && message(&status.conditions, INSTALLED).contains("no eligible bundle")
@@ -133,6 +147,8 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
     .await;
     let params = DeleteParams::default();
     world.operators().delete("shoal", &params).await.unwrap();
-    wait::gone(world.operators(), "shoal").await;
-    world.told("Available", "True", "AsExpected").await;
+    wait::deleted(world.operators(), "shoal").await;
+    world
+        .wait_condition("Available", "True", "AsExpected")
+        .await;
 }

@@ -1,5 +1,5 @@
-//! The end of all: what the documents say of removing the product, word for word. tests/e2e.sh runs it after everything else,
-//! in a process of its own.
+//! Removal of the product with the commands of the documentation, word for word. tests/e2e.sh runs this after all other tests,
+//! in a separate process.
 
 use cluster::Cluster;
 use k8s_openapi::{
@@ -12,16 +12,16 @@ use serde_json::json;
 
 use super::{
     catalogs, day_0,
-    day_0::{MARKETPLACE, WANTED},
+    day_0::{MARKETPLACE, PACKAGES},
     documents,
-    wait::{self, PATIENCE},
+    wait::{self, TIMEOUT},
     world::{SYSTEM, World, kubectl, world},
 };
 
-/// What a catalog has that is served in a namespace.
+/// The kinds of a served catalog's objects in its namespace.
 const SERVED: &str = "services,endpointslices,pods,serviceaccounts,networkpolicies";
 
-/// Has two catalogs served outside of the provisioner's own namespace: one by it, one by a pod.
+/// Creates two catalogs outside of the system namespace: the provisioner serves one, a pod the other.
 async fn serve_elsewhere(world: &World) {
     let image = catalogs::publish("wreck:v1", "wreck", &["1.0.0"]);
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "40Mi"}, "priority": -10});
@@ -36,47 +36,47 @@ async fn serve_elsewhere(world: &World) {
 
 // parity: complaint-7
 #[tokio::test]
-async fn what_the_documents_say_of_removal_leaves_nothing() {
+async fn documented_removal_leaves_nothing() {
     let cluster = Cluster::shared().await.unwrap();
     let client = cluster.client().unwrap();
-    // Where the other tests ran before, everything is there; alone it is installed for this.
+    // After other tests the product is installed; on its own this test installs it.
     let world = world().await;
     if world.day_0.is_some() {
-        for package in WANTED {
+        for package in PACKAGES {
             world.healthy(package, "1.0.0").await;
         }
     }
     serve_elsewhere(world).await;
     let operators: Api<PlatformOperator> = Api::all(client.clone());
-    let there = operators.list(&ListParams::default()).await.unwrap();
-    assert!(there.items.len() >= WANTED.len(), "{there:?}");
+    let existing = operators.list(&ListParams::default()).await.unwrap();
+    assert!(existing.items.len() >= PACKAGES.len(), "{existing:?}");
 
     let commands = documents::commands("operations.md", "## Upgrade and uninstall", 0);
     assert_eq!(commands.matches("kubectl delete").count(), 5, "{commands}");
     documents::run(cluster, &commands);
 
-    // It waits for what it deletes, and nobody is left who would have to do anything.
-    wait::gone(Api::<Namespace>::all(client.clone()), SYSTEM).await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let left = definitions.list(&ListParams::default()).await.unwrap();
+    // The commands wait for the deletions, and no controller is left that would have to do anything.
+    wait::deleted(Api::<Namespace>::all(client.clone()), SYSTEM).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let left = crds.list(&ListParams::default()).await.unwrap();
     let names: Vec<String> = left
         .into_iter()
-        .filter_map(|it| it.metadata.name)
+        .filter_map(|crd| crd.metadata.name)
         .filter(|name| {
             let of_operator = |package: &&str| name.contains(&format!(".{package}.example.com"));
-            name.ends_with(&format!(".{GROUP}")) || WANTED.iter().any(of_operator)
+            name.ends_with(&format!(".{GROUP}")) || PACKAGES.iter().any(of_operator)
         })
         .collect();
     assert!(names.is_empty(), "{names:?}");
     let kinds = "deployments,serviceaccounts,clusterroles,clusterrolebindings";
-    let selector = format!("{} in ({})", labels::OWNER_NAME, WANTED.join(","));
+    let selector = format!("{} in ({})", labels::OWNER_NAME, PACKAGES.join(","));
     let all = ["--all-namespaces", "--output=name", "--selector", &selector];
     let marked = kubectl(cluster, &[&["get", kinds], &all[..]].concat());
     assert_eq!(marked, "");
-    // CatalogSources stay, and nothing that they were served by.
+    // CatalogSources are kept; the objects that served them are deleted.
     let sources = world.sources(MARKETPLACE);
     assert!(sources.get_opt("wreck").await.unwrap().is_some());
-    wait::eventually("nothing that served", PATIENCE, async || {
+    wait::eventually("nothing that served", TIMEOUT, async || {
         let left = kubectl(
             cluster,
             &format!("-n {MARKETPLACE} get {SERVED} --output=name"),
@@ -88,6 +88,6 @@ async fn what_the_documents_say_of_removal_leaves_nothing() {
     .await;
     let gate: Api<ClusterOperator> = Api::all(client);
     for name in ["platform-operators-aggregated", "platform-operators-core"] {
-        wait::gone(gate.clone(), name).await;
+        wait::deleted(gate.clone(), name).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The provisioner ends while it works, and what it has begun is finished all the same.
+//! The provisioner ends during its work, and its successor finishes it.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ pub(crate) fn kill(container: &ContainerStatus) {
     assert!(command.status().unwrap().success(), "{command:?}");
 }
 
-/// Begins to install an operator, and waits until the provisioner has taken it up.
+/// Starts to install an operator, and waits until the provisioner has observed the BundleInstance.
 async fn begin(world: &World, name: &str) {
     let image = world.image(&format!("{name}:v1.0.0"));
     Operator::new(name, "1.0.0").push(&image, &[]);
@@ -59,7 +59,7 @@ async fn begin(world: &World, name: &str) {
 
 // parity: rukpak-30
 #[tokio::test]
-async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
+async fn installation_finishes_after_provisioner_restart() {
     let world = world().await;
 
     let _alone = CORE_POD.write().await;
@@ -68,8 +68,8 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     begin(world, "killed").await;
     kill(status);
     let id = |pod: &Pod| container(pod).container_id.clone();
-    let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", |it| {
-        ready(it) && id(it) != id(&pod)
+    let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", |current| {
+        ready(current) && id(current) != id(&pod)
     })
     .await;
     world.healthy("killed", "1.0.0").await;
@@ -77,8 +77,8 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     begin(world, "deleted").await;
     let now = DeleteParams::default().grace_period(0);
     world.pods().delete(&pod.name_any(), &now).await.unwrap();
-    wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |it| {
-        ready(it) && it.uid() != pod.uid()
+    wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |current| {
+        ready(current) && current.uid() != pod.uid()
     })
     .await;
     world.healthy("deleted", "1.0.0").await;
@@ -88,15 +88,15 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     world.remove("killed").await;
 }
 
-/// Lets so many provisioners run.
+/// Scales the provisioner's Deployment.
 async fn scale(world: &World, replicas: u32) {
     let patch = json!({"spec": {"replicas": replicas}});
-    merge(&world.of::<Deployment>(SYSTEM), CORE, &patch).await;
+    merge(&world.api::<Deployment>(SYSTEM), CORE, &patch).await;
     world.provisioner().await;
 }
 
 #[tokio::test]
-async fn of_two_provisioners_the_service_leads_to_the_one_that_works() {
+async fn service_routes_to_the_leading_provisioner() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
     let image = world.image("led:v1.0.0");
@@ -105,15 +105,18 @@ async fn of_two_provisioners_the_service_leads_to_the_one_that_works() {
     let source = json!({"type": "image", "image": image});
     scale(world, 2).await;
     let first = wait::pod(world.pods(), LEADER_LABELS, "leading", ready).await;
-    // The pod of a Job reaches the Service, and if that were the other one, it would be sent away.
+    // The pod of a Job delivers through the Service; a replica without the Lease would reject the content.
     world.bundle("led-by-one", source.clone()).await;
     world.unpacked("led-by-one").await;
 
     let (leader, params) = (first.name_any(), DeleteParams::default());
     world.pods().delete(&leader, &params).await.unwrap();
-    wait::pod(world.pods(), LEADER_LABELS, "leading, and another", |it| {
-        ready(it) && it.uid() != first.uid()
-    })
+    wait::pod(
+        world.pods(),
+        LEADER_LABELS,
+        "leading, and another",
+        |current| ready(current) && current.uid() != first.uid(),
+    )
     .await;
     world.bundle("led-by-two", source).await;
     world.unpacked("led-by-two").await;

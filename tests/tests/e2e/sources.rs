@@ -1,4 +1,4 @@
-//! Bundles from where the pod of the provisioner has to get them, and out of it again.
+//! Bundles that the provisioner's pod fetches over the cluster network, and downloads of their content.
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::{
 
 // parity: b23
 #[tokio::test]
-async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
+async fn b23_repository_in_the_cluster_is_cloned_over_ssh() {
     let world = world().await;
     let server = Sshd::start();
     let commit = server
@@ -24,7 +24,7 @@ async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
         .map(|(a, p)| (a.to_owned(), p.parse::<u16>().unwrap()))
         .unwrap();
 
-    // As in a cluster: a name, a Service, and somebody behind it.
+    // As in a cluster: a name, a Service, and a server behind it.
     let namespace = world.cluster.temp_namespace("git").await.unwrap();
     let metadata = json!({"name": "local-git", "namespace": namespace.name()});
     let ports = json!([{"name": "ssh", "port": 2222, "targetPort": port}]);
@@ -66,9 +66,9 @@ async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
 
 // parity: b21
 #[tokio::test]
-async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
+async fn b21_job_downloads_content_with_service_account_token() {
     let world = world().await;
-    let _there = CORE_POD.read().await;
+    let _unchanged = CORE_POD.read().await;
     let image = world.image("downloaded:v1.0.0");
     Operator::new("downloaded", "1.0.0").push(&image, &[]);
     let reference = json!({"ref": image, "insecureSkipTLSVerify": true});
@@ -88,11 +88,11 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
         world.cluster,
         &format!("create clusterrolebinding {binding_of}"),
     );
-    let maps = world.of::<ConfigMap>(SYSTEM);
-    let authority = maps.get("rukpak-ca").await.unwrap();
+    let maps = world.api::<ConfigMap>(SYSTEM);
+    let ca_bundle = maps.get("rukpak-ca").await.unwrap();
     world
         .apply(json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": authority.data,
+            "apiVersion": "v1", "kind": "ConfigMap", "data": ca_bundle.data,
             "metadata": {"name": "authority", "namespace": namespace},
         }))
         .await;
@@ -112,12 +112,12 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
             "spec": {"backoffLimit": 3, "template": {"spec": pod}},
         }))
         .await;
-    wait::until(world.of::<Job>(namespace), "fetch", "complete", |it| {
-        let status = it.status.as_ref();
+    wait::until(world.api::<Job>(namespace), "fetch", "complete", |job| {
+        let status = job.status.as_ref();
         status.is_some_and(|status| status.succeeded == Some(1))
     })
     .await;
-    // Of all its pods: one that came too early may have failed.
+    // The logs of all pods of the Job: a pod that started too early may have failed.
     let selector = "--selector=batch.kubernetes.io/job-name=fetch --tail=-1";
     let names = kubectl(world.cluster, &format!("-n {namespace} logs {selector}"));
     let names: Vec<&str> = names.lines().collect();

@@ -1,4 +1,4 @@
-//! Waiting for what is to come, with a message when it does not.
+//! Waits that fail the test with a message after a timeout.
 
 use std::time::Duration;
 
@@ -18,46 +18,47 @@ use kube::{
 };
 use tokio::time::{Instant, timeout_at};
 
-/// How long anything may take on a machine with a lot to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-/// How long what is only looked at once a minute may take, or what waits for the provisioner to be started anew.
-pub(crate) const LONG: Duration = Duration::from_secs(480);
+/// The timeout of most waits, on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(240);
+/// The timeout of changes that are polled once a minute, or that wait for a restart of the provisioner.
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(480);
 
-/// Waits until an object is as wanted, and returns it. `what` is said when that does not happen.
+/// Waits until an object is as expected, and returns it. Panics with `expectation` at the timeout.
 pub(crate) async fn until<K: Watched>(
     api: Api<K>,
     name: &str,
-    what: &str,
-    wanted: impl Fn(&K) -> bool,
+    expectation: &str,
+    is_expected: impl Fn(&K) -> bool,
 ) -> K {
-    until_within(api, name, what, PATIENCE, wanted).await
+    until_within(api, name, expectation, TIMEOUT, is_expected).await
 }
 
-/// The same, for what takes its time.
+/// Waits like [`until`], with another timeout.
 pub(crate) async fn until_within<K: Watched>(
     api: Api<K>,
     name: &str,
-    what: &str,
-    patience: Duration,
-    wanted: impl Fn(&K) -> bool,
+    expectation: &str,
+    limit: Duration,
+    is_expected: impl Fn(&K) -> bool,
 ) -> K {
-    let found = wait::object(api, name, patience, wanted).await;
-    found.unwrap_or_else(|seen| panic!("{name}: not {what} after {patience:?}: {seen}"))
+    let object = wait::object(api, name, limit, is_expected).await;
+    object
+        .unwrap_or_else(|observed| panic!("{name}: not {expectation} after {limit:?}: {observed}"))
 }
 
-/// Waits until this succeeds, and tells what comes of it.
+/// Repeats an attempt until it succeeds, and returns its result. Panics with `expectation` at the timeout.
 pub(crate) async fn eventually<T>(
-    what: &str,
-    patience: Duration,
+    expectation: &str,
+    limit: Duration,
     attempt: impl AsyncFn() -> Result<T, String>,
 ) -> T {
-    let done = wait::eventually(patience, attempt).await;
-    done.unwrap_or_else(|seen| panic!("not {what} after {patience:?}: {seen}"))
+    let result = wait::eventually(limit, attempt).await;
+    result.unwrap_or_else(|reason| panic!("not {expectation} after {limit:?}: {reason}"))
 }
 
 /// Waits until an object does not exist.
-pub(crate) async fn gone<K: Watched>(api: Api<K>, name: &str) {
-    eventually(&format!("{name} is gone"), PATIENCE, async || {
+pub(crate) async fn deleted<K: Watched>(api: Api<K>, name: &str) {
+    eventually(&format!("{name} is gone"), TIMEOUT, async || {
         match api.get_opt(name).await {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err("it is still there".to_owned()),
@@ -67,29 +68,29 @@ pub(crate) async fn gone<K: Watched>(api: Api<K>, name: &str) {
     .await;
 }
 
-/// Waits until a pod that can be found by these labels is as wanted, and returns it.
+/// Waits until a pod with these labels is as expected, and returns it.
 pub(crate) async fn pod(
     pods: Api<Pod>,
     labels: &str,
-    what: &str,
-    wanted: impl Fn(&Pod) -> bool,
+    expectation: &str,
+    is_expected: impl Fn(&Pod) -> bool,
 ) -> Pod {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let config = watcher::Config::default().labels(labels);
     let mut changes = std::pin::pin!(watcher(pods.clone(), config).applied_objects());
     while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
         if let Ok(pod) = change
-            && wanted(&pod)
+            && is_expected(&pod)
         {
             return pod;
         }
     }
-    let seen = pods.list(&ListParams::default().labels(labels)).await;
-    let seen = serde_json::to_string_pretty(&seen.unwrap().items).unwrap();
-    panic!("no pod with {labels} is {what} after {PATIENCE:?}: {seen}");
+    let observed = pods.list(&ListParams::default().labels(labels)).await;
+    let observed = serde_json::to_string_pretty(&observed.unwrap().items).unwrap();
+    panic!("no pod with {labels} is {expectation} after {TIMEOUT:?}: {observed}");
 }
 
-/// Whether all pods of a Deployment are of its present template, and Available.
+/// Reports whether all pods of a Deployment have its current template and are Available.
 pub(crate) fn available(deployment: &Deployment) -> bool {
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
     deployment.status.as_ref().is_some_and(|status| {
@@ -106,7 +107,7 @@ pub(crate) fn container(pod: &Pod) -> &ContainerStatus {
     &status.container_statuses.as_ref().unwrap()[0]
 }
 
-/// Whether a pod is Ready, and stays.
+/// Reports whether a pod is Ready and not terminating.
 pub(crate) fn ready(pod: &Pod) -> bool {
     let conditions = pod
         .status

@@ -1,4 +1,4 @@
-//! The cluster of all tests, with the provisioner installed as an admin does it.
+//! The cluster of all tests, with the provisioner installed from the install file.
 
 use std::{fmt::Debug, process::Command};
 
@@ -22,27 +22,27 @@ use super::{
     wait::{self, available, line},
 };
 
-/// Where the provisioner is.
+/// The system namespace.
 pub(crate) const SYSTEM: &str = "rukpak-system";
-/// Its Deployment, and its Service.
+/// The name of the provisioner's Deployment and Service.
 pub(crate) const CORE: &str = "core";
-/// What finds its pods.
+/// The label selector of the provisioner's pods.
 pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
-/// What finds the one that works.
+/// The label selector of the leader.
 pub(crate) const LEADER_LABELS: &str =
     "app.kubernetes.io/component=core,core.rukpak.io/leader=true";
-/// Held by tests that look at the pod of the provisioner, or at what its flags do; for writing by those that change them.
+/// Held for reading by tests that depend on the provisioner's pod or flags, and for writing by tests that change them.
 pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 
 /// A cluster whose provisioner is Available.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
-    /// What was there before it, where this process has seen to that.
+    /// The catalogs from before the installation; `None` if another process installed the provisioner.
     pub(crate) day_0: Option<Day0>,
 }
 
-/// The one of this test binary. Whoever asks first installs the provisioner, unless another process has done so.
+/// Returns the cluster of this test binary. The first call installs the provisioner, unless another process has done so.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
@@ -56,8 +56,8 @@ pub(crate) async fn world() -> &'static World {
                 cluster,
                 day_0: None,
             };
-            let there = world.of::<Deployment>(SYSTEM).get_opt(CORE).await;
-            if there.unwrap().is_none() {
+            let existing = world.api::<Deployment>(SYSTEM).get_opt(CORE).await;
+            if existing.unwrap().is_none() {
                 world.day_0 = Some(day_0::declare(cluster).await);
                 let file = concat!(
                     env!("CARGO_MANIFEST_DIR"),
@@ -71,7 +71,7 @@ pub(crate) async fn world() -> &'static World {
         .await
 }
 
-/// Runs kubectl as the administrator and tells what it prints.
+/// Runs kubectl as the cluster admin, and returns its standard output.
 pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String {
     let mut command = Command::new("kubectl");
     command
@@ -106,8 +106,8 @@ impl World {
         self.cluster.client().unwrap()
     }
 
-    /// Objects of a namespace.
-    pub(crate) fn of<K>(&self, namespace: &str) -> Api<K>
+    /// Returns the API of the objects of a namespace.
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
@@ -123,14 +123,14 @@ impl World {
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        self.of(SYSTEM)
+        self.api(SYSTEM)
     }
 
     pub(crate) async fn apply(&self, object: Value) {
         self.cluster.apply(&object, DryRun::No).await.unwrap();
     }
 
-    /// An image in the registry of the cluster, which the provisioner's pod and the node reach as well.
+    /// Returns a reference in the registry of the cluster, which the provisioner's pod and the node reach.
     #[expect(
         clippy::unused_self,
         reason = "there is a registry where there is a world"
@@ -150,20 +150,21 @@ impl World {
         .await;
     }
 
-    /// Waits until a Bundle has its content.
+    /// Waits until a Bundle is unpacked.
     pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
-        wait::until(self.bundles(), name, "unpacked", |it: &Bundle| {
-            let conditions = it.status.as_ref().map(|status| &status.conditions);
-            conditions.is_some_and(|it| line(it, "Unpacked") == "True UnpackSuccessful")
+        wait::until(self.bundles(), name, "unpacked", |bundle: &Bundle| {
+            let conditions = bundle.status.as_ref().map(|status| &status.conditions);
+            conditions
+                .is_some_and(|conditions| line(conditions, "Unpacked") == "True UnpackSuccessful")
         })
         .await
     }
 
-    /// Deletes a Bundle and waits until it is gone.
+    /// Deletes a Bundle and waits until it is deleted.
     pub(crate) async fn delete(&self, name: &str) {
         let params = DeleteParams::default();
         self.bundles().delete(name, &params).await.unwrap();
-        wait::gone(self.bundles(), name).await;
+        wait::deleted(self.bundles(), name).await;
     }
 
     /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
@@ -182,48 +183,55 @@ impl World {
         .await;
     }
 
-    /// Lets a BundleInstance have the bundle of another image.
+    /// Changes the image of a BundleInstance.
     pub(crate) async fn upgrade(&self, name: &str, image: &str) {
         let patch = json!({"spec": {"template": template(image)}});
         merge(&self.instances(), name, &patch).await;
     }
 
-    /// Waits for `status reason` of a condition.
-    pub(crate) async fn condition(&self, name: &str, kind: &str, wanted: &str) -> BundleInstance {
-        wait::until(self.instances(), name, &format!("{kind} {wanted}"), |it| {
-            line(conditions(it), kind) == wanted
-        })
+    /// Waits until a condition has this `status reason`.
+    pub(crate) async fn condition(&self, name: &str, kind: &str, expected: &str) -> BundleInstance {
+        wait::until(
+            self.instances(),
+            name,
+            &format!("{kind} {expected}"),
+            |instance| line(conditions(instance), kind) == expected,
+        )
         .await
     }
 
     /// Waits until a version is installed and healthy.
     pub(crate) async fn healthy(&self, name: &str, version: &str) -> BundleInstance {
-        let what = format!("healthy as {version}");
-        wait::until(self.instances(), name, &what, |it| {
-            let status = it.status.as_ref();
+        let expectation = format!("healthy as {version}");
+        wait::until(self.instances(), name, &expectation, |instance| {
+            let status = instance.status.as_ref();
             status.and_then(|status| status.facts.version.as_deref()) == Some(version)
-                && line(conditions(it), "Installed").starts_with("True ")
-                && line(conditions(it), "Healthy") == "True Healthy"
+                && line(conditions(instance), "Installed").starts_with("True ")
+                && line(conditions(instance), "Healthy") == "True Healthy"
         })
         .await
     }
 
     /// Waits until the provisioner's Deployment is Available.
     pub(crate) async fn provisioner(&self) {
-        wait::until(self.of::<Deployment>(SYSTEM), CORE, "Available", available).await;
+        wait::until(self.api::<Deployment>(SYSTEM), CORE, "Available", available).await;
     }
 
-    /// Deletes a BundleInstance and waits until nothing in the cluster is marked as its own.
+    /// Deletes a BundleInstance and waits until no object in the cluster has its ownership labels.
     pub(crate) async fn remove(&self, name: &str) {
         let params = DeleteParams::default();
         self.instances().delete(name, &params).await.unwrap();
-        wait::gone(self.instances(), name).await;
+        wait::deleted(self.instances(), name).await;
         let kinds = kubectl(self.cluster, "api-resources --verbs list -o name");
-        let passing = "events events.events.k8s.io endpoints componentstatuses";
-        let is_passing = |kind: &str| passing.split(' ').any(|passing| passing == kind);
-        let kinds: Vec<&str> = kinds.lines().filter(|kind| !is_passing(kind)).collect();
+        let short_lived = "events events.events.k8s.io endpoints componentstatuses";
+        let is_short_lived = |kind: &str| {
+            short_lived
+                .split(' ')
+                .any(|short_lived| short_lived == kind)
+        };
+        let kinds: Vec<&str> = kinds.lines().filter(|kind| !is_short_lived(kind)).collect();
         let kinds = kinds.join(",");
-        // The Bundle, and what Kubernetes has made from ours, go a moment later.
+        // The garbage collector deletes the Bundle and dependents of the objects later.
         let of_instance = format!("--all-namespaces -l core.rukpak.io/owner-name={name} {kinds}");
         let wait = format!("wait --for=delete --timeout=180s {of_instance}");
         kubectl(self.cluster, &wait);

@@ -9,14 +9,14 @@ use crate::{
     oci::Document, registry::Error as RegistryError, web, web::Shown,
 };
 
-/// Text that only a server can have chosen.
+/// Text that is chosen by a server.
 const REMOTE: &str = "REMOTE";
 
 fn remote() -> String {
     REMOTE.to_owned()
 }
 
-/// The URL behind a redirect, as `web::Client` has it in errors.
+/// Returns the URL of a redirect as `web::Client` reports it in errors.
 fn redirected() -> Shown {
     let url = Url::parse("https://internal.example.com/REMOTE").unwrap();
     Shown::from(&url).with_written(Some("https://example.com/a (redirected)".into()))
@@ -54,12 +54,12 @@ fn web_errors() -> Vec<(web::Error, &'static str)> {
 }
 
 fn git_problems() -> Vec<(Problem, &'static str)> {
-    let (said, others) = (remote, || vec![remote()]);
+    let (text, others) = (remote, || vec![remote()]);
     Vec::from(::tests::rows![
-        Problem::NotFound { said: said() }
+        Problem::NotFound { said: text() }
             => "not found, or not visible with these credentials; check the URL and the credentials";
-        Problem::Refused { said: said() } => "the server rejected the request; check its requirements";
-        Problem::GivenUp { said: said() } => "the server aborted the request; try again, or contact its operator";
+        Problem::Refused { said: text() } => "the server rejected the request; check its requirements";
+        Problem::GivenUp { said: text() } => "the server aborted the request; try again, or contact its operator";
         Problem::NotGit { found: "unexpected content type".to_owned(), media_type: remote() }
             => "not a git server: unexpected content type; check that \"git clone\" accepts this URL";
         Problem::NoReference { kind: "branch", name: "main".to_owned(), others: others() }
@@ -108,10 +108,10 @@ fn oci_errors() -> Vec<(oci::Error, &'static str)> {
 
 fn registry_errors() -> Vec<(RegistryError, String)> {
     use RegistryError as E;
-    let what = || "example.com/a:v1".to_owned();
+    let image = || "example.com/a:v1".to_owned();
     let web = || web_errors().swap_remove(0);
     let (source, message) = web();
-    let asked = E::Web {
+    let cause = E::Web {
         action: "ask".to_owned(),
         source: web().0,
     };
@@ -120,25 +120,31 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
             => "registry example.com uses a token service, which is not a URL; ask its owner to correct the \
                 configuration"
                 .to_owned();
-        E::Digest { what: what(), expected: Some(remote()), found: Some(remote()) }
+        E::Digest { what: image(), expected: Some(remote()), found: Some(remote()) }
             => "digest mismatch for example.com/a:v1; push it again"
                 .to_owned();
         E::Web { action: "reach example.com".to_owned(), source } => format!("failed to reach example.com: {message}");
-        E::Interrupted { what: what(), tries: 2, read: 3, source: web().0 } => format!(
+        E::Interrupted { what: image(), tries: 2, read: 3, source: web().0 } => format!(
             "transfer of example.com/a:v1 interrupted after 3 bytes, in attempt 2; try again later, or over a better connection: {message}"
         );
-        E::AllEndpointsFailed { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] }
+        E::AllEndpointsFailed { image: image(), failures: vec![("mirror.example.com/a".to_owned(), cause)] }
             => format!("failed to pull example.com/a:v1 from 1 endpoints: mirror.example.com/a: failed to ask: {message}");
     ]);
     errors.extend(oci_errors().into_iter().map(|(source, message)| {
-        let what = what();
-        let expected = format!("failed to unpack {what}: {message}");
-        (E::Document { what, source }, expected)
+        let image = image();
+        let expected = format!("failed to unpack {image}: {message}");
+        (
+            E::Document {
+                what: image,
+                source,
+            },
+            expected,
+        )
     }));
     errors
 }
 
-/// Errors with a remote text, and what is left of each.
+/// Returns errors with a remote text, and each message without it.
 fn errors() -> Vec<(Error, String)> {
     let url = Url::parse("https://example.com/a.tgz").unwrap();
     let pinned = Digest::of(b"pinned");
@@ -175,7 +181,7 @@ fn errors() -> Vec<(Error, String)> {
 
 // parity: rukpak-12
 #[test]
-fn remote_texts_leave_errors_and_nothing_else_does() {
+fn only_remote_texts_are_removed_from_errors() {
     for (error, expected) in errors() {
         let whole = chain(&error);
         let digest = Digest::of(REMOTE.as_bytes()).to_string();
@@ -191,10 +197,10 @@ fn remote_texts_leave_errors_and_nothing_else_does() {
 }
 
 #[test]
-fn errors_without_remote_texts_stay_whole() {
+fn errors_without_remote_texts_do_not_change() {
     let path = "manifests/\u{fffd}".to_owned();
-    let what = "example.com/a:v1".to_owned();
-    let refused = Problem::Connect {
+    let image = "example.com/a:v1".to_owned();
+    let problem = Problem::Connect {
         host: "example.com".to_owned(),
         source: io::Error::other("connection refused"),
     };
@@ -204,8 +210,8 @@ fn errors_without_remote_texts_stay_whole() {
             folder: "/tmp".into(),
             source: io::Error::other("no space"),
         },
-        git::Error::test("https://example.com/r.git", refused).into(),
-        RegistryError::NotFound { what }.into(),
+        git::Error::test("https://example.com/r.git", problem).into(),
+        RegistryError::NotFound { what: image }.into(),
     ];
     for error in errors {
         let whole = chain(&error);

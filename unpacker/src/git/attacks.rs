@@ -137,7 +137,7 @@ fn message(result: Result<Pack>) -> String {
 }
 
 #[test]
-fn whole_objects_and_both_kinds_of_deltas_are_found_by_their_hashes() {
+fn objects_and_both_kinds_of_deltas_are_found_by_hash() {
     let twice = delta(3, 6, &[copy(3), copy(3)].concat());
     let more = delta(6, 7, &[&copy(6)[..], b"\x01!"].concat());
     let pack = Writer::default()
@@ -156,7 +156,7 @@ fn whole_objects_and_both_kinds_of_deltas_are_found_by_their_hashes() {
 }
 
 #[test]
-fn a_bomb_of_deltas_makes_no_more_than_is_allowed() {
+fn delta_bomb_ends_at_the_limit() {
     // Each is sixteen times its base.
     let mut size = 1 << 8;
     let mut writer = Writer::default().blob(&vec![b'x'; size]);
@@ -175,7 +175,7 @@ fn a_bomb_of_deltas_makes_no_more_than_is_allowed() {
 }
 
 #[test]
-fn bases_that_are_let_go_are_made_again() {
+fn dropped_delta_bases_are_rebuilt() {
     let large = vec![b'x'; 4000];
     let mut writer = Writer::default().blob(&large);
     let mut expected = vec![large.clone()];
@@ -197,7 +197,7 @@ fn bases_that_are_let_go_are_made_again() {
 }
 
 #[test]
-fn sizes_that_lie_are_found_before_anything_is_made() {
+fn false_sizes_are_detected_before_objects_are_built() {
     let huge = 1 << 55;
     assert_each!(|writer, expected| message(resolved(&writer.end(), BOUNDS)) => has expected;
         Writer::default().entry(3, 2, &[], b"abc") => "larger than declared";
@@ -228,7 +228,7 @@ fn sizes_that_lie_are_found_before_anything_is_made() {
 }
 
 #[test]
-fn deltas_that_rest_upon_each_other_in_a_circle_or_too_deeply_end() {
+fn circular_and_deep_delta_chains_end() {
     let same = delta(3, 3, &copy(3));
     let circle = Writer::default()
         .on_id(raw(b"one"), &same)
@@ -253,7 +253,7 @@ fn deltas_that_rest_upon_each_other_in_a_circle_or_too_deeply_end() {
 }
 
 #[test]
-fn a_pack_is_taken_whole_and_unchanged_or_not_at_all() {
+fn pack_is_accepted_only_whole_and_unchanged() {
     let good = Writer::default()
         .blob(b"abc")
         .on(0, &delta(3, 2, &copy(2)))
@@ -278,7 +278,7 @@ fn a_pack_is_taken_whole_and_unchanged_or_not_at_all() {
 
 // parity: rukpak-21
 #[test]
-fn a_pack_that_never_ends_is_left_at_the_limit() {
+fn endless_pack_ends_at_the_limit() {
     // Empty blocks of a zlib stream: they make nothing, for ever.
     let head = [b"PACK\0\0\0\x02\0\0\0\x01\x33\x78\x01"];
     let blocks = io::repeat(0).take(u64::MAX);
@@ -309,7 +309,7 @@ fn lines(parts: &[&[u8]]) -> PktReader {
 }
 
 #[tokio::test]
-async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_are_refused() {
+async fn split_frames_are_read_and_false_lengths_are_rejected() {
     let mut good = lines(&[b"00", b"06a", b"b0001", b"0000000200", b"04"]);
     let data = |bytes: &'static [u8]| PktLine::Data(Bytes::from_static(bytes));
     let (ab, delimiter, flush, end) = (
@@ -343,7 +343,7 @@ async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_
 }
 
 #[tokio::test]
-async fn frames_without_end_are_left_at_the_limit() {
+async fn endless_frames_end_at_the_limit() {
     let endless = stream::repeat_with(|| Ok(Bytes::from_static(b"0005\x020000"))).boxed();
     let mut lines = PktReader::new(ByteSource::Http(endless));
     lines.allow(1 << 16, "the lines");
@@ -359,7 +359,7 @@ async fn frames_without_end_are_left_at_the_limit() {
 }
 
 #[test]
-fn fuzz_changed_packs_never_give_what_has_another_hash() {
+fn fuzz_changed_packs_never_yield_objects_of_another_hash() {
     ::tests::fuzz::fuzz(20_000, 5, |random| {
         // The orders are changed before they are compressed: afterwards hardly anything would get so far.
         let mut orders = delta(9, 12, &[&copy(9)[..], b"\x03end"].concat());
@@ -389,12 +389,12 @@ fn fuzz_changed_packs_never_give_what_has_another_hash() {
         let Ok(mut pack) = resolved(&pack, BOUNDS) else {
             return 0;
         };
-        for known in [&b"some base"[..], b"some baseend", b"som"] {
-            let Some(kind) = pack.kind(id(known)) else {
+        for object in [&b"some base"[..], b"some baseend", b"som"] {
+            let Some(kind) = pack.kind(id(object)) else {
                 continue;
             };
-            if let Ok(bytes) = pack.read(id(known), kind) {
-                assert_eq!(bytes, known);
+            if let Ok(bytes) = pack.read(id(object), kind) {
+                assert_eq!(bytes, object);
             }
         }
         1

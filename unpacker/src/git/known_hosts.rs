@@ -203,9 +203,9 @@ mod tests {
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA6rWI3G2sz07DnfFlrouTcysQlj2P+jpNSOEWD9OJ3X";
 
     #[test]
-    fn the_lines_about_a_host_are_found_however_they_name_it() {
+    fn lines_of_a_host_are_found_in_every_format() {
         let key = PublicKey::from_openssh(KEY).unwrap();
-        // Of "git.example.com".
+        // The hash of "git.example.com".
         let hashed = {
             let mac = hmac(b"01234567890123456789", b"git.example.com").unwrap();
             let salt = BASE64_STANDARD.encode("01234567890123456789");
@@ -223,7 +223,7 @@ mod tests {
             format!("[git.example.com]:2222 {KEY}"), 22 => KeyCheck::Unknown;
             format!("git.example.com {KEY}"), 2222 => KeyCheck::Known;
             format!("git.example.com {OTHER}"), 22 => KeyCheck::Changed;
-            // What is known of port 22 says nothing against a key at another port.
+            // A key of port 22 does not make another key of port 2222 a changed one.
             format!("git.example.com {OTHER}"), 2222 => KeyCheck::Unknown;
             format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::Changed;
             format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::Known;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kinds_of_the_port_outweigh_those_of_the_host() {
+    fn key_types_of_the_port_precede_those_of_the_host() {
         let ecdsa = "ecdsa-sha2-nistp256 AAAA";
         assert_each!(|lines, port, ed25519| KnownHosts::new(&lines, "h", port).has_kind(&Algorithm::Ed25519) => ed25519;
             format!("h {KEY}"), 22 => true;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn hmac_is_the_one_that_everybody_computes() {
+    fn hmac_matches_the_published_test_vector() {
         let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
         assert_rows!(crate::git::id::Id::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
     }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_git_keeps_for_itself_are_found_in_every_spelling() {
+    fn names_reserved_by_git_are_found_in_every_spelling() {
         let bad = ".. . a/b ../a /etc/passwd .git .GIT .gIt .git... \
             .git::$INDEX_ALLOCATION git~1 GIT~1 .g\u{200c}it \u{feff}.git";
         for name in bad.split(' ').chain([".git ", ".Git ", ".git. ."]) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_are_not_well_formed_are_refused() {
+    fn malformed_trees_are_rejected() {
         let lines = |text: &str| {
             let line = |line| [format!("{line}\0").as_bytes(), &[7; 20]].concat();
             text.split(',').flat_map(line).collect::<Vec<_>>()

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart_and_none_with_credentials_or_of_another_scheme_is_taken() {
+    fn urls_are_parsed_without_credentials_or_other_schemes() {
         for (text, parts) in ::tests::rows![
             "https://h/a?b=c" => (true, "h", "h", 443, "/a?b=c");
             "http://h:8080" => (false, "h:8080", "h", 8080, "/");

@@ -153,7 +153,7 @@ impl LayerChanges {
 mod tests {
     use super::*;
 
-    /// `d/` is a folder, `-p` a whiteout, `o!` an opaque folder, anything else a file.
+    /// Parses entries: `d/` is a directory, `-p` a whiteout, `o!` an opaque directory; others are files.
     fn layer(entries: &str) -> Result<LayerChanges, Conflict> {
         let mut fresh = LayerChanges::default();
         for entry in entries.split_whitespace() {
@@ -171,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn upper_layers_hide_what_they_have_delete_or_cover() {
+    fn upper_layers_hide_replaced_and_deleted_paths() {
         let cases: [(&[&str], &str, &str); 14] = [
-            // upper layers from the top, then what they hide and what they leave of lower files
+            // Upper layers from the top; hidden and visible files of lower layers.
             (&["a"], "a a/b", "b ab"),
             (&["a/"], "a", "a/b"),
             (&["a/b"], "a a/b a/b/c", "a/c b"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_layer_says_one_thing_about_a_path() {
+    fn contradictory_entries_of_one_layer_are_conflicts() {
         for (entries, expected) in [
             ("a/ a/b a/ a/c", None),
             ("a -a b/c -b -b/c b!", None),

@@ -25,7 +25,7 @@ fn read(value: &Value, kind: Option<&str>) -> Result<Document, Error> {
     Document::read(value.to_string().as_bytes(), kind)
 }
 
-/// What came out in one line.
+/// Describes the result in one line.
 fn outcome(value: &Value, kind: Option<&str>) -> String {
     match read(value, kind) {
         Ok(Document::Manifest(manifest)) => format!("image of {} layers", manifest.layers.len()),
@@ -35,7 +35,7 @@ fn outcome(value: &Value, kind: Option<&str>) -> String {
 }
 
 #[test]
-fn documents_are_what_they_say_or_are_refused() {
+fn documents_match_their_media_type_or_are_rejected() {
     let plain = image(&[blob(GZIP)]);
     let index = json!({"schemaVersion": 2, "manifests": [blob(MANIFEST)]});
     assert_outcomes(&::tests::rows![
@@ -48,7 +48,7 @@ fn documents_are_what_they_say_or_are_refused() {
             => "image of 2 layers";
         index.clone(), Some(INDEX) => "index of 1";
         json!({"schemaVersion": 2, "manifests": []}), Some(DOCKER_INDEX) => "index of 0";
-        // confusion
+        // Contradictory media types.
         plain.clone(), Some(INDEX)
             => "ManifestInvalid: the manifest declares application/vnd.oci.image.index.v1+json, but is a manifest";
         index.clone(), Some(MANIFEST) => "but is an index";
@@ -68,7 +68,7 @@ fn assert_outcomes(cases: &[(Value, Option<&str>, &str)]) {
 }
 
 #[test]
-fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
+fn unsupported_images_are_rejected_with_a_remedy() {
     let plain = image(&[blob(GZIP)]);
     let titled = |unpack: &str| {
         let notes =
@@ -103,7 +103,7 @@ fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
         image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "malformed";
     ]);
     assert_rows!(Document::read(&vec![b' '; 4 << 20 | 1], None) => Err(Error::TooLarge));
-    // No stack is deep enough for that.
+    // Documents with too many levels.
     assert_rows!(Document::read("[".repeat(1 << 20).as_bytes(), None).is_err() => true);
 }
 
@@ -126,7 +126,7 @@ fn index(entries: &[Value]) -> Index {
 }
 
 #[test]
-fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
+fn index_yields_one_image_per_platform_and_no_attestation() {
     let cases: [(&[&str], Option<&str>, &str); 15] = ::tests::rows![
         &["linux/s390x", "linux/amd64"], None => "linux/amd64";
         &["linux/s390x", "linux/arm64"], None => "linux/s390x";
@@ -145,11 +145,11 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
         &["linux/amd64"], Some("amd64") => "no image for \"amd64\"";
         &["unknown/unknown"], Some("unknown/unknown") => "no image for";
     ];
-    for (platforms, wanted, expected) in cases {
+    for (platforms, platform, expected) in cases {
         let entries: Vec<_> = platforms.iter().map(|platform| on(platform)).collect();
-        let found = match index(&entries).choose(wanted) {
+        let found = match index(&entries).choose(platform) {
             Ok(entry) => {
-                assert_rows!(entry.digest => Digest::of(expected.as_bytes()), "{platforms:?} {wanted:?}");
+                assert_rows!(entry.digest => Digest::of(expected.as_bytes()), "{platforms:?} {platform:?}");
                 entry.platform.clone().unwrap_or_default()
             }
             Err(error) => error.to_string(),
@@ -162,12 +162,12 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
 }
 
 #[test]
-fn labels_name_the_folders_that_are_read() {
+fn labels_select_the_directories_that_are_read() {
     let usual = ["manifests", "metadata", "tests"];
     let cases: [(Value, &[&str]); 10] = ::tests::rows![
         json!({}) => &usual;
         json!({"config": null}) => &usual;
-        // A database beside a catalog is the catalog again, for programs that know no other.
+        // The database has the same catalog as the configs, in an older format.
         json!({"config": {"Labels": {CONFIGS: "/configs", DATABASE: "/configs/index.db"}}}) => &["configs"];
         json!({"config": {"Labels": {CONFIGS: "", DATABASE: "/database/index.db"}}}) => &["database/index.db"];
         json!({"config": {"Labels": null}}) => &usual;
@@ -192,8 +192,8 @@ fn labels_name_the_folders_that_are_read() {
 }
 
 #[test]
-fn texts_of_strangers_cannot_change_how_the_rest_is_shown() {
-    assert_each!(|text, shown| excerpt(text) => shown;
+fn untrusted_texts_lose_control_characters() {
+    assert_each!(|text, expected| excerpt(text) => expected;
         "a\u{1b}[31m\r\nb" => "a[31mb";
         "a\u{202e}b\u{2066}c\u{200f}d\u{2028}e" => "abcde";
     );

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_chosen_before_a_password_and_all_else_is_passed_over() {
+    fn token_challenge_precedes_basic_and_others_are_skipped() {
         let full = r#"Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a/b:pull""#;
         let long = format!("Bearer realm=\"{}\"", "x".repeat(MAX_HEADER));
         let many = "Other a=b, ".repeat(MAX_CHALLENGES) + "Basic realm=x";

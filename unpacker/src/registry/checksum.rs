@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_algorithms_are_checked_and_others_are_none() {
+    fn sha256_and_sha512_are_verified_and_others_rejected() {
         let sha512 = "sha512:cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce\
                       47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e";
         let sha256 = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

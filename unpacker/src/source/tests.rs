@@ -2,7 +2,7 @@ use super::*;
 use crate::Digest;
 
 #[test]
-fn sources_are_told_apart_by_how_they_are_written() {
+fn source_kinds_are_distinguished_by_their_format() {
     let parse = |text: &str| Source::parse(text, |path| path == Path::new("bundle"));
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let pinned = format!("https://h/b.tgz#{}", Digest::of(b"x"));
@@ -32,7 +32,7 @@ fn sources_are_told_apart_by_how_they_are_written() {
 }
 
 #[test]
-fn what_is_displayed_means_the_same_source() {
+fn displayed_source_parses_to_the_same_source() {
     for (text, normal) in ::tests::rows![
         "git+https://h/r#main:my folder" => "git+https://h/r#main:my%20folder";
         "git+https://h/r#main:my%20folder" => "git+https://h/r#main:my%20folder";
@@ -60,7 +60,7 @@ fn what_is_displayed_means_the_same_source() {
 }
 
 #[test]
-fn everyday_spellings_are_told_how_to_be_written() {
+fn common_mistakes_are_reported_with_the_correct_form() {
     assert_each!(|text, part| Source::parse(text, |_| false).unwrap_err() => has part;
         "git@github.com:org/repo.git" => "use git+ssh://git@github.com/org/repo.git";
         "git+ssh://git@github.com:org/repo" => "use git+ssh://git@github.com/org/repo";
@@ -108,24 +108,24 @@ fn secrets_do_not_show_in_errors() {
         user:sekret@quay.io/org/x@sha256:12";
     for text in texts.split_whitespace() {
         let source = Source::parse(text, |_| false).unwrap_err();
-        for said in [source, Image::parse(text).unwrap_err()].map(|error| error.to_string()) {
+        for message in [source, Image::parse(text).unwrap_err()].map(|error| error.to_string()) {
             for part in ["sekret", "kret", "se/", "se?", "se#", "se@"] {
-                assert!(!said.contains(part), "{text}: {said}");
+                assert!(!message.contains(part), "{text}: {message}");
             }
         }
     }
-    let said = |text| Source::parse(text, |_| false).unwrap_err().to_string();
+    let message = |text| Source::parse(text, |_| false).unwrap_err().to_string();
     for text in ["user:sekret@quay.io/x:v1", "https://u:se/kret@h/x"] {
-        ::tests::assert_has(said(text), "remove them");
-        ::tests::assert_has(said(text), "--username");
+        ::tests::assert_has(message(text), "remove them");
+        ::tests::assert_has(message(text), "--username");
     }
-    let digest = said("quay.io/org/x@sha256:12");
+    let digest = message("quay.io/org/x@sha256:12");
     ::tests::assert_has(&digest, "quay.io/org/x@sha256:12");
     assert!(!digest.contains("credentials"), "{digest}");
 }
 
 #[test]
-fn queries_are_asked_with_and_not_shown() {
+fn queries_are_sent_but_not_displayed() {
     let text = "https://h/b.tgz?X-Sig=sekret";
     let source = Source::parse(text, |_| false).unwrap();
     assert_eq!(source.to_string(), "https://h/b.tgz?…");

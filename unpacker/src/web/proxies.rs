@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_is_the_one_of_the_scheme_else_the_one_for_all() {
+    fn proxy_of_the_scheme_precedes_the_proxy_for_all() {
         for (variables, (http, https)) in ::tests::rows![
             &[][..] => (None, None);
             &[("HTTP_PROXY", "http://a:1")] => (Some("a"), None);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clusters_proxy_is_read_as_gos_programs_read_it() {
+    fn cluster_proxy_is_parsed_as_in_go() {
         for (no_proxy, direct, through) in ::tests::rows![
             "", "" => "h";
             ".y.com", "x.y.com" => "y.com";
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_no_proxy_fails_what_goes_through_it_without_its_value() {
+    fn invalid_proxy_fails_requests_without_showing_its_value() {
         for (variable, value, fails) in [
             ("HTTP_PROXY", "http://", [true, false]),
             ("HTTPS_PROXY", "name:word@:3128:x", [false, true]),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_told_apart_by_scheme_host_and_port() {
+    fn servers_are_distinguished_by_scheme_host_and_port() {
         for (url, same, others) in ::tests::rows![
             "https://h/", "https://h:443/b?c https://H/" => "https://h:444/ http://h/ https://h.evil/ http://h:443/";
             "http://127.0.0.1/", "http://0x7f.1/" => "http://127.0.0.2/";
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_lose_credentials_and_fragments_and_nothing_else() {
+    fn urls_lose_only_credentials_and_fragments() {
         assert_each!(|url, left| strip_credentials(Url::parse(url).unwrap()).as_str() => left;
             "https://h/p?q=1" => "https://h/p?q=1";
             "https://name:word@h:1/p?q#f" => "https://h:1/p?q";

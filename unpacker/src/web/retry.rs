@@ -53,20 +53,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_minute_and_are_never_shorter_than_half() {
+    fn delays_double_up_to_a_minute_and_jitter_by_half() {
         let patience = Patience::default();
         let rows = [(1, 0.5), (2, 1.0), (4, 4.0), (8, 60.0), (40, 60.0)];
-        for (tries, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
+        for (attempts, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
             for _ in 0..100 {
-                let pause = delay(&patience, tries, None).as_secs_f64();
+                let seconds = delay(&patience, attempts, None).as_secs_f64();
                 let range = longest / 2.0..=longest;
-                assert!(range.contains(&pause), "{tries}: {pause}");
+                assert!(range.contains(&seconds), "{attempts}: {seconds}");
             }
         }
     }
 
     #[test]
-    fn a_server_says_how_long_to_wait_but_not_for_ever() {
+    fn retry_after_is_respected_up_to_a_minute() {
         let far = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(86_400));
         for (value, seconds) in [
             ("7", Some(7.0)),
@@ -80,9 +80,9 @@ mod tests {
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
-            let pause = delay(&Patience::default(), 1, Some(&headers)).as_secs_f64();
+            let waited = delay(&Patience::default(), 1, Some(&headers)).as_secs_f64();
             let range = seconds.map_or(0.25..=0.5, |seconds| seconds - 0.001..=seconds + 0.001);
-            assert!(range.contains(&pause), "{value}: {pause}");
+            assert!(range.contains(&waited), "{value}: {waited}");
         }
     }
 }

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn urls_are_shown_without_credentials_queries_and_fragments() {
-        assert_each!(|url, shown| Shown::from(&Url::parse(url).unwrap()).to_string() => shown;
+        assert_each!(|url, expected| Shown::from(&Url::parse(url).unwrap()).to_string() => expected;
             "https://name:word@h:1/p/x?sig=word#f" => "https://h:1/p/x";
             "https://h:443" => "https://h/";
             "http://[::1]:5000/v2/" => "http://[::1]:5000/v2/";
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn texts_of_servers_are_short_lines_without_control_characters() {
-        assert_each!(|text, shown| printable(text, 10) => shown;
+        assert_each!(|text, expected| printable(text, 10) => expected;
             " a\r\n\tb\0c\u{1b}[31m " => "a b c [31m";
             "a\u{202e}b\u{200b}c" => "abc";
             "1234567890" => "1234567890";
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_a_server_repeats_are_not_repeated_again() {
+    fn credentials_in_texts_of_servers_are_removed() {
         let basic = format!("Basic {}", BASE64.encode("name:pass word"));
         for (authorization, text) in [
             ("Bearer abc.def", "no such token: abc.def"),

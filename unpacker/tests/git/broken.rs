@@ -1,10 +1,10 @@
-//! Servers and networks that fail for a moment.
+//! Transient failures of servers and networks.
 
 use crate::*;
 
 fn posts(server: &ScriptedServer) -> usize {
-    let seen = server.seen().into_iter();
-    seen.filter(|request| request.method == "POST").count()
+    let requests = server.seen().into_iter();
+    requests.filter(|request| request.method == "POST").count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -12,7 +12,7 @@ async fn requests_to_a_failing_server_are_repeated() {
     let server = GitServer::start(None, None);
     let (first, _) = fill(&server.repository("repo.git"));
     let values = Values::default().with("first", first);
-    // The first request of POST asks for branches, unless the commit is known.
+    // The first POST lists branches, unless the commit is known.
     let rows = r"
         # revision, answers to the first requests of POST, their number and the content
         busy           | main    | 503; Retry-After: 0 | 3 POST, manifests/a.yaml=two
@@ -41,7 +41,7 @@ async fn requests_to_a_failing_server_are_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pack_that_is_always_cut_short_is_given_up() {
+async fn fetch_of_an_always_truncated_pack_fails() {
     let server = GitServer::start(None, None);
     let files = [("a", noise(1, 160_000))];
     let hash = commit(&server.repository("repo.git"), "main", &files);

@@ -1,8 +1,8 @@
-//! Repositories made to do harm, and servers that do not speak git's protocol.
+//! Malicious repositories, and servers that do not implement git's protocol.
 
 use crate::*;
 
-/// An entry of a tree, in the bytes of its object.
+/// Encodes an entry of a tree object.
 fn entry(mode: &str, name: &[u8], hash: &str) -> Vec<u8> {
     let digits = (0..20).map(|at| &hash[2 * at..2 * at + 2]);
     let hash = digits.map(|digits| u8::from_str_radix(digits, 16).unwrap());

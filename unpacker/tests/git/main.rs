@@ -1,6 +1,6 @@
 //! Directories of commits, from git's own servers and from hostile ones.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 #![allow(clippy::wildcard_imports)]
 
@@ -25,7 +25,7 @@ use unpacker::access::{Basic, Ssh, Trust, Verify};
 use unpacker::source::{Git, Revision};
 use unpacker::{Access, Error, Fetched, Limits, Options, Progress, Selection, Source, Tree};
 
-/// A source as people write it: a URL, and what stands behind the `#`.
+/// Parses a source of a URL and a fragment.
 fn source(url: &str, fragment: &str) -> Git {
     match Source::parse(&format!("git+{url}#{fragment}"), |_| false).unwrap() {
         Source::Git(git) => git,
@@ -37,12 +37,12 @@ async fn fetch(git: &Git, access: &Access) -> Result<Fetched, Error> {
     unpacker::git::fetch(git, access, &Options::default(), &Progress::default()).await
 }
 
-/// The files as `path=text`, or the message.
+/// Returns the files as `path=text`, or the error message.
 async fn outcome(url: &str, fragment: &str, access: &Access) -> String {
-    show(fetch(&source(url, fragment), access).await)
+    describe(fetch(&source(url, fragment), access).await)
 }
 
-fn show(fetched: Result<Fetched, Error>) -> String {
+fn describe(fetched: Result<Fetched, Error>) -> String {
     let fetched = match fetched {
         Ok(fetched) => fetched,
         Err(error) => return chain(&error),
@@ -56,13 +56,13 @@ fn show(fetched: Result<Fetched, Error>) -> String {
     files.collect::<Vec<_>>().join(" ")
 }
 
-/// Files below a folder, and a commit of them.
+/// Commits files to a branch, and returns the commit.
 fn commit<T: AsRef<[u8]>>(repository: &Repository, branch: &str, files: &[(&str, T)]) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        write(folder.path(), path, text);
+        write(directory.path(), path, text);
     }
-    repository.commit(branch, folder.path())
+    repository.commit(branch, directory.path())
 }
 
 fn as_user(user: User) -> Access {
@@ -73,7 +73,7 @@ fn trusting(authority: &Authority) -> Trust {
     with!(Trust, roots: authority.pem())
 }
 
-/// As many tries as by default, without the waits between them.
+/// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Access {
     with!(Access::default() => patience.pause: Duration::from_millis(1))
 }
@@ -82,13 +82,13 @@ fn with_key(key: String, known_hosts: String) -> Access {
     with!(Access, ssh: Some(Ssh { key: key.into(), passphrase: None, known_hosts }))
 }
 
-/// A server in front of another one, which follows a script.
+/// Starts a proxy server that follows a script.
 fn front(rules: &str, upstream: &str) -> ScriptedServer {
     let values = Values::default().with("upstream", upstream);
     ScriptedServer::start(Script::new(rules, &values))
 }
 
-/// A branch, both kinds of tags, and directories.
+/// Creates branches, both kinds of tags, and directories; returns the first and the second commit.
 fn fill(repository: &Repository) -> (String, String) {
     let committed = |text| {
         let files = [("bundle/manifests/a.yaml", text), ("README", "r")];
@@ -103,13 +103,13 @@ fn fill(repository: &Repository) -> (String, String) {
     (first, second)
 }
 
-/// A commit of a folder that is written as `git ls-tree` prints it, which a tag leads to.
+/// Creates a tagged commit of a tree in the format of `git ls-tree`.
 fn commit_of(repository: &Repository, listed: &str) -> String {
     let tree = pipe(repository, &["mktree", "--missing"], listed.as_bytes());
     commit_tree(repository, &tree)
 }
 
-/// A commit of a folder in the bytes of its object: as no git would make it.
+/// Creates a tagged commit of the bytes of a tree object, which git itself would not write.
 fn commit_raw(repository: &Repository, tree: &[u8]) -> String {
     let args = ["hash-object", "-t", "tree", "-w", "--literally", "--stdin"];
     commit_tree(repository, &pipe(repository, &args, tree))

@@ -51,7 +51,7 @@ const MORE_REVISIONS: &str = r#"
     nothing in it    | empty.git | main | *branch or tag "main" not found; check the name*
 "#;
 
-/// Makes the repositories of the tables, and returns their commits.
+/// Creates the repositories of the tables, and returns their commits.
 fn repositories(repository: impl Fn(&str) -> Repository) -> Values {
     let main = repository("repo.git");
     let (first, second) = fill(&main);
@@ -73,7 +73,7 @@ fn repositories(repository: impl Fn(&str) -> Repository) -> Values {
     values.with("module", module).with("names", names)
 }
 
-/// Fetches what a table names from the repositories at a URL.
+/// Fetches the revisions of a table from the repositories at a URL.
 async fn check(rows: &str, url: &str, access: &Access, commits: &Values) {
     let run = async |[repository, fragment]: &[Cell; 2]| {
         let git = source(&format!("{url}/{}", repository.raw()), &fragment.text());
@@ -89,7 +89,7 @@ async fn check(rows: &str, url: &str, access: &Access, commits: &Values) {
             assert_rows!(unpacker::git::resolve(&git, access).await.unwrap() => resolved);
         }
         match resolved.revision {
-            Revision::Commit(commit) => format!("{commit} {}", show(Ok(fetched))),
+            Revision::Commit(commit) => format!("{commit} {}", describe(Ok(fetched))),
             revision => panic!("{revision:?}"),
         }
     };

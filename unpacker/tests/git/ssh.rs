@@ -1,11 +1,11 @@
-//! Over ssh, from OpenSSH's server.
+//! Fetches by ssh from OpenSSH's server.
 
 use crate::*;
 
 /// Runs ssh-keygen on a file, and returns the result.
 fn keygen(text: &str, args: &[&str]) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let mut command = Command::new("ssh-keygen");
@@ -19,13 +19,13 @@ async fn only_known_hosts_are_contacted() {
     let server = Sshd::start();
     fill(&server.repository("repo.git"));
     let url = server.url("repo.git");
-    let (known, mistaken) = (server.known_hosts(), server.mistaken_hosts());
-    let hashed = keygen(&known, &["-qHf"]);
+    let (known_hosts, mistaken_hosts) = (server.known_hosts(), server.mistaken_hosts());
+    let hashed = keygen(&known_hosts, &["-qHf"]);
     assert!(hashed.starts_with("|1|"), "{hashed}");
     let good = "README=r bundle/manifests/a.yaml=two";
     let values = Values::default()
-        .with("known", &*known)
-        .with("mistaken", &*mistaken)
+        .with("known", &*known_hosts)
+        .with("mistaken", &*mistaken_hosts)
         .with("hashed", hashed)
         .with("good", good);
     let rows = "
@@ -43,7 +43,7 @@ async fn only_known_hosts_are_contacted() {
     let found = outcome(&url, "", &with_key(server.key(), String::new())).await;
     let (_, line) = found.split_once("to ssh-knownhosts): ").unwrap();
     assert_rows!(outcome(&url, "", &with_key(server.key(), line.to_owned())).await => good);
-    assert_rows!(outcome(&url, "", &with!(with_key(server.key(), mistaken) => trust.verify: Verify::Never)).await => good);
+    assert_rows!(outcome(&url, "", &with!(with_key(server.key(), mistaken_hosts) => trust.verify: Verify::Never)).await => good);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,11 +110,11 @@ async fn silent_and_other_servers_are_reported_in_time() {
     let server = Sshd::start();
     let web = FileServer::start(None, None);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = Port::take().host();
+    let closed = Port::take().host();
     let access = with!(with_key(server.key(), server.known_hosts()) => patience.idle: Duration::from_millis(500));
     assert_each!(|host, expected| outcome(&format!("ssh://{host}/repo.git"), "", &access).await => has expected;
         web.host() => "by ssh";
         silent.local_addr().unwrap().to_string() => "sent nothing for 0.5 s";
-        gone => "failed to reach";
+        closed => "failed to reach";
     );
 }

@@ -1,22 +1,22 @@
-//! A store of images that is removed when the test ends.
+//! An image store that is removed at the end of the test.
 
 use crate::*;
 
 /// A directory with a store, and with the files of the test.
 pub(crate) struct Store {
     buildah: Buildah,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Store {
-    /// Writes files with their paths as content, and builds images from Dockerfiles, with a layer for each step.
+    /// Writes files with their paths as content, and builds images from Dockerfiles with one layer per step.
     pub(crate) fn new(paths: &str, images: &[(&str, &str)]) -> Self {
         let store = Self {
             buildah: Buildah::new(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         };
         for path in paths.split_whitespace() {
-            write(store.folder.path(), path, path);
+            write(store.directory.path(), path, path);
         }
         for (name, dockerfile) in images {
             fs::write(store.path("Dockerfile"), dockerfile).unwrap();
@@ -27,10 +27,10 @@ impl Store {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// Runs buildah, and returns what it prints.
+    /// Runs buildah, and returns its output.
     pub(crate) fn buildah(&self, args: &[&str]) -> String {
         self.output(self.buildah.command().args(args))
     }
@@ -40,7 +40,7 @@ impl Store {
     }
 
     fn output(&self, command: &mut Command) -> String {
-        let output = command.current_dir(self.folder.path()).output();
+        let output = command.current_dir(self.directory.path()).output();
         let output = output.unwrap_or_else(|error| panic!("failed to start {command:?}: {error}"));
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {error}");

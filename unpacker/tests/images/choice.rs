@@ -1,4 +1,4 @@
-//! The choice of one image of several.
+//! Selection of one image among several.
 
 use crate::*;
 

@@ -1,4 +1,4 @@
-//! Whatever form an image is saved in and however its layers came about, what is read is what a container would see.
+//! Images in all saved forms are read with the files that a container sees.
 
 use crate::*;
 
@@ -13,15 +13,19 @@ fn assert_seen(store: &Store, image: &str, select: &Selection) -> String {
         },
         ..Options::default()
     };
-    let seen = store.mounted(image, |root| listed(&open_tree(root, &options).unwrap().0));
+    let expected = store.mounted(image, |root| listed(&open_tree(root, &options).unwrap().0));
     store.save(image);
     for form in forms(store.path("").as_path()) {
-        assert_eq!(listed(&read(&form, select.clone()).tree), seen, "{form}");
+        assert_eq!(
+            listed(&read(&form, select.clone()).tree),
+            expected,
+            "{form}"
+        );
     }
-    seen.1.join(" ")
+    expected.1.join(" ")
 }
 
-/// The files of an operating system that a bundle never has: strange names, links, devices and holes.
+/// Creates files that only operating systems contain: unusual names, links, devices and holes.
 const SYSTEM: &str = r#"
     mkdir -p etc usr/bin usr/lib/systemd usr/odd var/lib
     for path in etc/os-release usr/bin/tool usr/lib/a.so.1.2 var/lib/data; do printf "$path" >"$path"; done
@@ -54,13 +58,13 @@ fn a_bundle_from_scratch_is_read_from_every_form() {
          COPY tests/scorecard /tests/scorecard/\n\
          COPY README.md /\n";
     let store = Store::new(&format!("{expected} README.md"), &[("bundle", dockerfile)]);
-    let seen = |select| assert_seen(&store, "bundle", &select);
-    assert_eq!(seen(Selection::Natural), expected);
-    assert_eq!(seen(Selection::All), format!("README.md {expected}"));
+    let files = |select| assert_seen(&store, "bundle", &select);
+    assert_eq!(files(Selection::Natural), expected);
+    assert_eq!(files(Selection::All), format!("README.md {expected}"));
 }
 
 #[test]
-fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
+fn upper_layers_delete_replace_and_add_as_in_a_container() {
     let files = "manifests/deleted.yaml manifests/kept.yaml manifests/replaced.yaml manifests/folder/a manifests/folder/b \
          manifests/emptied/a metadata/file tests/gone/a";
     let dockerfile =
@@ -75,9 +79,13 @@ fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
         : >'metadata/file/now a folder'
     ";
     store.layer("lower", "middle", change);
-    let seen = |image| assert_seen(&store, image, &Selection::Natural);
-    let kept = "manifests/emptied/b manifests/folder manifests/kept.yaml manifests/replaced.yaml";
-    assert_eq!(seen("middle"), format!("{kept} metadata/file/now a folder"));
+    let paths = |image| assert_seen(&store, image, &Selection::Natural);
+    let remaining =
+        "manifests/emptied/b manifests/folder manifests/kept.yaml manifests/replaced.yaml";
+    assert_eq!(
+        paths("middle"),
+        format!("{remaining} metadata/file/now a folder")
+    );
     let change = "
         printf 'back again' >manifests/deleted.yaml
         rm -r metadata
@@ -86,12 +94,12 @@ fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
         : >tests/new
     ";
     store.layer("middle", "upper", change);
-    assert_rows!(seen("upper") => format!("manifests/deleted.yaml {kept} tests/new"));
+    assert_rows!(paths("upper") => format!("manifests/deleted.yaml {remaining} tests/new"));
 }
 
 // parity: rukpak-20
 #[test]
-fn a_bundle_on_top_of_an_operating_system_is_found_and_nothing_else() {
+fn only_the_bundle_in_an_operating_system_image_is_read() {
     let store = Store::new("", &[("empty", "FROM scratch\n")]);
     store.layer("empty", "base", SYSTEM);
     let change = "

@@ -1,6 +1,6 @@
-//! Images as real tools build and save them. Needs buildah and skopeo.
+//! Images built and saved by buildah and skopeo, which must be installed.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
 #[macro_use(assert_rows, with)]
@@ -21,12 +21,12 @@ use unpacker::{
 
 use buildah::Store;
 
-/// What a tool wrote, and as what it is read.
-fn forms(folder: &Path) -> Vec<Local> {
+/// Returns the saved forms of an image.
+fn forms(directory: &Path) -> Vec<Local> {
     vec![
-        Local::OciLayout(folder.join("layout"), None),
-        Local::OciArchive(folder.join("oci.tar"), None),
-        Local::DockerArchive(folder.join("docker.tar"), None),
+        Local::OciLayout(directory.join("layout"), None),
+        Local::OciArchive(directory.join("oci.tar"), None),
+        Local::DockerArchive(directory.join("docker.tar"), None),
     ]
 }
 
@@ -35,7 +35,7 @@ fn read(local: &Local, select: Selection) -> Fetched {
     local::image(local, None, &options).unwrap_or_else(|error| panic!("{local}: {error:?}"))
 }
 
-/// The digest of the content, and its paths.
+/// Returns the digest of the content, and its paths.
 fn listed(tree: &Tree) -> (Digest, Vec<String>) {
     let paths = tree.files().map(|(path, _)| path.to_owned());
     (tree.write_tar(std::io::sink()).unwrap(), paths.collect())

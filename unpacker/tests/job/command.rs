@@ -1,4 +1,4 @@
-//! Running the binary.
+//! Runs the binary of unpack Jobs.
 
 use crate::*;
 
@@ -15,18 +15,18 @@ pub(crate) struct Ran {
     pub(crate) took: Duration,
 }
 
-/// One run of the binary, with a termination message of its own.
+/// One run of the binary with a separate termination message file.
 pub(crate) struct Run {
     pub(crate) command: Command,
     message: PathBuf,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Run {
-    /// Without arguments.
+    /// Returns a run without arguments.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let message = folder.path().join("termination");
+        let directory = tempfile::tempdir().unwrap();
+        let message = directory.path().join("termination");
         let mut command = Command::new(BINARY);
         command
             .stdin(Stdio::null())
@@ -37,13 +37,13 @@ impl Run {
         Self {
             command,
             message,
-            folder,
+            directory,
         }
     }
 
-    /// Sends a folder somewhere.
-    pub(crate) fn from_to(folder: &Path, to: &str) -> Self {
-        let run = Self::new().args(["--bundle-dir"]).args([folder]);
+    /// Returns a run that sends a directory to a URL.
+    pub(crate) fn from_to(directory: &Path, to: &str) -> Self {
+        let run = Self::new().args(["--bundle-dir"]).args([directory]);
         run.args(["--to", to])
     }
 
@@ -52,14 +52,14 @@ impl Run {
         self
     }
 
-    /// With a file that has this in it.
+    /// Adds a flag whose value is a file with this text.
     pub(crate) fn file(self, flag: &str, text: &str) -> Self {
-        let path = self.folder.path().join(flag.trim_matches('-'));
+        let path = self.directory.path().join(flag.trim_matches('-'));
         fs::write(&path, text).unwrap();
         self.args([flag.as_ref(), path.as_os_str()])
     }
 
-    /// Runs it to its end, which must come within a minute.
+    /// Waits for the end of the run, for at most a minute.
     pub(crate) async fn run(mut self) -> Ran {
         let started = Instant::now();
         self.command.arg("--termination-message").arg(&self.message);
@@ -76,7 +76,7 @@ impl Run {
 }
 
 impl Ran {
-    /// The termination message of a failure, which is also in the log.
+    /// Returns the termination message of a failure, which is also in the log.
     pub(crate) fn failure(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert!(self.stderr.contains(&self.message), "{self:?}");
@@ -96,7 +96,7 @@ impl Ran {
     }
 }
 
-/// The exit code, the output and the log of a command.
+/// Returns the exit code, the output and the log of a command.
 pub(crate) fn printed(output: Output) -> (Option<i32>, Vec<u8>, String) {
     let log = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), output.stdout, log)

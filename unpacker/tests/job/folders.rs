@@ -1,4 +1,4 @@
-//! Folders as images have them.
+//! Directories of bundles as in container images.
 
 use crate::*;
 
@@ -8,14 +8,14 @@ fn inflate(archive: &[u8]) -> Vec<u8> {
     tar
 }
 
-/// A run whose archive the test reads.
+/// Returns a run whose archive is written to standard output.
 fn piped(bundle: &Path, args: &[&str]) -> process::Child {
     let mut command = Run::from_to(bundle, "-").args(args).command;
     command.spawn().unwrap()
 }
 
 #[tokio::test]
-async fn standard_output_is_what_packing_writes() {
+async fn standard_output_equals_the_packed_archive() {
     let bundle = bundle();
     let long = format!("tests/{}/{}", "long".repeat(30), "name".repeat(30));
     write(bundle.path(), &long, "x");
@@ -25,8 +25,8 @@ async fn standard_output_is_what_packing_writes() {
     fs::set_permissions(script, fs::Permissions::from_mode(0o750)).unwrap();
     let ran = Run::from_to(bundle.path(), "-").run().await;
     ran.succeeded();
-    let (wanted, digest) = tar(&content(bundle.path()));
-    assert!(inflate(&ran.stdout) == wanted, "the same bytes");
+    let (expected, digest) = tar(&content(bundle.path()));
+    assert!(inflate(&ran.stdout) == expected, "the same bytes");
     assert_has(&ran.stderr, &digest.to_string());
 }
 
@@ -65,7 +65,7 @@ async fn only_selected_files_within_the_limits_are_sent() {
             return paths.collect::<Vec<_>>().join(" ");
         }
         assert_eq!(ran.stdout, b"");
-        // All of a machine's files are never read.
+        // The root of the machine is never read entirely.
         assert!(ran.took < Duration::from_secs(5), "{ran:?}");
         ran.failure()
     })
@@ -87,7 +87,7 @@ async fn links_sockets_fifos_and_devices_are_sent_without_content() {
         made.unwrap().success()
     };
     assert!(made("manifests/fifo", &["p"]));
-    // A user other than root may not make a device.
+    // Only root can create a device.
     let special = 2 + u32::from(made("manifests/device", &["c", "1", "5"]));
     let ran = Run::from_to(root, "-").run().await;
     ran.succeeded();
@@ -98,17 +98,17 @@ async fn links_sockets_fifos_and_devices_are_sent_without_content() {
     let sent = unpacker::stream(ran.stdout.as_slice(), &Options::default()).unwrap();
     assert!(sent.content.irregular().eq(local.irregular()));
     assert_eq!(tar(&sent.content), tar(&local));
-    // The claims are about the content alone.
+    // The claims describe only the content.
     assert_has(&ran.stderr, &tar(&local).1.to_string());
     assert_ne!(inflate(&ran.stdout), tar(&local).0);
 }
 
 #[tokio::test]
-async fn unreadable_files_are_reported_before_anything_is_sent() {
+async fn unreadable_files_are_reported_before_the_upload() {
     let (bundle, bin) = (bundle(), tempfile::tempdir().unwrap());
     let root = bundle.path();
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    // For another user to get at both.
+    // Makes both accessible to another user.
     set(root, 0o755).unwrap();
     set(bin.path(), 0o755).unwrap();
     assert_rows!(Run::new().args(["--install"]).args([bin.path()]).run().await.code => Some(0));
@@ -158,7 +158,7 @@ async fn memory_is_bounded_and_changed_files_break_the_archive() {
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < 24 << 10, "{peak} KiB");
 
-    // It is stuck at the pipe, so that the last file is still to come.
+    // The run blocks on the pipe before it reads the last file.
     write(bundle.path(), "tests/noise5", noise(1, 9 << 20));
     stdout.read_to_end(&mut archive).await.unwrap();
     let (code, _, stderr) = printed(child.wait_with_output().await.unwrap());
@@ -185,11 +185,11 @@ async fn closed_output_is_an_error() {
 
 #[tokio::test]
 async fn binary_installs_itself_whole_and_over_an_older_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let installed = folder.path().join("unpack");
+    let directory = tempfile::tempdir().unwrap();
+    let installed = directory.path().join("unpack");
     for _ in 0..2 {
-        assert_rows!(Run::new().args(["--install"]).args([folder.path()]).run().await.code => Some(0));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_rows!(Run::new().args(["--install"]).args([directory.path()]).run().await.code => Some(0));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert_eq!(fs::metadata(&installed).unwrap().mode() & 0o777, 0o755);
         assert!(fs::read(&installed).unwrap() == fs::read(BINARY).unwrap());
     }

@@ -1,6 +1,6 @@
-//! The binary of unpack Jobs against good and bad receivers, and the receiver against good and bad senders.
+//! The binary of unpack Jobs against valid and failing receivers, and the receiver against valid and invalid senders.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![allow(clippy::panic, clippy::wildcard_imports)]
 
@@ -48,18 +48,18 @@ use command::{BINARY, Run, printed};
 use receiver::Receiver;
 use senders::{End, Sender};
 
-/// A small bundle, and a file beside it that does not belong to it.
+/// Returns a directory with a small bundle and an unrelated file.
 fn bundle() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let files = "manifests/csv.yaml kind: ClusterServiceVersion, manifests/deep/er.yaml kind: Role, \
                  manifests/deep.yaml kind: RoleBinding, metadata/annotations.yaml annotations: {}, etc/shadow root:x";
     for (path, text) in pairs(files) {
-        write(folder.path(), path, format!("{text}\n"));
+        write(directory.path(), path, format!("{text}\n"));
     }
-    folder
+    directory
 }
 
-/// A bundle with so many mebibytes that do not compress.
+/// Returns a bundle with mebibytes that do not compress.
 fn large(mebibytes: usize) -> tempfile::TempDir {
     let bundle = bundle();
     if mebibytes > 0 {
@@ -68,14 +68,14 @@ fn large(mebibytes: usize) -> tempfile::TempDir {
     bundle
 }
 
-/// The content of a bundle as it should arrive.
-fn content(folder: &Path) -> Content {
+/// Returns the expected content of a bundle.
+fn content(directory: &Path) -> Content {
     let select = ["manifests", "metadata", "tests"].map(str::to_owned);
     let options = with!(Options, select: unpacker::Selection::Only(select.to_vec()));
-    unpacker::open(folder, &options).unwrap().content
+    unpacker::open(directory, &options).unwrap().content
 }
 
-/// The tar of content, and its digest.
+/// Returns the tar of content, and its digest.
 fn tar(content: &Content) -> (Vec<u8>, Digest) {
     let mut tar = Vec::new();
     let digest = unpacker::pack(content, Format::Tar, &mut tar).unwrap();

@@ -1,4 +1,4 @@
-//! The real receiver behind a server.
+//! The real receiver in an HTTP server.
 
 use crate::*;
 
@@ -7,7 +7,7 @@ pub(crate) struct Receiver {
     /// `127.0.0.1:PORT`.
     pub(crate) host: String,
     pub(crate) store: Store,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
     serving: JoinHandle<()>,
 }
 
@@ -19,8 +19,8 @@ impl Drop for Receiver {
 
 impl Receiver {
     pub(crate) async fn new(terms: Terms, tls: Option<ServerConfig>) -> Self {
-        let (folder, disk, memory) = (tempfile::tempdir().unwrap(), 1 << 30, 1 << 20);
-        let store = Store::open(folder.path(), Budget { disk, memory }).unwrap();
+        let (directory, disk, memory) = (tempfile::tempdir().unwrap(), 1 << 30, 1 << 20);
+        let store = Store::open(directory.path(), Budget { disk, memory }).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
@@ -40,7 +40,7 @@ impl Receiver {
         Self {
             host,
             store,
-            folder,
+            directory,
             serving,
         }
     }
@@ -49,22 +49,26 @@ impl Receiver {
         format!("http://{}/content/x", self.host)
     }
 
-    /// The number of files in the store: of content, and of uploads.
-    pub(crate) fn kept(&self) -> (usize, usize) {
+    /// Returns the numbers of files of content and of uploads in the store.
+    pub(crate) fn file_counts(&self) -> (usize, usize) {
         let count = |path: &Path| fs::read_dir(path).unwrap().count();
-        let content = self.folder.path().join("content");
+        let content = self.directory.path().join("content");
         (count(&content), count(self.store.spool()))
     }
 
-    /// Waits until the store has these files, which takes until readers know that nothing more comes.
-    pub(crate) async fn settled(&self, kept: (usize, usize)) {
+    /// Waits until the store has these files: readers need time to detect the end of an upload.
+    pub(crate) async fn settled(&self, expected: (usize, usize)) {
         let settled = async {
-            while self.kept() != kept {
+            while self.file_counts() != expected {
                 tokio::task::yield_now().await;
             }
         };
         let settled = time::timeout(Duration::from_secs(10), settled).await;
-        assert!(settled.is_ok(), "{:?} is kept, not {kept:?}", self.kept());
+        assert!(
+            settled.is_ok(),
+            "{:?} is kept, not {expected:?}",
+            self.file_counts()
+        );
     }
 }
 
@@ -79,7 +83,7 @@ async fn serve(
             Ok::<_, hyper::Error>(wire::answer(&result).map(Full::<Bytes>::from))
         }
     });
-    // The other side reports failures of a connection.
+    // The client reports failures of a connection.
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     served.await.ok()
 }

@@ -1,21 +1,21 @@
-//! A sender that sends what a row of a table says.
+//! A sender of uploads that follows a row of a table.
 
 use crate::*;
 
 /// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its trailers.
+    /// The body ends with its trailers.
     Whole,
-    /// The connection is closed in the middle of it.
+    /// The connection is closed within the body.
     Cut,
-    /// Nothing more comes, and the connection stays open.
+    /// The body stops, and the connection stays open.
     Stop,
-    /// The same comes again and again.
+    /// The same bytes repeat without end.
     Endless,
 }
 
-/// A request, byte by byte.
+/// A request as bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     headers: String,
@@ -25,7 +25,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A body without claims.
+    /// Returns a request with a body and without claims.
     pub(crate) fn new(body: Vec<u8>) -> Self {
         let headers = "Content-Type: application/gzip\r\nTransfer-Encoding: chunked\r\n";
         Self {
@@ -36,7 +36,7 @@ impl Sender {
         }
     }
 
-    /// A body with true claims.
+    /// Returns a request with a body and true claims.
     pub(crate) fn claiming(body: Vec<u8>, tar: &[u8]) -> Self {
         let (body_digest, content, size) = (Digest::of(&body), Digest::of(tar), tar.len() as u64);
         let claims = with!(Claims::default() => body: Some(body_digest), content: Some(content), size: Some(size));
@@ -76,7 +76,7 @@ impl Sender {
         self
     }
 
-    /// The status and the body of the answer, which must come within ten seconds; nothing if there is none.
+    /// Sends the request, and returns status and body of the response within ten seconds; `None` without a response.
     pub(crate) async fn send(self, receiver: &Receiver) -> Option<(u16, String)> {
         let stream = TcpStream::connect(&receiver.host).await.unwrap();
         let (mut reader, mut writer) = stream.into_split();
@@ -106,7 +106,7 @@ impl Sender {
         });
         let mut answer = Vec::new();
         let mut buffer = [0; 4096];
-        // To the end of the answer alone: a connection with unread bytes may end with a reset.
+        // Reads only the response: a connection with unread bytes may end with a reset.
         let read = async {
             while !is_whole(&answer)
                 && let Ok(count @ 1..) = reader.read(&mut buffer).await

@@ -2,13 +2,13 @@
 
 use crate::*;
 
-/// The script of a server in front of a receiver.
+/// Starts a proxy in front of a receiver that follows a script.
 fn front(script: &str, receiver: &Receiver) -> ScriptedServer {
     let values = Values::default().with("upstream", &*receiver.host);
     ScriptedServer::start(Script::new(script, &values))
 }
 
-/// The number of requests, and the message or what is printed.
+/// Returns the number of requests, and the termination message or the log.
 ///
 /// Settings: `MIB=COUNT` for a larger bundle, `file=COUNT` and `total=COUNT` for limits of the receiver, and arguments.
 async fn outcome([script, settings]: &[Cell; 2]) -> String {
@@ -30,17 +30,17 @@ async fn outcome([script, settings]: &[Cell; 2]) -> String {
     let server = (script.raw() != "gone").then(|| port.serve(None, script.script()));
     let ran = Run::from_to(bundle.path(), &url).args(args).run().await;
     let requests = server.map_or(0, |server| server.seen().len());
-    let said = if ran.code == Some(0) {
-        assert_eq!((ran.message.as_str(), receiver.kept()), ("", (1, 0)));
+    let result = if ran.code == Some(0) {
+        assert_eq!((ran.message.as_str(), receiver.file_counts()), ("", (1, 0)));
         format!("{} lines {}", ran.stderr.lines().count(), ran.stderr)
     } else {
         assert!(ran.took < Duration::from_secs(20), "{ran:?}");
         let message = ran.failure();
-        assert_eq!(receiver.kept(), (0, 0), "{message}");
+        assert_eq!(receiver.file_counts(), (0, 0), "{message}");
         assert!(message.len() <= 4096 && !message.contains(char::is_control));
         message
     };
-    format!("{requests}: {}", said.replace(&host, "HOST"))
+    format!("{requests}: {}", result.replace(&host, "HOST"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,10 +49,10 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         let (reason, message) = (reason.to_owned(), message.to_owned());
         serde_json::to_string(&Problem { reason, message }).unwrap()
     };
-    let gone = "bundle \"x\" was deleted; nothing to do";
+    let deleted = "bundle \"x\" was deleted; nothing to do";
     let hostile = "é\n\u{1b}[31m\u{202e}\u{2066}\u{2028}".repeat(2000);
     let values = Values::default()
-        .with("gone", problem("BundleGone", gone))
+        .with("gone", problem("BundleGone", deleted))
         .with("no-more", problem("TooLarge", "no more"))
         .with("long", problem("Long", &hostile))
         .with("full", problem("StoreFull", "the disk is full"));
@@ -92,16 +92,16 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
 async fn bundles_arrive_as_they_are_and_are_stored_once() {
     let (bundle, receiver) = (bundle(), Receiver::new(Terms::default(), None).await);
     let server = front("nothing ~ pass", &receiver);
-    let wanted = content(bundle.path());
-    let (tar, digest) = tar(&wanted);
-    for how in ["stored", "already stored"] {
+    let expected = content(bundle.path());
+    let (tar, digest) = tar(&expected);
+    for result in ["stored", "already stored"] {
         let run = Run::from_to(bundle.path(), &server.url("/content/x"));
         let ran = run.run().await;
         ran.succeeded();
-        let line = format!("{how}: {digest}, {} bytes of tar", tar.len());
+        let line = format!("{result}: {digest}, {} bytes of tar", tar.len());
         assert_has(&ran.stderr, &line);
-        assert_rows!(*receiver.store.get(&digest, &Limits::default()).unwrap() => wanted);
-        assert_eq!(receiver.kept(), (1, 0));
+        assert_rows!(*receiver.store.get(&digest, &Limits::default()).unwrap() => expected);
+        assert_eq!(receiver.file_counts(), (1, 0));
     }
     let head = &server.seen()[0];
     let trailer = "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size";
@@ -126,7 +126,7 @@ async fn token_is_sent_and_read_again_for_each_try() {
     while server.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-    // Within the two seconds that the receiver asks for.
+    // Within the two seconds of the receiver's Retry-After.
     fs::write(&token, "second\n").unwrap();
     let ran = run.await.unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -33,10 +33,10 @@ async fn only_certificates_of_trusted_authorities_are_accepted() {
         let ran = run.run().await;
         if ran.code == Some(0) {
             ran.succeeded();
-            assert_eq!(receiver.kept(), (1, 0));
+            assert_eq!(receiver.file_counts(), (1, 0));
             return "stored".to_owned();
         }
-        assert_eq!(receiver.kept(), (0, 0), "{ran:?}");
+        assert_eq!(receiver.file_counts(), (0, 0), "{ran:?}");
         ran.failure()
     })
     .await;

@@ -37,10 +37,10 @@ fn described(status: u16, body: &str) -> String {
     format!("{status} {}: {}", problem.reason, problem.message)
 }
 
-/// Uploads a body. Nothing of it may be left if it is rejected, and one content if it is accepted.
+/// Uploads a body. A rejected upload must leave no file, an accepted one exactly one content.
 ///
-/// Settings: those of [`terms`]; `both` to repeat it with optional claims; `stored` for a store that has the content of `{tar}` already; and `bare` for a body without
-/// claims, as otherwise they are true for `{tar}`.
+/// Settings: those of [`terms`]; `both` repeats the upload with optional claims; `stored` uses a store that has the content
+/// of `{tar}`; `bare` sends a body without claims. Otherwise the claims are true for `{tar}`.
 async fn outcome([settings, body, changes]: &[Cell; 3]) -> String {
     let terms = terms(settings);
     let answer = upload(terms.clone(), settings, body, changes).await;
@@ -56,7 +56,7 @@ async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> S
     if settings.has("stored") {
         assert_rows!(Sender::claiming(gzip(tar), tar).send(&receiver).await.unwrap().0 => 201);
     }
-    let before = receiver.kept();
+    let before = receiver.file_counts();
     let mut sender = Sender::claiming(body.bytes(), tar);
     if settings.has("bare") {
         sender = Sender::new(body.bytes());
@@ -64,11 +64,11 @@ async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> S
     let sender = sender.changed(changes);
     match sender.clone().send(&receiver).await {
         Some((status, text)) => {
-            let kept = if status < 300 { (1, 0) } else { before };
-            receiver.settled(kept).await;
+            let expected = if status < 300 { (1, 0) } else { before };
+            receiver.settled(expected).await;
             described(status, &text)
         }
-        // A client that closes the connection need not get an answer.
+        // A client that closes the connection may get no response.
         None if sender.end == End::Cut => {
             receiver.settled(before).await;
             "400".to_owned()
@@ -87,7 +87,7 @@ fn entry(kind: u8, path: &str, size: u64) -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-/// Values about a small tar and its gzip.
+/// Returns table values of a small tar and its gzip.
 fn values() -> Values {
     let tar = small();
     let gz = gzip(&tar);
@@ -207,7 +207,7 @@ async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
     table::check(rows, &values.with("tar", empty), outcome).await;
 }
 
-/// A sender of a few mebibytes, and how many bytes of it make half.
+/// Returns the archive of a bundle of 6 MiB, and its tar.
 fn large_upload() -> (Vec<u8>, Vec<u8>) {
     let content = content(large(6).path());
     let mut body = Vec::new();
@@ -271,10 +271,10 @@ async fn damaged_content_is_replaced_by_the_next_upload() {
         let mut bytes = tar.clone();
         bytes[600] ^= 1;
         let file = format!("content/{}.tar", digest.hex());
-        std::fs::write(receiver.folder.path().join(file), bytes).unwrap();
+        std::fs::write(receiver.directory.path().join(file), bytes).unwrap();
         assert_eq!(sender.send(&receiver).await.unwrap().0, 201);
         receiver.store.get(&digest, &Limits::default()).unwrap();
-        assert_eq!(receiver.kept(), (1, 0));
+        assert_eq!(receiver.file_counts(), (1, 0));
     }
 }
 

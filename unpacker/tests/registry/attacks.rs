@@ -1,8 +1,8 @@
-//! Registries that lie about their images.
+//! Registries that provide false images.
 
 use crate::*;
 
-/// An artifact of one file.
+/// Returns a store with an artifact of one file.
 fn artifact(title: &str, kind: &str, bytes: &[u8]) -> Store {
     let mut store = Store::default();
     let config = store.blob(b"{}".to_vec(), "application/vnd.oci.empty.v1+json");
@@ -16,12 +16,12 @@ fn artifact(title: &str, kind: &str, bytes: &[u8]) -> Store {
     store
 }
 
-/// Changes one thing in a store: `wrap COUNT` in indexes, `repeat POINTER COUNT` for an element of a list of the manifest,
-/// `set POINTER JSON`, and `blob POINTER BYTES` for the blob of the descriptor there.
+/// Changes a store: `wrap COUNT` in indexes, `repeat POINTER COUNT` for an element of a list of the manifest,
+/// `set POINTER JSON`, and `blob POINTER BYTES` for the blob of the descriptor at the pointer.
 fn change(store: &mut Store, edit: &Cell) {
     let text = String::from_utf8_lossy(&edit.bytes()).into_owned();
-    let mut words = text.splitn(3, ' ');
-    let [verb, place, value] = std::array::from_fn(|_| words.next().unwrap_or_default());
+    let mut parts = text.splitn(3, ' ');
+    let [verb, place, value] = std::array::from_fn(|_| parts.next().unwrap_or_default());
     let mut manifest = store.tagged("v1");
     match verb {
         "wrap" => {
@@ -71,7 +71,7 @@ fn store(name: &str) -> Store {
 
 // parity: rukpak-47
 #[tokio::test]
-async fn images_are_taken_only_if_they_are_what_their_digests_say() {
+async fn images_are_accepted_only_if_their_digests_match() {
     let size = Store::small().tagged("v1")["layers"][0]["size"]
         .as_u64()
         .unwrap();
@@ -118,7 +118,7 @@ async fn images_are_taken_only_if_they_are_what_their_digests_say() {
 }
 
 #[tokio::test]
-async fn manifests_are_what_was_pinned_or_stated() {
+async fn manifests_match_the_pinned_or_declared_digest() {
     let (store, other) = (Store::small(), Store::image(&[layer(&[])]));
     let pinned = digest(&other.manifests["v1"].1);
     let (kind, body) = store.manifests["v1"].clone();
@@ -140,10 +140,10 @@ async fn manifests_are_what_was_pinned_or_stated() {
         .with("body", body);
     let rules =
         "/manifests/ => 200; Content-Type: {kind}; Docker-Content-Digest: {pinned} << {body}";
-    let registry = Registry::but(store, rules, &values);
+    let registry = Registry::with_rules(store, rules, &values);
     mismatch(registry.pulled(&Registry::access()).await, "");
 
-    // An index that contains itself would need a digest of itself.
+    // An index that contains itself would have to contain its own digest.
     let promised = digest(b"any");
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [{
         "mediaType": INDEX, "digest": promised, "size": 3}]});
@@ -180,7 +180,7 @@ async fn platforms_are_chosen_and_attestations_are_not() {
         let (options, progress) = (Options::default(), Progress::default());
         let fetched = image::fetch(&image, &Registry::access(), &options, &progress).await;
         if let Ok(fetched) = &fetched {
-            // What the tag named, and not what was chosen.
+            // The digest of the tag, not of the chosen image.
             let named = named["digest"].as_str().unwrap();
             assert_rows!(fetched.resolved.to_string() => registry.image(&format!("app@{named}")));
             assert_eq!(fetched.digest.unwrap().to_string(), named);

@@ -1,4 +1,4 @@
-//! Images made in memory, and the registry that serves them.
+//! Images in memory, and the registry that serves them.
 
 use crate::*;
 
@@ -11,7 +11,7 @@ pub(crate) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Store {
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
-    /// By tag and by digest.
+    /// Manifests by tag and by digest.
     pub(crate) manifests: BTreeMap<String, (String, Vec<u8>)>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn descriptor(kind: &str, bytes: &[u8]) -> Value {
     json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()})
 }
 
-/// A tar, compressed with gzip.
+/// Returns a tar that is compressed with gzip.
 pub(crate) fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, bytes) in files {
@@ -38,7 +38,7 @@ pub(crate) fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 impl Store {
-    /// An image with these layers, from the lowest to the topmost, under the tag `v1`.
+    /// Returns a store with an image of these layers, from bottom to top, and the tag `v1`.
     pub(crate) fn image(layers: &[Vec<u8>]) -> Self {
         let mut store = Self::default();
         let config = json!({"os": "linux", "architecture": "amd64", "config": {"Labels": {}}});
@@ -51,7 +51,7 @@ impl Store {
         store
     }
 
-    /// One small file below `manifests/`.
+    /// Returns a store with an image of one small file below `manifests/`.
     pub(crate) fn small() -> Self {
         Self::image(&[layer(&[("manifests/a.yaml", b"kind: A")])])
     }
@@ -62,7 +62,7 @@ impl Store {
         descriptor
     }
 
-    /// Under a tag, and under its digest.
+    /// Adds a manifest by tag and by digest.
     pub(crate) fn manifest(&mut self, tag: &str, manifest: &Value) -> Value {
         let bytes = manifest.to_string().into_bytes();
         let kind = manifest["mediaType"].as_str().unwrap().to_owned();
@@ -77,7 +77,7 @@ impl Store {
         serde_json::from_slice(&self.manifests[tag].1).unwrap()
     }
 
-    /// The digest of the topmost layer of `v1`.
+    /// Returns the digest of the topmost layer of `v1`.
     pub(crate) fn top(&self) -> Option<String> {
         let (_, bytes) = self.manifests.get("v1")?;
         let manifest: Value = serde_json::from_slice(bytes).unwrap();
@@ -85,10 +85,10 @@ impl Store {
         Some(layer["digest"].as_str().unwrap().to_owned())
     }
 
-    /// The answer of an honest registry.
-    pub(crate) fn answer(&self, seen: &Received) -> Answer {
-        let name = seen.target.rsplit('/').next().unwrap();
-        if seen.target.contains("/manifests/")
+    /// Returns the response of a valid registry.
+    pub(crate) fn answer(&self, request: &Received) -> Answer {
+        let name = request.target.rsplit('/').next().unwrap();
+        if request.target.contains("/manifests/")
             && let Some((kind, bytes)) = self.manifests.get(name)
         {
             let length = bytes.len().to_string();
@@ -97,10 +97,10 @@ impl Store {
                 ("Docker-Content-Digest", &digest(bytes)),
                 ("Content-Length", &length),
             ];
-            let is_head = seen.method == "HEAD";
+            let is_head = request.method == "HEAD";
             return Answer::of("200", &headers, if is_head { b"" } else { bytes });
         }
-        if seen.target.contains("/blobs/")
+        if request.target.contains("/blobs/")
             && let Some(bytes) = self.blobs.get(name)
         {
             return Answer::of("200", &[], bytes);
@@ -109,23 +109,23 @@ impl Store {
     }
 }
 
-/// The authority of all registries here: keys take long to make.
+/// The CA of all registries of these tests: key generation is slow.
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::default);
 
-/// A registry over https that follows a script.
+/// An HTTPS registry that follows a script.
 pub(crate) struct Registry(pub(crate) ScriptedServer);
 
 impl Registry {
-    /// A registry that has a store, apart from requests with a rule.
-    pub(crate) fn but(store: Store, rules: &str, values: &Values) -> Self {
+    /// Starts a registry that serves a store, except for requests with a rule.
+    pub(crate) fn with_rules(store: Store, rules: &str, values: &Values) -> Self {
         let values = values.clone().with("top", store.top().unwrap_or_default());
-        let script = Script::before(rules, &values, move |seen| store.answer(seen));
+        let script = Script::before(rules, &values, move |request| store.answer(request));
         Self::on(Port::take(), script)
     }
 
-    /// An honest registry that has a store.
+    /// Starts a valid registry that serves a store.
     pub(crate) fn honest(store: Store) -> Self {
-        Self::but(store, "", &Values::default())
+        Self::with_rules(store, "", &Values::default())
     }
 
     pub(crate) fn on(port: Port, script: Script) -> Self {
@@ -149,10 +149,11 @@ impl Registry {
         outcome(pull(&self.image("app:v1"), access).await).replace(&self.0.host(), "HOST")
     }
 
-    /// The number of requests with a method whose target has a part.
-    pub(crate) fn asked(&self, method: &str, part: &str) -> usize {
-        let seen = self.0.seen();
-        let is_asked = |seen: &&Received| seen.method == method && seen.target.contains(part);
-        seen.iter().filter(is_asked).count()
+    /// Returns the number of requests with a method and a target that contains a text.
+    pub(crate) fn request_count(&self, method: &str, part: &str) -> usize {
+        let requests = self.0.seen();
+        let matches =
+            |request: &&Received| request.method == method && request.target.contains(part);
+        requests.iter().filter(matches).count()
     }
 }

@@ -1,6 +1,6 @@
-//! Registries: real ones, hostile ones, and ones on bad days.
+//! Real, hostile and failing registries.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 #![allow(clippy::wildcard_imports)]
 
@@ -34,18 +34,18 @@ use unpacker::{
 use images::{INDEX, LAYER, MANIFEST, Registry, Store, descriptor, digest, layer};
 use real::{bundle, pushed};
 
-/// As many tries as by default, without the waits between them.
+/// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Patience {
     let [ten, thirty] = [10, 30].map(Duration::from_secs);
     with!(Patience::default() => connect: ten, idle: ten, total: thirty, tries: 4, pause: Duration::from_millis(1))
 }
 
-/// For a registry that speaks plain HTTP.
+/// Returns access to a registry over plain HTTP.
 fn plain() -> Access {
     with!(trusting(String::new()) => trust.verify: Verify::Never)
 }
 
-/// For a registry with a certificate of these authorities.
+/// Returns access to a registry with a certificate of these CAs.
 fn trusting(roots: String) -> Access {
     with!(Access::default() => patience: brisk(), trust.roots: roots)
 }
@@ -66,7 +66,7 @@ async fn pull(reference: &str, access: &Access) -> Result<Fetched, Error> {
     image::fetch(&source(reference), access, &options, &progress).await
 }
 
-/// Paths and the start of each file, or the error: its reason, whether it is final, and its message with all causes.
+/// Returns paths and the start of each file, or the reason, the finality and the message chain of the error.
 fn outcome(result: Result<Fetched, Error>) -> String {
     let content = match result.and_then(|fetched| fetched.tree.into_content()) {
         Ok(content) => content,

@@ -3,14 +3,14 @@
 use crate::*;
 use tests::Registry;
 
-/// Access without authorities, and with a rule for `source.example/org`.
+/// Returns access without CAs and with a rule for `source.example/org`.
 fn ruled(settings: &str) -> Access {
     let conf = format!("[[registry]]\nprefix = \"source.example/org\"\n{settings}");
     with!(trusting(String::new()) => mirrors: Mirrors::from_registries_conf(&conf).unwrap(), patience.tries: 1)
 }
 
 #[tokio::test]
-async fn mirrors_are_asked_in_their_order() {
+async fn mirrors_are_tried_in_their_order() {
     let (empty, full) = (Registry::plain(), Registry::plain());
     let digest = pushed(&full.image("copies/app:v1"), &plain()).await;
     let values = Values::default()

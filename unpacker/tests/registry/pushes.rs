@@ -2,7 +2,7 @@
 
 use crate::*;
 
-/// Rules of a registry that wants uploads at `/upload`, and has nothing yet.
+/// Rules of an empty registry with uploads at `/upload`.
 const EMPTY: &str = "POST => 202; Location: /upload?state=1 && PUT => 201";
 
 #[tokio::test]
@@ -29,10 +29,14 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
     for put in [layer, config] {
         store.blob(put.body.clone(), "");
     }
-    let knowing = Registry::but(store, "PUT => 201", &Values::default());
+    let knowing = Registry::with_rules(store, "PUT => 201", &Values::default());
     let image = knowing.image("org/bundle:v1");
     pushed(&image, &Registry::access()).await.unwrap();
-    assert_eq!(knowing.asked("POST", ""), 0, "the registry has the blobs");
+    assert_eq!(
+        knowing.request_count("POST", ""),
+        0,
+        "the registry has the blobs"
+    );
 }
 
 #[tokio::test]
@@ -51,7 +55,7 @@ async fn uploads_are_encrypted_retried_and_explained() {
     table::check(rows, &values, async |[rules, image]: &[Cell; 2]| {
         let registry = Registry::start(rules.raw());
         let pushed = pushed(&registry.image(&image.text()), &Registry::access()).await;
-        let (posts, all) = (registry.asked("POST", ""), registry.0.seen().len());
+        let (posts, all) = (registry.request_count("POST", ""), registry.0.seen().len());
         format!("{posts} of {all}: {}", pushed.unwrap_or_else(|error| error))
     })
     .await;

@@ -1,4 +1,4 @@
-//! Pushing to and pulling from real registries: for everybody, with passwords, with tokens, with TLS.
+//! Pushes to and pulls from real registries: anonymous, with passwords, with tokens, with TLS.
 
 use crate::*;
 use tests::Registry;
@@ -26,7 +26,7 @@ pub(crate) async fn pushed(image: &str, access: &Access) -> Result<String, Strin
     }
 }
 
-/// Pushes as the owner, and pulls as others: repository, user, outcome.
+/// Pushes as the owner, and pulls as other users: repository, user, outcome.
 async fn check(rows: &str, registry: &Registry, access: &Access) {
     let wrong = with!(OWNER => password: "hunter2");
     let login = |user| with(access.clone(), &registry.docker_config(user));
@@ -51,7 +51,7 @@ async fn pushed_images_are_pulled_by_tag_and_by_digest() {
     let registry = Registry::plain();
     let image = registry.image("org/bundle:v1");
     let digest = pushed(&image, &plain()).await.unwrap();
-    // The same folder is the same image.
+    // The same directory gives the same image.
     assert_eq!(pushed(&image, &plain()).await.unwrap(), digest);
     let pinned = registry.image(&format!("org/bundle@{digest}"));
     for reference in [&image, &pinned, &format!("{image}@{digest}")] {
@@ -67,7 +67,7 @@ async fn pushed_images_are_pulled_by_tag_and_by_digest() {
     }
     let resolved = image::resolve(&source(&image), &plain()).await.unwrap();
     assert_eq!(resolved.reference.to_string(), pinned);
-    // The registry is not asked again.
+    // The registry is not contacted again.
     assert_rows!(image::resolve(&resolved, &Access::default()).await.unwrap() => resolved);
 }
 
@@ -149,7 +149,7 @@ async fn credentials_of_the_longest_prefix_are_used() {
 }
 
 #[tokio::test]
-async fn private_authority_must_be_known() {
+async fn private_ca_must_be_trusted() {
     let authority = Authority::new("registry");
     let registry = Registry::start(Auth::Anonymous, Some(&authority));
     let image = registry.image("org/bundle:v1");

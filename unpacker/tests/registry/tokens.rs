@@ -1,8 +1,8 @@
-//! Credentials: for whom tokens are requested, and to whom passwords are sent.
+//! Credentials: users of token requests, and recipients of passwords.
 
 use crate::*;
 
-/// Rules of a registry that takes only the token `good`, from the service at `{service}`.
+/// Rules of a registry that accepts only the token `good` of the service at `{service}`.
 const GUARDED: &str = "!authorization: Bearer good => 401; WWW-Authenticate: Bearer realm=\"https://{service}/token?account=x\",service=\"tests\",scope=\"repository:other:push\"";
 
 /// A configuration with an identity token for a registry.
@@ -19,7 +19,7 @@ async fn pulled([rules, service, login]: &[Cell; 3]) -> String {
         "" => GUARDED,
         rules => rules,
     };
-    let registry = Registry::but(Store::small(), rules, &values);
+    let registry = Registry::with_rules(Store::small(), rules, &values);
     let host = registry.0.host();
     let config = match login.raw() {
         "owner" => docker_config(&[(&host, OWNER)]),
@@ -30,7 +30,7 @@ async fn pulled([rules, service, login]: &[Cell; 3]) -> String {
     for secret in [OWNER.password, "sesame", "word"] {
         assert!(!result.replace("password", "").contains(secret), "{result}");
     }
-    let asked = counted(&service.0.seen(), |request| {
+    let requested = counted(&service.0.seen(), |request| {
         let login = request.header("authorization").unwrap_or_default();
         let login = login.split_once(' ').map_or("", |(kind, _)| kind);
         let body = String::from_utf8_lossy(&request.body);
@@ -40,7 +40,7 @@ async fn pulled([rules, service, login]: &[Cell; 3]) -> String {
     let sent = counted(&registry.0.seen(), |request| {
         request.header("authorization").unwrap_or("none").to_owned()
     });
-    format!("{asked}; {sent} -> {result}")
+    format!("{requested}; {sent} -> {result}")
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn tokens_are_not_shared_between_users() {
     let rules = format!("{owner} => 200 << {{\"token\": \"good\"}} && {other}");
     let service = Registry::start(&rules);
     let values = Values::default().with("service", service.0.host());
-    let registry = Registry::but(Store::small(), GUARDED, &values);
+    let registry = Registry::with_rules(Store::small(), GUARDED, &values);
     let host = registry.0.host();
     let access = |user| with(Registry::access(), &docker_config(&[(&host, user)]));
     let (owner, tenant, anonymous) = (access(OWNER), access(TENANT), Registry::access());

@@ -2,14 +2,14 @@
 
 use crate::*;
 
-/// A layer that is large enough to be cut, and the content of its file.
+/// Returns a layer that is large enough to be truncated, and the content of its file.
 fn large() -> (Vec<u8>, Vec<u8>) {
     let content = noise(7, 300_000);
     (layer(&[("manifests/a.bin", &content)]), content)
 }
 
 #[tokio::test]
-async fn a_registry_that_answers_a_handshake_in_http_is_asked_over_http() {
+async fn registry_without_tls_is_accessed_over_http() {
     for handshake in [
         "400 << no TLS here",
         // Neither protocol works at first.
@@ -17,7 +17,9 @@ async fn a_registry_that_answers_a_handshake_in_http_is_asked_over_http() {
     ] {
         let store = Store::small();
         let rules = format!("GET /v2/\\r\\n => << nothing && RAW => {handshake}");
-        let script = Script::before(&rules, &Values::default(), move |seen| store.answer(seen));
+        let script = Script::before(&rules, &Values::default(), move |request| {
+            store.answer(request)
+        });
         let server = ScriptedServer::start(script);
         let image = format!("{}/app:v1", server.host());
         assert_rows!(outcome(pull(&image, &plain()).await) => "manifests/a.yaml=kind: A", "{handshake}");
@@ -71,7 +73,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
     let rows = rows.replace("STEPS", &steps.concat());
     table::check(&rows, &values, async |[rules, time]: &[Cell; 2]| {
         let store = Store::image(std::slice::from_ref(&bytes));
-        let registry = Registry::but(store, rules.raw(), rules.values());
+        let registry = Registry::with_rules(store, rules.raw(), rules.values());
         let mut access = Registry::access();
         if !time.raw().is_empty() {
             access.patience.total = Duration::from_millis(time.raw().parse().unwrap());
@@ -90,7 +92,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         if rules.raw().starts_with("GET => 429") {
             assert_eq!(registry.0.seen().len(), access.patience.tries as usize);
         }
-        format!("{}: {result}", registry.asked("GET", &digest(&bytes)))
+        format!("{}: {result}", registry.request_count("GET", &digest(&bytes)))
     })
     .await;
 }
@@ -101,7 +103,7 @@ async fn credentials_are_not_sent_to_the_storage_of_a_registry() {
     let storage = Registry::on(Port::take(), Script::new("200 << {layer}", &values));
     let values = values.with("storage", storage.0.host());
     let rules = "!authorization: => 401; WWW-Authenticate: Basic realm=x && {top} => 307; Location: https://{storage}/bucket/blob?signature=word";
-    let registry = Registry::but(Store::image(&[large().0]), rules, &values);
+    let registry = Registry::with_rules(Store::image(&[large().0]), rules, &values);
     let config = docker_config(&[(&registry.0.host(), OWNER)]);
     let found = registry.pulled(&with(Registry::access(), &config)).await;
     assert!(found.starts_with("manifests/a.bin="), "{found}");

@@ -19,7 +19,7 @@ fn assert_read(bytes: &[u8], expected: &str) {
 }
 
 #[test]
-fn entries_are_read_or_refused_with_a_remedy() {
+fn entries_are_read_or_rejected_with_a_remedy() {
     let long = format!("{}/{}", "d".repeat(90), "f".repeat(90));
     for (tar, expected) in tests::rows![
         tar().file("a", "1").file("b/c", "2") => "a b/c +0 links";
@@ -72,7 +72,7 @@ fn entries_are_read_or_refused_with_a_remedy() {
 }
 
 #[test]
-fn what_is_no_archive_is_called_what_it_is() {
+fn other_formats_are_reported_by_name() {
     for (bytes, expected) in tests::rows![
         b"".as_slice() => "the archive is empty";
         b"x" => "not a tar archive, plain or compressed with gzip or zstd, but of an unknown format";
@@ -94,7 +94,7 @@ fn what_is_no_archive_is_called_what_it_is() {
 }
 
 #[test]
-fn an_archive_that_was_cut_anywhere_is_never_taken_for_a_whole_one() {
+fn truncated_archive_is_never_accepted() {
     let whole = tar().file("a", &"1".repeat(700)).file("b", "2").end();
     let whole = &whole[..whole.len() - 512]; // one block of zeros is enough
     assert_outcome(whole, "a b +0");
@@ -116,7 +116,7 @@ fn an_archive_that_was_cut_anywhere_is_never_taken_for_a_whole_one() {
 }
 
 #[test]
-fn the_end_is_the_end() {
+fn archive_ends_at_its_end_marker() {
     let [a, b] = ["a", "b"].map(|name| tar().file(name, "").end());
     let joined = "data follows the end marker, as in archives joined with cat";
     assert_outcome(&[&*a, &b].concat(), joined);
@@ -147,14 +147,14 @@ fn the_end_is_the_end() {
 }
 
 #[test]
-fn damaged_headers_say_where() {
+fn corrupt_headers_are_reported_with_their_offset() {
     let mut bytes = tar().file("a", "1").file("b", "2").end();
     bytes[1024] ^= 1;
     let damaged = "corrupt at byte 1024 of the tar: invalid header checksum";
     assert_outcome(&bytes, damaged);
     let mut unnumbered = tar().file("a", "1").end();
     unnumbered[124..135].copy_from_slice(b"9999999999x");
-    mend(&mut unnumbered);
+    fix_checksums(&mut unnumbered);
     assert_outcome(&unnumbered, "the size of an entry is not a number");
 }
 
@@ -178,15 +178,15 @@ fn only_the_selected_part_is_read_and_the_rest_is_counted() {
 }
 
 #[test]
-fn files_are_told_apart_by_content_and_errors_name_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let opened = |name: &str| open(&folder.path().join(name), &Options::default());
+fn formats_are_detected_by_content_and_errors_name_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = |name: &str| open(&directory.path().join(name), &Options::default());
     let tar = tar().file("a", "1").end();
     for (name, bytes) in [("bundle.zip", tar.clone()), ("bundle", gzip(&tar))] {
-        write(folder.path(), name, bytes);
+        write(directory.path(), name, bytes);
         assert_eq!(outcome(opened(name)), "a +0 links");
     }
-    write(folder.path(), "empty.tgz", "");
+    write(directory.path(), "empty.tgz", "");
     let error = opened("empty.tgz").unwrap_err();
     let text = chain(&error);
     assert!(text.starts_with("failed to unpack \""), "{text}");

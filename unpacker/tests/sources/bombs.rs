@@ -1,8 +1,8 @@
-//! Small archives that claim or become large ones.
+//! Small archives that declare a large size or decompress to one.
 
 use crate::*;
 
-/// A reader, and how many bytes were read of it.
+/// A reader that counts the bytes read.
 pub(crate) struct Counted<R>(pub(crate) R, pub(crate) u64);
 
 impl<R: Read> Read for Counted<R> {
@@ -13,11 +13,11 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The same bytes again and again: gzip members make one stream, so this inflates without end.
+/// Repeats the same bytes: gzip members form one stream, so this decompresses without end.
 pub(crate) struct Endless(pub(crate) Vec<u8>, pub(crate) usize);
 
 impl Endless {
-    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self(bytes, 0)
     }
 }
@@ -30,7 +30,7 @@ impl Read for Endless {
     }
 }
 
-/// Checks the message of the error, and that no more bytes were read for it.
+/// Checks the error message and the maximum number of bytes read.
 #[track_caller]
 fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u64) {
     let mut counted = Counted(reader, 0);
@@ -41,19 +41,19 @@ fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u
     assert!(counted.1 <= most, "{} bytes read: {text}", counted.1);
 }
 
-/// Limits of a total and a number of entries.
+/// Returns options with limits of the total size and the number of entries.
 fn limited(total: u64, entries: usize) -> Options {
     with!(Options::default() => limits.total: total, limits.entries: entries)
 }
 
 #[test]
-fn ten_gigabytes_of_zeros_in_one_file_are_rejected_at_the_file_limit() {
+fn ten_gigabytes_of_zeros_are_rejected_at_the_file_limit() {
     let options = Options::default();
     let header = tar().entry(b'0', b"bomb", 10 << 30, b"").open();
     let text = "file \"bomb\" is larger than the limit of 16777216 bytes";
     let plain = header.as_slice().chain(io::repeat(0));
     assert_rejected(plain, &options, text, (16 << 20) + 1024);
-    let (start, zeros) = (gzip(&header), Endless::of(gzip(&vec![0; 1 << 20])));
+    let (start, zeros) = (gzip(&header), Endless::new(gzip(&vec![0; 1 << 20])));
     assert_rejected(start.as_slice().chain(zeros), &options, text, 256 << 10);
 }
 
@@ -70,7 +70,7 @@ fn many_files_are_rejected_at_the_limit_of_all_files() {
 }
 
 #[test]
-fn bombs_outside_the_selection_and_behind_the_end_are_rejected_at_the_stream_limit() {
+fn unselected_and_trailing_bombs_end_at_the_stream_limit() {
     let options = with!(limited(1 << 20, 1000) => select: only(&["manifests"]));
     let limit = options.stream_limit();
     let text = format!("more than {limit} bytes");
@@ -78,7 +78,7 @@ fn bombs_outside_the_selection_and_behind_the_end_are_rejected_at_the_stream_lim
     for start in [bomb, tar().file("a", "").end()] {
         let plain = start.as_slice().chain(io::repeat(0));
         assert_rejected(plain, &options, &text, limit + (64 << 10));
-        let (compressed, zeros) = (gzip(&start), Endless::of(gzip(&vec![0; 1 << 20])));
+        let (compressed, zeros) = (gzip(&start), Endless::new(gzip(&vec![0; 1 << 20])));
         let compressed = compressed.as_slice().chain(zeros);
         assert_rejected(compressed, &options, &text, 256 << 10);
     }
@@ -102,15 +102,15 @@ fn headers_that_claim_gigabytes_are_rejected_unread() {
 
 #[test]
 fn endless_entries_headers_and_gzip_members_are_rejected() {
-    let folder = Endless::of(tar().with(b'5', "a/", b"").open());
+    let directory = Endless::new(tar().with(b'5', "a/", b"").open());
     let text = "more than 10000 entries";
-    assert_rejected(folder, &Options::default(), text, 10_001 * 512);
+    assert_rejected(directory, &Options::default(), text, 10_001 * 512);
     let options = limited(1 << 20, Options::default().limits.entries);
-    let global = Endless::of(tar().pax(b'g', &[("comment", "x")]).open());
+    let global = Endless::new(tar().pax(b'g', &[("comment", "x")]).open());
     let text = "including headers and skipped entries";
     assert_rejected(global, &options, text, u64::MAX);
     let options = limited(1 << 10, 100);
     let text = "the archive has more than 413696 bytes";
     let most = options.stream_limit() + (64 << 10);
-    assert_rejected(Endless::of(gzip(b"")), &options, text, most);
+    assert_rejected(Endless::new(gzip(b"")), &options, text, most);
 }

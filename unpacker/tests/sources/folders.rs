@@ -4,8 +4,8 @@ use crate::*;
 fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     let outside = tempfile::tempdir().unwrap();
     write(outside.path(), "secret", "s");
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
     write(root, "manifests/csv.yaml", "csv");
     for (target, path) in tests::rows![
         &*outside.path().join("secret") => "leak";
@@ -33,40 +33,40 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
 }
 
 #[test]
-fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
-    let folder = tempfile::tempdir().unwrap();
+fn selected_names_that_are_not_utf8_are_rejected() {
+    let directory = tempfile::tempdir().unwrap();
     let name = OsStr::from_bytes(b"bad\xff");
-    write(folder.path(), "manifests/a", "1");
-    if fs::write(folder.path().join(name), "").is_err() {
-        return; // some file systems refuse such names themselves
+    write(directory.path(), "manifests/a", "1");
+    if fs::write(directory.path().join(name), "").is_err() {
+        return; // the file system rejects such names
     }
-    let found = outcome(open(folder.path(), &Options::default()));
+    let found = outcome(open(directory.path(), &Options::default()));
     assert_rows!(found.contains("name \"bad\u{fffd}\" is not UTF-8; rename the file") => true, "{found}");
     let options = with!(Options::default() => select: only(&["manifests"]));
-    assert_rows!(outcome(open(folder.path(), &options)) => "manifests/a +0 links");
+    assert_rows!(outcome(open(directory.path(), &options)) => "manifests/a +0 links");
 }
 
 #[test]
-fn only_the_selected_part_of_a_checkout_is_looked_into() {
-    let folder = tempfile::tempdir().unwrap();
+fn only_the_selected_part_of_a_checkout_is_read() {
+    let directory = tempfile::tempdir().unwrap();
     let paths = ".git/objects/aa/1 bundle/manifests/a bundle/manifests/b/c bundle/tests/d go.mod";
     for path in paths.split(' ') {
-        write(folder.path(), path, path);
+        write(directory.path(), path, path);
     }
     // Five entries at the root and in bundle, three in manifests.
     let options =
         with!(Options::default() => limits.entries: 8, select: only(&["bundle/manifests"]));
-    let found = open(folder.path(), &options).unwrap();
+    let found = open(directory.path(), &options).unwrap();
     let paths: Vec<_> = found.content.files().map(|(path, _)| path).collect();
     assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
     assert_eq!(found.unselected, 3);
 }
 
 #[test]
-fn limits_hold_in_folders() {
+fn limits_apply_to_directories() {
     type Change = fn(&mut Limits);
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
     for number in 0..20 {
         write(root, &format!("many/{number:02}"), "12345");
     }
@@ -87,14 +87,14 @@ fn limits_hold_in_folders() {
 }
 
 #[test]
-fn an_unreadable_file_or_folder_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "manifests/closed/a", "1");
+fn unreadable_files_and_directories_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "manifests/closed/a", "1");
     for path in ["manifests/closed/a", "manifests/closed"] {
-        let at = folder.path().join(path);
+        let at = directory.path().join(path);
         fs::set_permissions(&at, fs::Permissions::from_mode(0o000)).unwrap();
-        let may_read_all = fs::File::open(&at).is_ok(); // as root may
-        let result = open(folder.path(), &Options::default());
+        let may_read_all = fs::File::open(&at).is_ok(); // true for root
+        let result = open(directory.path(), &Options::default());
         fs::set_permissions(&at, fs::Permissions::from_mode(0o700)).unwrap();
         if !may_read_all {
             let error = result.unwrap_err();

@@ -1,9 +1,9 @@
-//! Archives, layers and documents of images, changed at random.
+//! Random changes of archives, layers and documents of images.
 
 use crate::*;
 use tests::fuzz::fuzz;
 
-/// Bytes that mean something in archives and documents.
+/// Bytes with a meaning in archives and documents.
 const ODD: &[u8] = b"\0\x01\x1f\x8b\xff 01257LKxgSV/.=\n9";
 
 fn limits() -> Limits {
@@ -25,7 +25,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// A tar of entries: the kind, the name and the body of each, or records for the kinds `g` and `x`.
+/// Returns a tar of entries with kind, name and body; bodies of the kinds `g` and `x` are records.
 fn tar(entries: &str) -> Vec<u8> {
     let entries = entries.split(", ").map(|entry| entry.split_at(1));
     let tar = entries.fold(Tar::default(), |tar, (kind, rest)| {
@@ -60,7 +60,7 @@ fn changed_archives_never_exceed_the_limits() {
             change(&mut bytes, random);
         }
         if random.below(4) > 0 {
-            mend(&mut bytes);
+            fix_checksums(&mut bytes);
         }
         if random.below(8) == 0 {
             bytes = gzip(&bytes);
@@ -90,7 +90,7 @@ fn changed_archives_never_exceed_the_limits() {
     });
 }
 
-/// Content after it was packed and read.
+/// Packs content, and reads it again.
 fn packed(content: &Content) -> Content {
     let mut packed = Vec::new();
     pack(content, Format::Tar, &mut packed).unwrap();
@@ -110,7 +110,7 @@ fn layer_seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn changed_layers_never_give_what_is_not_selected() {
+fn changed_layers_never_yield_unselected_content() {
     let image = with!(ImageLimits::default() => bytes: 64 << 10, entries: 30, layers: 3);
     let options =
         with!(Options, limits: with!(limits() => entries: 12), select: only(&["a"]), image);
@@ -124,7 +124,7 @@ fn changed_layers_never_give_what_is_not_selected() {
                     change(&mut bytes, random);
                 }
                 if random.below(4) > 0 {
-                    mend(&mut bytes);
+                    fix_checksums(&mut bytes);
                 }
                 match random.below(8) {
                     0 => bytes = gzip(&bytes),

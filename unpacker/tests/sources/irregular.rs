@@ -8,7 +8,7 @@ fn read(tar: Tar) -> Tree {
     tree.strip_top_folder()
 }
 
-/// The files, and what the bundle is rejected for or what is skipped.
+/// Returns the files, and the reason of the rejection or the skipped entries.
 fn outcome(tree: &Tree) -> String {
     let paths: Vec<_> = tree.files().map(|(path, _)| path).collect();
     let found = match tree.ensure_regular() {
@@ -43,7 +43,7 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
             => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
         sparse("manifests/b", "GNU.sparse.major", "1")
             => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
-        // Of star and of the tar of Solaris.
+        // Formats of star and of the tar of Solaris.
         sparse("manifests/b", "SCHILY.realsize", "70000")
             => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
         sparse("metadata/b", "SCHILY.filetype", "sparse")
@@ -86,9 +86,9 @@ fn hard_links_to_files_of_the_archive_are_read() {
     assert_eq!(error.reason(), "LimitExceeded", "{error}");
 }
 
-/// GNU tar fails if the link leads out of the directory, and writes through any other link, to where it leads.
+/// GNU tar fails if the link leaves the directory, and writes through other links to their targets.
 #[test]
-fn a_path_is_a_file_or_a_link_and_nothing_is_below_it() {
+fn paths_of_files_and_links_are_unique_and_have_no_children() {
     let linked = |target: &str| link(tar().file("manifests/a", "1"), b'2', "data", target);
     let (twice, below) = ("appears twice", "requires one; remove one of them");
     for (tar, expected) in tests::rows![
@@ -120,8 +120,8 @@ fn a_path_is_a_file_or_a_link_and_nothing_is_below_it() {
 
 #[test]
 fn links_of_a_local_bundle_to_its_own_files_are_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
     let named = "annotations: {operators.operatorframework.io.bundle.manifests.v1: deploy/}";
     for (path, text) in [
         ("shared/crd.yaml", "crd"),
@@ -133,7 +133,7 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
     fs::create_dir(root.join("metadata")).unwrap();
     for (target, path) in [
         ("../shared/crd.yaml", "deploy/crd.yaml"),
-        // Only this link says that the manifests are in deploy.
+        // Only this link shows that the manifests are in deploy.
         ("../shared/annotations.yaml", "metadata/annotations.yaml"),
         ("shared/crd.yaml", "latest"),
     ] {
@@ -157,8 +157,8 @@ fn other_links_of_a_local_bundle_are_rejected() {
     let outside = tempfile::tempdir().unwrap();
     write(outside.path(), "secret", "s");
     let secret = outside.path().join("secret");
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
     write(root, "manifests/a", "1");
     write(root, "deep/file", "2");
     symlink("deep", root.join("indirect")).unwrap();
@@ -203,7 +203,7 @@ fn a_delivered_archive_keeps_the_digest_of_the_files() {
     let refusal = |tree: &Tree| tree.ensure_regular().unwrap_err().to_string();
     assert_eq!(refusal(&received), refusal(&tree));
 
-    // Without such entries it is the archive that packing gives.
+    // Without such entries the archive equals the packed one.
     let plain = read(tar().file("manifests/a", "1"));
     let (mut delivered, mut packed) = (Vec::new(), Vec::new());
     plain.deliver(&mut delivered).unwrap();

@@ -1,4 +1,4 @@
-//! Layers of images as strangers make them, from the topmost to the lowest.
+//! Untrusted image layers, from top to bottom.
 
 mod limits;
 mod links;
@@ -22,7 +22,7 @@ fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, usize)> {
     Ok(stack.finish())
 }
 
-/// Paths with what the files hold, or the last hard link that leads nowhere, or the message.
+/// Returns paths with the text of the files, or the last hard link without a target, or the error message.
 fn outcome(result: Result<(Tree, usize)>) -> String {
     let tree = match result {
         Ok((tree, _)) => tree,
@@ -74,10 +74,10 @@ fn upper_layers_win_and_hide() {
         tar().file("manifests/b/d", "4").file("manifests/.wh.b", "") => "app/metadata/m=3 manifests/a=1 manifests/b/d=4";
         tar().file("manifests/.wh..wh..opq", "").file("manifests/d", "4") => "app/metadata/m=3 manifests/d=4";
         tar().file(".wh..wh..opq", "") => "";
-        // A link to elsewhere hides what is below, and is not followed.
+        // A link hides the paths below it, and is not followed.
         tar().with(b'2', "manifests", b"") => "app/metadata/m=3";
         tar().with(b'2', "app", b"") => "manifests/a=1 manifests/b/c=2";
-        // Notes of aufs, and whiteouts of what is not selected.
+        // Metadata of aufs, and whiteouts of unselected paths.
         tar().file(".wh..wh.aufs", "").file(".wh..wh.plnk/1.2", "").file("etc/.wh.x", "")
             => "app/metadata/m=3 manifests/a=1 manifests/b/c=2";
         tar().file("manifests/.wh..wh..opq", "").file("manifests/a", "6").with(b'5', "manifests/b/", b"")
@@ -95,7 +95,7 @@ fn upper_layers_win_and_hide() {
 }
 
 #[test]
-fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
+fn names_are_resolved_within_the_root_of_the_image() {
     for (layer, expected) in tests::rows![
         tar().file("/manifests/a", "1") => "manifests/a=1";
         tar().with(b'5', "/", b"").with(b'5', "./", b"").file("./manifests//a", "1") => "manifests/a=1";
@@ -115,7 +115,7 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
         tar().file(".wh.manifests/a", "") => "below a whiteout";
         tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 directories";
 
-        // Entries that two tools would read differently.
+        // Entries that tools interpret differently.
         tar().file("manifests/a", "1").file("manifests/a", "2") => "\"manifests/a\" appears twice; keep one";
         tar().file("etc/a", "1").file("etc/a", "2") => "";
         tar().with(b'5', "manifests/", b"").with(b'5', "manifests/", b"").file("manifests/a", "1") => "manifests/a=1";
@@ -142,7 +142,7 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
 fn irregular_entries_are_recorded_unless_hidden() {
     let mut sparse =
         with!(tar().entry(b'S', b"etc/sparse", 512, b"") => |sparse| sparse.0[482] = 1);
-    mend(&mut sparse.0);
+    fix_checksums(&mut sparse.0);
     for more in [1, 0] {
         sparse.0.extend(with!([0; 512] => |map| map[504] = more));
     }
@@ -184,7 +184,7 @@ fn irregular_entries_are_recorded_unless_hidden() {
 }
 
 #[test]
-fn what_is_no_layer_is_called_what_it_is() {
+fn other_formats_are_reported_by_name() {
     let mut wide = b"\x28\xb5\x2f\xfd\x00\xa8".to_vec(); // a window of two gigabytes
     wide.extend([0; 100]);
     assert_each!(|bytes, expected| outcome(read(&[bytes], &options())) => has expected;

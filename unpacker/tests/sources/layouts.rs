@@ -1,4 +1,4 @@
-//! Images on disk that lie about themselves.
+//! Images on disk with false descriptors.
 
 use crate::*;
 
@@ -7,17 +7,17 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
-/// A layout that is made blob by blob.
+/// An image layout in a temporary directory.
 struct Layout(TempDir);
 
 impl Layout {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("blobs/sha256")).unwrap();
-        Self(folder)
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("blobs/sha256")).unwrap();
+        Self(directory)
     }
 
-    /// Writes a blob and returns what names it.
+    /// Writes a blob, and returns its descriptor.
     fn blob(&self, kind: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes);
         fs::write(self.path(digest), bytes).unwrap();
@@ -28,7 +28,7 @@ impl Layout {
         self.0.path().join("blobs/sha256").join(digest.hex())
     }
 
-    /// An image of one layer.
+    /// Writes an image of one layer, and returns its descriptor.
     fn image(&self, layer: &[u8]) -> Value {
         let (config, layer) = (self.blob(CONFIG, b"{}"), self.blob(LAYER, layer));
         let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
@@ -69,7 +69,7 @@ fn digest(descriptor: &Value) -> Digest {
 }
 
 #[test]
-fn blobs_that_differ_from_their_digests_are_refused() {
+fn blobs_that_differ_from_their_digests_are_rejected() {
     let layout = Layout::new();
     let image = layout.image(&layer());
     layout.index(std::slice::from_ref(&image));
@@ -95,7 +95,7 @@ fn blobs_that_differ_from_their_digests_are_refused() {
             _ => Digest::of(&layer()),
         };
         let path = &layout.path(digest);
-        let right = fs::read(path).unwrap();
+        let original = fs::read(path).unwrap();
         fs::write(path, bytes.bytes()).unwrap();
         let found = layout.read();
         // Neither a missing blob nor a directory in its place is read.
@@ -104,14 +104,14 @@ fn blobs_that_differ_from_their_digests_are_refused() {
         fs::create_dir(path).unwrap();
         assert_has(layout.read(), "which is not a regular file");
         fs::remove_dir(path).unwrap();
-        fs::write(path, right).unwrap();
+        fs::write(path, original).unwrap();
         found
     });
     assert_eq!(layout.read(), "manifests/a");
 }
 
 #[test]
-fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
+fn circular_and_endless_indexes_are_rejected() {
     let layout = Layout::new();
     let own = Digest::of(b"any");
     let entry = json!({"mediaType": INDEX, "digest": own.to_string(), "size": 10});
@@ -134,7 +134,7 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
 }
 
 #[test]
-fn documents_that_are_too_large_or_none_are_refused() {
+fn oversized_and_malformed_documents_are_rejected() {
     let layout = Layout::new();
     let path = layout.0.path().join("index.json");
     let rows = r#"
@@ -179,8 +179,8 @@ impl Saved {
     }
 
     fn read(self) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("docker.tar");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("docker.tar");
         fs::write(&path, self.bytes()).unwrap();
         outcome(&Local::DockerArchive(path, None), &Options::default())
     }
@@ -193,7 +193,7 @@ impl Saved {
 }
 
 #[test]
-fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
+fn docker_archives_match_their_files_and_configuration() {
     let values = Values::default().with("empty", Digest::of(b"").to_string());
     let rows = r#"
         # path of the layer, target of the link there, change of a document
@@ -257,9 +257,9 @@ fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
 
 #[test]
 fn archives_of_images_are_bounded_and_leave_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let spool = tempfile::tempdir().unwrap();
-    let path = folder.path().join("docker.tar");
+    let path = directory.path().join("docker.tar");
     fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
     let options = with!(Options::default() => spool: Some(spool.path().to_owned()));
     let archive = Local::DockerArchive(path.clone(), None);

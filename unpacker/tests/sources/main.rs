@@ -1,6 +1,6 @@
-//! Folders and archives as strangers make them.
+//! Untrusted directories and archives.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #![allow(clippy::wildcard_imports)]
 
@@ -36,7 +36,7 @@ use unpacker::{
 
 use bombs::{Counted, Endless};
 
-/// Paths and text, for comparing.
+/// Returns paths and texts for comparisons.
 fn listed(content: &Content) -> Vec<(&str, &str)> {
     let text = |bytes| std::str::from_utf8(bytes).unwrap();
     content
@@ -45,7 +45,7 @@ fn listed(content: &Content) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// One line that describes the outcome: the paths and the number of irregular entries, or the message.
+/// Describes the outcome in one line: the paths and the number of irregular entries, or the error message.
 fn outcome(result: Result<Unpacked, Error>) -> String {
     match result {
         Ok(Unpacked { content, .. }) => {
@@ -65,7 +65,7 @@ fn kind(error: &Error) -> (&'static str, bool) {
     (error.reason(), error.is_terminal())
 }
 
-/// A tar that grows entry by entry.
+/// A builder of a tar.
 #[derive(Debug, Clone, Default)]
 struct Tar(Vec<u8>);
 
@@ -73,13 +73,13 @@ fn tar() -> Tar {
     Tar::default()
 }
 
-/// Adds a link, whose target stands in an extended header.
+/// Adds a link with its target in an extended header.
 fn link(tar: Tar, kind: u8, name: &str, target: &str) -> Tar {
     tar.pax(b'x', &[("linkpath", target)]).with(kind, name, b"")
 }
 
-/// Makes every block that still looks like a header pass its checksum.
-fn mend(bytes: &mut [u8]) {
+/// Corrects the checksum of each block that looks like a header.
+fn fix_checksums(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(512) {
         if block.get(257..262) == Some(b"ustar") {
             block[148..156].fill(b' ');
@@ -90,7 +90,7 @@ fn mend(bytes: &mut [u8]) {
 }
 
 impl Tar {
-    /// A header with any name, kind and size, and a body of any other size.
+    /// Adds a header with any name, kind and size, and a body of any other size.
     fn entry(mut self, kind: u8, name: &[u8], size: u64, body: &[u8]) -> Self {
         let mut header = Header::new_ustar();
         header.as_mut_bytes()[..name.len()].copy_from_slice(name);
@@ -104,17 +104,17 @@ impl Tar {
         self
     }
 
-    /// A header and the body that it announces.
+    /// Adds a header, and the body that it declares.
     fn with(self, kind: u8, name: &str, body: &[u8]) -> Self {
         self.entry(kind, name.as_bytes(), body.len() as u64, body)
     }
 
-    /// A regular file.
+    /// Adds a regular file.
     fn file(self, name: &str, text: &str) -> Self {
         self.with(b'0', name, text.as_bytes())
     }
 
-    /// An extended header with these records.
+    /// Adds an extended header with these records.
     fn pax(self, kind: u8, records: &[(&str, &str)]) -> Self {
         let record = |(key, value): &(&str, &str)| {
             let bare = key.len() + value.len() + 3;
@@ -127,12 +127,12 @@ impl Tar {
         self.with(kind, "pax", body.as_bytes())
     }
 
-    /// The bytes, without an end marker.
+    /// Returns the bytes without an end marker.
     fn open(self) -> Vec<u8> {
         self.0
     }
 
-    /// The bytes, with an end marker.
+    /// Returns the bytes with an end marker.
     fn end(mut self) -> Vec<u8> {
         self.0.extend([0; 1024]);
         self.0

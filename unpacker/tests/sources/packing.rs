@@ -10,7 +10,7 @@ fn read(archive: &[u8]) -> Content {
 }
 
 #[test]
-fn equal_content_packs_to_equal_bytes_whatever_order_it_came_in() {
+fn equal_content_packs_to_equal_bytes_in_any_order() {
     let long = format!("{}/{}", "d".repeat(99), "f".repeat(120));
     let one = content(&["a", "b/c", "d"]);
     let other = content(&["d", "b//c", "./a"]);
@@ -39,7 +39,7 @@ fn the_digest_is_that_of_the_bytes_written() {
 }
 
 #[test]
-fn a_bundle_comes_out_of_its_only_folder_and_nothing_else_does() {
+fn bundle_is_moved_out_of_its_only_top_directory() {
     let rows = "
         bundle       | b-1.0/manifests/a b-1.0/metadata/x | manifests/a metadata/x
         metadata     | b/metadata/x b/other/a | metadata/x other/a

@@ -1,4 +1,4 @@
-//! Bytes that are not those that were written.
+//! Damaged content: bytes that differ from the written ones.
 
 use crate::*;
 
@@ -19,7 +19,7 @@ fn damage(path: &Path, change: fn(&mut Vec<u8>)) {
 
 // parity: rukpak-39
 #[test]
-fn damaged_content_is_told_removed_and_can_be_stored_again() {
+fn damaged_content_is_reported_removed_and_storable_again() {
     let reads: [fn(&Store, &Digest) -> Option<Error>; 3] = [
         |store, digest| store.get(digest, &Limits::default()).err(),
         |store, digest| store.reader(digest).err(),
@@ -27,30 +27,32 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
     ];
     for change in DAMAGES {
         for read in reads {
-            let (folder, store) = fresh(1 << 20, 0);
-            let folder = folder.path();
+            let (directory, store) = fresh(1 << 20, 0);
+            let directory = directory.path();
             let key = key(&store, "b");
             let stored = put(&store, 1, 20_000);
             let none = SkippedEntries::default();
             store.remember(&key, &stored.digest, &none).unwrap();
             assert_eq!(store.find(&key).unwrap().0.digest, stored.digest);
 
-            damage(&file(folder, &stored.digest), change);
+            damage(&file(directory, &stored.digest), change);
             let error = read(&store, &stored.digest).unwrap();
             assert!(matches!(error, Error::Damaged { digest } if digest == stored.digest));
             assert_rows!((error.reason(), error.is_terminal()) => ("ContentDamaged", false));
             assert!(store.find(&key).is_none());
-            assert!(listed(folder, "content").is_empty() && listed(folder, "sources").is_empty());
+            assert!(
+                listed(directory, "content").is_empty() && listed(directory, "sources").is_empty()
+            );
             assert_rows!(matches!(read(&store, &stored.digest).unwrap(), Error::Missing { .. }) => true);
             assert_eq!((store.stats().damaged, store.stats().disk), (1, 0));
 
-            // Although the damaged file is still held.
+            // This works although the damaged file is still held.
             let again = put(&store, 1, 20_000);
             assert_eq!(again.digest, stored.digest);
             assert_rows!(*store.get(&again.digest, &Limits::default()).unwrap() => content(1, 20_000));
             let held = store.remove(&again.digest);
             assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
-            assert_whole(&store, folder);
+            assert_whole(&store, directory);
         }
     }
 }
@@ -58,19 +60,19 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
 #[test]
 fn damaged_content_is_replaced_when_it_is_stored_again() {
     for change in DAMAGES {
-        let (folder, store) = fresh(1 << 20, 0);
-        let folder = folder.path();
+        let (directory, store) = fresh(1 << 20, 0);
+        let directory = directory.path();
         let stored = put(&store, 1, 20_000);
-        damage(&file(folder, &stored.digest), change);
+        damage(&file(directory, &stored.digest), change);
         let again = put(&store, 1, 20_000);
         store.get(&again.digest, &Limits::default()).unwrap();
         assert_eq!((store.stats().written, store.stats().damaged), (2, 0));
-        assert_whole(&open(folder, 1 << 20, 0), folder);
+        assert_whole(&open(directory, 1 << 20, 0), directory);
     }
 }
 
 #[test]
-fn what_is_served_is_what_was_stored() {
+fn served_bytes_equal_the_stored_bytes() {
     let (_folder, store) = fresh(1 << 20, 0);
     let tree = tree(1, 200_000);
     let mut tar = Vec::new();

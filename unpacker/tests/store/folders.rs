@@ -1,11 +1,11 @@
-//! The folder, and what else may be in it.
+//! The directory of a store, and foreign files in it.
 
 use crate::*;
 
 #[test]
-fn only_its_owner_may_look_into_a_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("a/store");
+fn only_its_owner_can_read_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("a/store");
     let stored = put(&open(&root, 1 << 20, 0), 1, 10);
     assert_each!(|path, mode| fs::metadata(&path).unwrap().mode() & 0o777 => mode;
         root.clone() => 0o700;
@@ -18,16 +18,16 @@ fn only_its_owner_may_look_into_a_store() {
 }
 
 #[test]
-fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+fn files_and_foreign_directories_are_rejected_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     for (path, text) in [
         ("file", ""),
         ("theirs/content/mine.txt", "mine"),
         ("state/state", "other"),
         ("odd/content", ""),
     ] {
-        write(folder.path(), path, text);
+        write(directory.path(), path, text);
     }
     symlink("/nowhere/at/all", at("dangling")).unwrap();
     for (name, problem) in [
@@ -48,9 +48,9 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
 }
 
 #[test]
-fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
-    let (folder, store) = fresh(1 << 20, 0);
-    let root = folder.path();
+fn opening_removes_foreign_files_and_keeps_active_writes() {
+    let (directory, store) = fresh(1 << 20, 0);
+    let root = directory.path();
     let stored = put(&store, 1, 1000);
     let name = Digest::of(b"").hex();
     let capital = format!("content/{}.tar", name.to_uppercase());
@@ -74,15 +74,15 @@ fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
     let busy = fs::File::open(root.join("tmp/busy")).unwrap();
     busy.lock_shared().unwrap();
 
-    let again = open(root, 1 << 20, 0);
-    let names = |folder| listed(root, folder).into_keys().collect::<Vec<_>>();
+    let reopened = open(root, 1 << 20, 0);
+    let names = |directory| listed(root, directory).into_keys().collect::<Vec<_>>();
     assert_eq!(names("tmp"), ["busy"]);
-    let kept = format!("{}.tar", stored.digest.hex());
-    let mut left = [kept, "lost+found".to_owned()];
-    left.sort();
-    assert_eq!(names("content"), left);
+    let content_file = format!("{}.tar", stored.digest.hex());
+    let mut remaining = [content_file, "lost+found".to_owned()];
+    remaining.sort();
+    assert_eq!(names("content"), remaining);
     assert!(names("sources").is_empty());
-    assert_eq!(again.stats().disk, stored.size + 13);
+    assert_eq!(reopened.stats().disk, stored.size + 13);
     assert!(root.join("mine.txt").exists());
 
     busy.unlock().unwrap();
@@ -91,9 +91,9 @@ fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
 }
 
 #[test]
-fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
-    let (folder, store) = fresh(200_000, 0);
-    let root = folder.path();
+fn wrong_usage_count_is_corrected_before_eviction() {
+    let (directory, store) = fresh(200_000, 0);
+    let root = directory.path();
     put(&store, 1, 50_000);
     let state = fs::read(root.join("state")).unwrap();
     let nines = "9".repeat(20);
@@ -106,7 +106,7 @@ fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
 }
 
 #[test]
-fn content_of_any_shape_takes_exactly_the_space_that_was_made_for_it() {
+fn content_takes_exactly_the_space_reserved_for_it() {
     let (_folder, store) = fresh(1 << 30, 0);
     let mut random = Random::new(3);
     let mut trees = vec![Tree::from_content(Content::default())];
@@ -119,7 +119,7 @@ fn content_of_any_shape_takes_exactly_the_space_that_was_made_for_it() {
         }
     }
     for tree in trees {
-        // A budget without a byte to spare shows whether less was reckoned with than is written.
+        // A budget of exactly this size shows whether the reservation covers all written bytes.
         let mut tar = Vec::new();
         tree.write_tar(&mut tar).unwrap();
         let exact = tempfile::tempdir().unwrap();

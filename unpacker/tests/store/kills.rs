@@ -1,4 +1,4 @@
-//! SIGKILL at any moment.
+//! SIGKILL during writes to the store.
 
 use crate::*;
 
@@ -6,8 +6,8 @@ const NAME: &str = "kills::two_hundred_kills_leave_whole_content_or_none";
 const KILLS: u64 = 200;
 const DISK: u64 = 16 << 20;
 
-/// Writes, notes, reads and evicts until it is killed.
-fn write_for_ever(store: &Store, seed: u64) {
+/// Writes, records, reads and evicts until the process is killed.
+fn write_until_killed(store: &Store, seed: u64) {
     let mut random = Random::new(seed);
     println!("ready");
     for round in 0.. {
@@ -29,21 +29,21 @@ fn write_for_ever(store: &Store, seed: u64) {
 // parity: rukpak-22, rukpak-39
 #[test]
 fn two_hundred_kills_leave_whole_content_or_none() {
-    if let Some((seed, folder)) = role() {
-        return write_for_ever(&open(&folder, DISK, 1 << 20), seed.parse().unwrap());
+    if let Some((seed, directory)) = role() {
+        return write_until_killed(&open(&directory, DISK, 1 << 20), seed.parse().unwrap());
     }
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let survivor = open(folder, DISK, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let survivor = open(directory, DISK, 0);
     let mut random = Random::new(4);
-    let (mut interrupted, mut kept) = (0, 0);
+    let (mut interrupted, mut completed) = (0, 0);
     let mut kills = 0;
-    // On a busy machine a process may be killed before it comes to anything; then there are more kills.
-    while kills < KILLS || interrupted < KILLS / 4 || kept < KILLS / 8 {
+    // On a busy machine a process may be killed before its first write; more kills compensate for that.
+    while kills < KILLS || interrupted < KILLS / 4 || completed < KILLS / 8 {
         kills += 1;
-        assert!(kills < 10 * KILLS, "{interrupted} {kept}");
-        let before = listed(folder, "content");
-        let mut command = alone(NAME, &kills.to_string(), folder);
+        assert!(kills < 10 * KILLS, "{interrupted} {completed}");
+        let before = listed(directory, "content");
+        let mut command = alone(NAME, &kills.to_string(), directory);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         // Some are killed while they start, the others while they work.
         if kills % 8 != 0 {
@@ -56,16 +56,16 @@ fn two_hundred_kills_leave_whole_content_or_none() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        interrupted += u64::from(!listed(folder, "tmp").is_empty());
-        kept += u64::from(listed(folder, "content") != before);
-        let store = open(folder, DISK, 0);
-        assert_whole(&store, folder);
+        interrupted += u64::from(!listed(directory, "tmp").is_empty());
+        completed += u64::from(listed(directory, "content") != before);
+        let store = open(directory, DISK, 0);
+        assert_whole(&store, directory);
         assert!(store.stats().disk <= DISK);
-        // Nor does it stand in the way of others.
+        // A killed process does not block others.
         let stored = put(&survivor, 1000 + kills, 5000);
         survivor.get(&stored.digest, &Limits::default()).unwrap();
     }
-    println!("of {kills} kills {interrupted} interrupted a write, and {kept} came after one");
-    let stored = put(&open(folder, DISK, 0), 7, 100_000);
-    assert_rows!(unpacker::Digest::of(&fs::read(Path::new(&crate::file(folder, &stored.digest))).unwrap()) => stored.digest);
+    println!("of {kills} kills {interrupted} interrupted a write, and {completed} came after one");
+    let stored = put(&open(directory, DISK, 0), 7, 100_000);
+    assert_rows!(unpacker::Digest::of(&fs::read(Path::new(&crate::file(directory, &stored.digest))).unwrap()) => stored.digest);
 }

@@ -1,6 +1,6 @@
-//! The content store on real disks, among real processes, and with whatever may happen to either.
+//! The content store on real disks and among real processes, with failures of both.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::wildcard_imports)]
 
@@ -35,12 +35,12 @@ use unpacker::{
     Tree, registry::Credentials,
 };
 
-/// In a process that a test starts from its own binary: what it is there for.
+/// Variable with the role of a process that a test starts from its own binary.
 const ROLE: &str = "STORE_TEST_ROLE";
-/// And where.
-const FOLDER: &str = "STORE_TEST_FOLDER";
+/// Variable with the directory of such a process.
+const DIRECTORY: &str = "STORE_TEST_FOLDER";
 
-/// Content of about this size, the same for the same seed.
+/// Returns content of about this size, which depends only on the seed.
 fn content(seed: u64, size: usize) -> Content {
     let mut files = Builder::new(Limits::default());
     let bytes = Random::new(seed).bytes(size);
@@ -56,22 +56,22 @@ fn tree(seed: u64, size: usize) -> Tree {
     Tree::from_content(content(seed, size))
 }
 
-fn open(folder: &Path, disk: u64, memory: u64) -> Store {
-    Store::open(folder, Budget { disk, memory }).unwrap()
+fn open(directory: &Path, disk: u64, memory: u64) -> Store {
+    Store::open(directory, Budget { disk, memory }).unwrap()
 }
 
-/// A store in a directory of its own.
+/// Opens a store in a new directory.
 fn fresh(disk: u64, memory: u64) -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), disk, memory);
-    (folder, store)
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), disk, memory);
+    (directory, store)
 }
 
 fn put(store: &Store, seed: u64, size: usize) -> Stored {
     store.put(&tree(seed, size)).unwrap()
 }
 
-/// The key of the source at a path, which is pinned and needs a password.
+/// Returns the key of a pinned source with a password.
 fn key(store: &Store, path: impl Display) -> Key {
     let text = format!("https://h/{path}#{}", Digest::of(b""));
     let source = Source::parse(&text, |_| false).unwrap();
@@ -94,14 +94,14 @@ fn is_missing(store: &Store, digest: &Digest) -> bool {
     matches!(store.hold(digest), Err(Error::Missing { .. }))
 }
 
-/// The file of content.
-fn file(folder: &Path, digest: &Digest) -> PathBuf {
-    folder.join(format!("content/{}.tar", digest.hex()))
+/// Returns the file of content.
+fn file(directory: &Path, digest: &Digest) -> PathBuf {
+    directory.join(format!("content/{}.tar", digest.hex()))
 }
 
-/// What lies in one of the store's folders, with the sizes.
-fn listed(folder: &Path, name: &str) -> BTreeMap<String, u64> {
-    let entries = fs::read_dir(folder.join(name)).unwrap();
+/// Returns the names and sizes of the entries of one directory of the store.
+fn listed(directory: &Path, name: &str) -> BTreeMap<String, u64> {
+    let entries = fs::read_dir(directory.join(name)).unwrap();
     let entry = |entry: fs::DirEntry| {
         let size = fs::symlink_metadata(entry.path()).unwrap().len();
         (entry.file_name().into_string().unwrap(), size)
@@ -109,44 +109,47 @@ fn listed(folder: &Path, name: &str) -> BTreeMap<String, u64> {
     entries.map(|found| entry(found.unwrap())).collect()
 }
 
-/// All content in a folder, by its names.
-fn digests(folder: &Path) -> Vec<Digest> {
-    let names = listed(folder, "content").into_keys();
+/// Returns the digests of all content in a store.
+fn digests(directory: &Path) -> Vec<Digest> {
+    let names = listed(directory, "content").into_keys();
     let digest = |name: String| format!("sha256:{}", name.strip_suffix(".tar").unwrap());
     names.map(|name| digest(name).parse().unwrap()).collect()
 }
 
-/// A store that has just been opened is whole: everything verifies, nothing is left over, and the count is right.
-fn assert_whole(store: &Store, folder: &Path) {
-    assert_eq!(listed(folder, "tmp"), BTreeMap::new());
-    for digest in digests(folder) {
+/// Checks a store that was just opened: content verifies, no temporary files remain, and the count is correct.
+fn assert_whole(store: &Store, directory: &Path) {
+    assert_eq!(listed(directory, "tmp"), BTreeMap::new());
+    for digest in digests(directory) {
         store.reader(&digest).unwrap();
     }
-    assert_rows!(store.stats().disk => listed(folder, "content").values().sum::<u64>());
-    for link in listed(folder, "sources").keys() {
-        assert!(folder.join("sources").join(link).exists(), "{link} dangles");
+    assert_rows!(store.stats().disk => listed(directory, "content").values().sum::<u64>());
+    for link in listed(directory, "sources").keys() {
+        assert!(
+            directory.join("sources").join(link).exists(),
+            "{link} dangles"
+        );
     }
 }
 
-/// One test of this binary, alone in a process of its own.
-fn alone(test: &str, role: &str, folder: &Path) -> Command {
+/// Returns the command that runs one test of this binary in a separate process.
+fn alone(test: &str, role: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
-        .env(FOLDER, folder);
+        .env(DIRECTORY, directory);
     command
 }
 
-/// Runs one test of this binary again, in a process that a command starts.
-fn again(test: &str, command: &mut Command) {
-    let folder = tempfile::tempdir().unwrap();
+/// Runs one test of this binary again in a process started by a command.
+fn run_again(test: &str, command: &mut Command) {
+    let directory = tempfile::tempdir().unwrap();
     let output = command
-        .arg(folder.path())
+        .arg(directory.path())
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env(ROLE, "again")
-        .env(FOLDER, folder.path())
+        .env(DIRECTORY, directory.path())
         .output()
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -161,8 +164,8 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// The role of this process, if a test started it.
+/// Returns role and directory of this process if a test started it.
 fn role() -> Option<(String, PathBuf)> {
-    let folder = std::env::var_os(FOLDER)?;
-    Some((std::env::var(ROLE).ok()?, folder.into()))
+    let directory = std::env::var_os(DIRECTORY)?;
+    Some((std::env::var(ROLE).ok()?, directory.into()))
 }

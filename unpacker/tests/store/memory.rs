@@ -1,10 +1,10 @@
-//! What is kept in memory, and read once for many.
+//! Content in memory, and reads that callers share.
 
 use crate::*;
 
 #[test]
-fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
-    let (folder, store) = fresh(1 << 30, 250_000);
+fn memory_holds_recent_content_within_its_budget() {
+    let (directory, store) = fresh(1 << 30, 250_000);
     let limits = Limits::default();
     let [first, second, third, large] =
         [100_000, 100_001, 100_002, 300_000].map(|size| put(&store, 1, size).digest);
@@ -13,10 +13,10 @@ fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
         (&first, 1),
         (&second, 2),
         (&first, 2),
-        (&third, 3), // second goes
+        (&third, 3), // evicts the second
         (&first, 3),
         (&second, 4),
-        (&large, 5), // more than all of the budget: nothing goes for it
+        (&large, 5), // larger than the budget: evicts nothing
         (&large, 6),
         (&second, 6),
         (&first, 6),
@@ -26,8 +26,8 @@ fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
         assert!(store.stats().memory <= 250_000);
     }
     assert_eq!((store.stats().hits, store.stats().misses), (5, 6));
-    // What is in memory needs no disk, and what is removed is not.
-    fs::remove_file(file(folder.path(), &first)).unwrap();
+    // Content in memory needs no file, and removed content is not served from memory.
+    fs::remove_file(file(directory.path(), &first)).unwrap();
     store.get(&first, &limits).unwrap();
     store.remove(&first).unwrap();
     assert_rows!(matches!(store.get(&first, &limits), Err(Error::Missing { .. })) => true);
@@ -35,8 +35,8 @@ fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
 
 #[test]
 fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let [cold, warm] = [0, 1 << 20].map(|memory| open(folder.path(), 1 << 30, memory));
+    let directory = tempfile::tempdir().unwrap();
+    let [cold, warm] = [0, 1 << 20].map(|memory| open(directory.path(), 1 << 30, memory));
     let digest = put(&cold, 1, 30_000).digest;
     let wide = Limits::default();
     let exact = with!(wide => total: 30_000, file: 20_000, entries: 2, path: 135, depth: 2);
@@ -62,11 +62,11 @@ fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
 }
 
 #[test]
-fn callers_who_ask_at_the_same_time_share_one_read_and_its_outcome() {
+fn concurrent_callers_share_one_read_and_its_result() {
     for is_damaged in [false, true] {
-        let (folder, store) = fresh(1 << 30, 0); // so that nothing but the read can be shared
+        let (directory, store) = fresh(1 << 30, 0); // without memory, only the read can be shared
         let digest = put(&store, 1, 30_000).digest;
-        let path = file(folder.path(), &digest);
+        let path = file(directory.path(), &digest);
         if is_damaged {
             fs::write(&path, "x").unwrap();
         }

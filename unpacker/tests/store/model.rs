@@ -1,10 +1,10 @@
-//! Any order of operations, against a list that does the same.
+//! Random operations on a store, compared with a list as a model.
 
 use crate::*;
 
 const DISK: u64 = 300_000;
 
-/// What should be there, what was used longest ago first, with how often it is held.
+/// Expected content with size and number of holds, least recently used first.
 #[derive(Default)]
 struct Model(Vec<(Digest, u64, usize)>);
 
@@ -23,7 +23,7 @@ impl Model {
         self.0.push(entry);
     }
 
-    /// Whether there is room now.
+    /// Evicts content, and reports whether the size fits now.
     fn make_room(&mut self, size: u64) -> bool {
         let held = self.0.iter().filter(|entry| entry.2 > 0);
         if held.map(|entry| entry.1).sum::<u64>() + size > DISK {
@@ -42,25 +42,25 @@ impl Model {
 }
 
 #[test]
-fn any_order_of_operations_leaves_what_a_simple_list_would() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let mut store = open(folder, DISK, 0);
+fn random_operations_match_a_list_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut store = open(directory, DISK, 0);
     let mut random = Random::new(11);
     let mut model = Model::default();
     let mut holds: Vec<Hold> = Vec::new();
-    let mut known: Vec<Digest> = vec![Digest::of(b"unknown")];
+    let mut candidates: Vec<Digest> = vec![Digest::of(b"unknown")];
     let mut counts = [0; 4];
     for _ in 0..1500 {
         let kind = random.below(20);
-        let picked = *random.pick(&known[known.len().saturating_sub(8)..]);
+        let picked = *random.pick(&candidates[candidates.len().saturating_sub(8)..]);
         match kind {
             0..8 => {
-                let what = random.below(30);
-                let tree = tree(what as u64, what * 4000);
+                let number = random.below(30);
+                let tree = tree(number as u64, number * 4000);
                 let mut tar = Vec::new();
                 let digest = tree.write_tar(&mut tar).unwrap();
-                known.push(digest);
+                candidates.push(digest);
                 let has_room = model.make_room(tar.len() as u64);
                 match store.put(&tree) {
                     Ok(stored) => {
@@ -110,14 +110,14 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
                 model.0.iter_mut().for_each(|entry| entry.2 = 0);
             }
             _ => {
-                store = open(folder, DISK, 0); // while holds of the one before live on
+                store = open(directory, DISK, 0); // holds of the earlier store remain
                 counts[3] += 1;
             }
         }
-        assert_rows!(digests(folder).into_iter().eq(model.0.iter().map(|entry| entry.0).collect::<BTreeSet<_>>()) => true);
+        assert_rows!(digests(directory).into_iter().eq(model.0.iter().map(|entry| entry.0).collect::<BTreeSet<_>>()) => true);
         assert_eq!(store.stats().disk, model.used());
     }
     assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
     drop(holds);
-    assert_whole(&store, folder);
+    assert_whole(&store, directory);
 }

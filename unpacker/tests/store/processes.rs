@@ -1,44 +1,44 @@
-//! Several processes on one folder.
+//! Several processes on one directory.
 
 use crate::*;
 
-const NAME: &str = "processes::processes_share_a_folder_and_never_see_anything_damaged";
+const NAME: &str = "processes::processes_share_a_directory_without_damage";
 const DISK: u64 = 3 << 20;
 const ROUNDS: u64 = 300;
 
-/// Writes, reads, holds and removes what the others do too.
-fn share(folder: &Path, seed: u64) {
-    let store = open(folder, DISK, 100_000);
+/// Writes, reads, holds and removes the same content as the other processes.
+fn share(directory: &Path, seed: u64) {
+    let store = open(directory, DISK, 100_000);
     let mut random = Random::new(seed);
-    let mut known = Vec::new();
+    let mut contents = Vec::new();
     let mut held = Vec::new();
     let (mut read, mut missing, mut refused) = (0, 0, 0);
     for _ in 0..ROUNDS {
-        let what = random.below(40);
-        let size = 10_000 + what * 10_000;
-        let what = what as u64;
-        match store.put(&tree(what, size)) {
+        let number = random.below(40);
+        let size = 10_000 + number * 10_000;
+        let number = number as u64;
+        match store.put(&tree(number, size)) {
             Ok(stored) => {
-                known.push((stored.digest, what, size));
+                contents.push((stored.digest, number, size));
                 if random.below(4) == 0 {
-                    held.push((stored.hold, what, size));
+                    held.push((stored.hold, number, size));
                 }
             }
             Err(Error::OverBudget { .. }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
         if held.len() > 2 {
-            // What was held all the time is still there.
-            let (hold, what, size) = held.remove(0);
-            assert_rows!(*store.get(&hold.digest(), &Limits::default()).unwrap() => content(what, size));
+            // Held content is never evicted.
+            let (hold, number, size) = held.remove(0);
+            assert_rows!(*store.get(&hold.digest(), &Limits::default()).unwrap() => content(number, size));
         }
-        let Some((digest, what, size)) = known.get(random.below(40)) else {
+        let Some((digest, number, size)) = contents.get(random.below(40)) else {
             continue;
         };
         match store.get(digest, &Limits::default()) {
             Ok(found) => {
                 read += 1;
-                assert_eq!(*found, content(*what, *size));
+                assert_eq!(*found, content(*number, *size));
             }
             Err(Error::Missing { .. }) => missing += 1,
             Err(error) => panic!("{error}"),
@@ -47,7 +47,7 @@ fn share(folder: &Path, seed: u64) {
             assert_rows!(matches!(store.remove(digest), Ok(()) | Err(Error::Held { .. })) => true);
         }
         if random.below(20) == 0 {
-            open(folder, DISK, 0); // which sweeps
+            open(directory, DISK, 0); // opening removes temporary files
         }
     }
     let stats = store.stats();
@@ -56,14 +56,14 @@ fn share(folder: &Path, seed: u64) {
 }
 
 #[test]
-fn processes_share_a_folder_and_never_see_anything_damaged() {
-    if let Some((seed, folder)) = role() {
-        return share(&folder, seed.parse().unwrap());
+fn processes_share_a_directory_without_damage() {
+    if let Some((seed, directory)) = role() {
+        return share(&directory, seed.parse().unwrap());
     }
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let children = ["1", "2", "3"].map(|seed| {
-        let mut command = alone(NAME, seed, folder);
+        let mut command = alone(NAME, seed, directory);
         command.stdout(Stdio::piped()).spawn().unwrap()
     });
     let mut sums = [0; 6];
@@ -78,6 +78,6 @@ fn processes_share_a_folder_and_never_see_anything_damaged() {
     }
     println!("written, duplicates, evicted, read, missing, refused: {sums:?}");
     assert!(sums[..5].iter().all(|sum| *sum > 20), "{sums:?}");
-    assert!(listed(folder, "content").values().sum::<u64>() <= DISK);
-    assert_whole(&open(folder, DISK, 0), folder);
+    assert!(listed(directory, "content").values().sum::<u64>() <= DISK);
+    assert_whole(&open(directory, DISK, 0), directory);
 }

@@ -1,4 +1,4 @@
-//! Which content a source had, and who may know.
+//! Recorded content of sources, by source and credentials.
 
 use crate::*;
 
@@ -69,7 +69,7 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
         ssh, password    | git+ssh://h/r#{commit}   | basic=a:b | 17
         tag and digest   | quay.io/org/app:v1@{digest} | pull-secret=quay.io:auth:YTpi | 8
     ";
-    let known = RefCell::new(Vec::new());
+    let keys = RefCell::new(Vec::new());
     table::compare(rows, &values, |[text, settings]: &[Cell; 2]| {
         let store = [&store, &other][usize::from(settings.has("other-store"))];
         let mut options = Options::default();
@@ -78,17 +78,17 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
         }
         let key = store.key(&source(&text.text()), &options, &access(settings));
         let key = key.map(|key| format!("{key:?}"));
-        let mut known = known.borrow_mut();
-        known.push(key.clone());
-        let first = known.iter().zip(1..).find(|(other, _)| **other == key);
+        let mut keys = keys.borrow_mut();
+        keys.push(key.clone());
+        let first = keys.iter().zip(1..).find(|(other, _)| **other == key);
         key.map_or("none".to_owned(), |_| first.unwrap().1.to_string())
     });
 }
 
 #[test]
-fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
-    let (folder, store) = fresh(1 << 20, 0);
-    let folder = folder.path();
+fn source_is_found_after_a_restart_while_content_exists() {
+    let (directory, store) = fresh(1 << 20, 0);
+    let directory = directory.path();
     let key = |store: &Store| key(store, "b");
     assert!(store.find(&key(&store)).is_none());
     let [first, second] = [1, 2].map(|seed| put(&store, seed, 1000).digest);
@@ -99,58 +99,64 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
         assert_eq!((stored.digest, found), (digest, noted));
     }
     drop(store);
-    let store = open(folder, 1 << 20, 0);
+    let store = open(directory, 1 << 20, 0);
     let (stored, found) = store.find(&key(&store)).unwrap();
     assert_eq!((stored.digest, found), (first, skipped(1)));
-    // A link that dangles is a miss.
-    fs::remove_file(crate::file(folder, &first)).unwrap();
+    // A dangling link is a miss.
+    fs::remove_file(crate::file(directory, &first)).unwrap();
     assert!(store.find(&key(&store)).is_none());
-    let mut links = folder.join("sources").read_dir().unwrap();
+    let mut links = directory.join("sources").read_dir().unwrap();
     let link = links.next().unwrap().unwrap().path();
-    // So is a file that is damaged, and a link that points anywhere else.
+    // So are a malformed file and a link to another file.
     fs::write(&link, "{").unwrap();
     assert!(store.find(&key(&store)).is_none());
     fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(crate::file(folder, &second), &link).unwrap();
+    std::os::unix::fs::symlink(crate::file(directory, &second), &link).unwrap();
     assert!(store.find(&key(&store)).is_none());
 }
 
 #[test]
-fn links_do_not_pile_up_for_ever() {
-    let (folder, store) = fresh(1 << 20, 0);
+fn number_of_links_is_bounded() {
+    let (directory, store) = fresh(1 << 20, 0);
     let digest = put(&store, 1, 10).digest;
     for at in 0..10_100 {
         store
             .remember(&key(&store, at), &digest, &skipped(0))
             .unwrap();
     }
-    let count = fs::read_dir(folder.path().join("sources")).unwrap().count();
+    let count = fs::read_dir(directory.path().join("sources"))
+        .unwrap()
+        .count();
     assert!((9000..10_000).contains(&count), "{count}");
     assert!(store.find(&key(&store, 10_099)).is_some());
     assert!(store.find(&key(&store, 0)).is_none());
 }
 
 #[test]
-fn links_to_removed_content_are_swept_now_and_then() {
-    let (folder, store) = fresh(16 << 20, 0);
-    let remembered = |at| {
+fn links_to_removed_content_are_swept() {
+    let (directory, store) = fresh(16 << 20, 0);
+    let record = |at| {
         let digest = put(&store, at, 10).digest;
         store
             .remember(&key(&store, at), &digest, &skipped(0))
             .unwrap();
         digest
     };
-    let digests: Vec<_> = (0..300).map(remembered).collect();
-    let links = || fs::read_dir(folder.path().join("sources")).unwrap().count();
-    let mut most = 0;
+    let digests: Vec<_> = (0..300).map(record).collect();
+    let links = || {
+        fs::read_dir(directory.path().join("sources"))
+            .unwrap()
+            .count()
+    };
+    let mut max = 0;
     for (left, digest) in (0..300).rev().zip(&digests) {
         store.remove(digest).unwrap();
-        most = most.max(links() - left);
+        max = max.max(links() - left);
     }
-    // At most as many links are of no use as others are there, or a hundred.
-    assert!(most < 150 && links() < 100, "{most} {}", links());
+    // At most a hundred links are unused, or as many as are used.
+    assert!(max < 150 && links() < 100, "{max} {}", links());
     assert!((0..300).all(|at| store.find(&key(&store, at)).is_none()));
     drop(store);
-    open(folder.path(), 16 << 20, 0);
+    open(directory.path(), 16 << 20, 0);
     assert_eq!(links(), 0);
 }

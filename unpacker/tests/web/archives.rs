@@ -26,7 +26,7 @@ fn small(entries: usize) -> Options {
     with!(Options::default() => limits.total: 1 << 18, limits.entries: entries)
 }
 
-/// Fetches an archive: the number of requests, and the content with its digest and progress, or the error.
+/// Fetches an archive, and returns the number of requests, and the content with digest and progress or the error.
 ///
 /// Settings: those of [`patience`], and `one-entry` for content of at most one file.
 async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
@@ -53,17 +53,21 @@ async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
         }
         Err(error) => failure(error.reason(), error.is_terminal(), &error),
     };
-    let seen = server.seen();
-    assert_rows!(seen.iter().all(|request: &Received| request.header("authorization") == Some(BASIC)) => true);
-    format!("{}: {}", seen.len(), result.replace(&server.host(), "h"))
+    let requests = server.seen();
+    assert_rows!(requests.iter().all(|request: &Received| request.header("authorization") == Some(BASIC)) => true);
+    format!(
+        "{}: {}",
+        requests.len(),
+        result.replace(&server.host(), "h")
+    )
 }
 
 // parity: h4
 #[tokio::test]
 async fn archives_are_fetched_whole_or_rejected() {
     let (tar, tgz) = (archive("", Format::Tar), archive("", Format::TarGz));
-    let folder = archive("bundle/", Format::TarGz);
-    // Zero blocks and empty gzip members change nothing for a reader of tar.
+    let directory = archive("bundle/", Format::TarGz);
+    // Readers of tar ignore zero blocks and empty gzip members.
     let padded = [&*tar, &[0; 10 * 512]].concat();
     let members = [&*tgz, &gzip(b"")].concat();
     let limit = small(10).stream_limit();
@@ -82,7 +86,7 @@ async fn archives_are_fetched_whole_or_rejected() {
     for (name, bytes) in [
         ("tar", &*tar),
         ("tgz", &tgz),
-        ("folder", &folder),
+        ("folder", &directory),
         ("padded", &padded),
         ("two", &members),
         ("pages", &html),

@@ -1,6 +1,6 @@
-//! Servers, proxies and networks on bad days, and as attackers set them up.
+//! Failing and hostile servers, proxies and networks.
 
-// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 #![allow(clippy::wildcard_imports)]
 
@@ -34,10 +34,10 @@ use url::Url;
 
 /// The password in headers and URLs of requests.
 const SECRET: &str = "sesame";
-/// A header with that password.
+/// The `Authorization` header with that password.
 const BASIC: &str = "Basic bmFtZTpzZXNhbWU=";
 
-/// As many tries as by default, without the waits between them.
+/// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Patience {
     let [five, twenty] = [5, 20].map(Duration::from_secs);
     with!(Patience::default() => connect: five, idle: five, total: twenty, tries: 5, pause: Duration::from_millis(1))
@@ -81,7 +81,7 @@ fn trust(authority: &Authority) -> Trust {
     with!(Trust, roots: authority.pem())
 }
 
-/// One line about an error of the unpacker, which must not repeat the password.
+/// Describes an error of the unpacker in one line, and checks that it does not contain the password.
 fn failure(reason: &str, is_terminal: bool, error: &impl StdError) -> String {
     let text = chain(error);
     for secret in [SECRET, BASIC.trim_start_matches("Basic "), "signature"] {
@@ -95,9 +95,9 @@ fn described(error: &Error) -> String {
     failure(error.reason(), error.is_terminal(), error)
 }
 
-/// Requests that a server received, equal ones counted: method, target, body, and `bare` if the credentials are missing.
-fn trace(seen: &[Received]) -> String {
-    counted(seen, |request| {
+/// Describes received requests, with equal ones counted: method, target, body, and `bare` without credentials.
+fn trace(requests: &[Received]) -> String {
+    counted(requests, |request| {
         let body = match String::from_utf8_lossy(&request.body) {
             body if body.is_empty() => String::new(),
             body => format!(" {body}"),

@@ -1,11 +1,11 @@
-//! Requests through a proxy, and around it.
+//! Requests with and without a proxy.
 
 use crate::*;
 
-/// A proxy that connects whoever knows its password, `p@sesame`, with the server at `{upstream}`.
+/// A proxy that connects clients with its password, `p@sesame`, to the server at `{upstream}`.
 const PROXY: &str = "!proxy-authorization: Basic bmFtZTpwQHNlc2FtZQ== => 407 && CONNECT => 200; Content-Length: - ~ tunnel && nothing ~ pass without proxy-authorization";
 
-/// The proxies of an environment with these variables.
+/// Returns the proxies of an environment with these variables.
 fn environment(variables: &str) -> Proxies {
     Proxies::new(|name| {
         let mut variables = variables.split_whitespace();
@@ -14,7 +14,7 @@ fn environment(variables: &str) -> Proxies {
     })
 }
 
-/// Asks for a URL: how often the proxy and the server were connected, and the content or the error.
+/// Requests a URL, and returns the numbers of connections to the proxy and the server, and the content or the error.
 async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
     let authority = Authority::default();
     let is_tls = url.raw().starts_with("https://bundles");
@@ -37,12 +37,12 @@ async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
     let request = Request::get(place(url).parse().unwrap());
     let result = sent(&client, &request).await;
     let result = result.map_or_else(|error| described(&error), |(_, body)| body);
-    let mut seen = server.seen().into_iter();
-    assert!(seen.all(|request| request.header("proxy-authorization").is_none()));
-    let asked = proxy.seen().into_iter();
-    let asked = asked.map(|request| format!("{} {}, ", request.method, request.target));
-    let asked = asked.collect::<String>().replace(&port, "PORT");
-    format!("{asked}{}: {result}", server.connections())
+    let mut requests = server.seen().into_iter();
+    assert!(requests.all(|request| request.header("proxy-authorization").is_none()));
+    let received = proxy.seen().into_iter();
+    let received = received.map(|request| format!("{} {}, ", request.method, request.target));
+    let received = received.collect::<String>().replace(&port, "PORT");
+    format!("{received}{}: {result}", server.connections())
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn proxies_of_the_environment_are_used() {
     table::check(rows, &Values::default(), outcome).await;
 }
 
-/// The environment belongs to a whole process, so this test runs itself in another one.
+/// The environment belongs to the process, so this test runs itself in another one.
 #[tokio::test]
 async fn client_reads_proxies_from_the_environment() {
     if std::env::var_os("ASK_THROUGH_THE_ENVIRONMENT").is_some() {

@@ -1,8 +1,8 @@
-//! Bodies that are read where blocking is allowed.
+//! Bodies that are read by blocking readers.
 
 use crate::*;
 
-/// Reads an answer where blocking is allowed.
+/// Reads a response with a blocking reader.
 async fn read(answer: Answer) -> std::io::Result<Vec<u8>> {
     let server = ScriptedServer::start(Script::from_fn(move |_| answer.clone()));
     let request = Request::get(server.url("/").parse().unwrap());

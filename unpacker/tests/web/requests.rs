@@ -103,7 +103,7 @@ async fn bodies_are_bounded_and_whole() {
 }
 
 #[tokio::test]
-async fn unexpected_statuses_are_reported_with_an_excerpt_and_a_remedy() {
+async fn unexpected_status_is_reported_with_excerpt_and_remedy() {
     check(r#"
         page        | 404 << \n<!DOCTYPE html><html><body>Not found</body></html> | |
           | GET / -> NotFound, terminal: GET http://a/: unexpected status "404 Not Found"; check the address; it may require credentials
@@ -151,7 +151,7 @@ async fn transient_failures_are_retried_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn redirects_get_credentials_on_the_same_server_alone() {
+async fn redirects_get_credentials_only_on_the_same_server() {
     check(r#"
         same server     | /moved => 200 << here && 302; Location: /moved | | | GET /, GET /moved -> here at http://a/moved
         301 elsewhere   | 301; Location: http://{b}/blob?x=1 | 200 << here | | GET /; B GET /blob?x=1 bare -> here at http://b/blob?x=1
@@ -184,17 +184,17 @@ async fn redirects_get_credentials_on_the_same_server_alone() {
 }
 
 #[tokio::test]
-async fn a_slow_upload_is_not_silence() {
+async fn slow_upload_does_not_time_out() {
     let patience = with!(Patience, idle: Duration::from_millis(800); ..brisk());
     let server = ScriptedServer::follow("200 ~ slowly");
     let request = with!(Request::new(Method::PUT, server.url("/").parse().unwrap()) => body: Some(vec![7; 96 << 20].into()));
     let start = Instant::now();
     let client = client(&Trust::default(), &patience);
     let response = client.send(&request).await.unwrap();
-    // A faster upload proves nothing.
+    // A faster upload would not exceed the idle timeout.
     assert!(start.elapsed() > patience.idle);
-    let seen = server.seen();
-    assert_eq!((response.status.as_u16(), seen.len()), (200, 1));
-    assert_eq!(seen[0].header("transfer-encoding"), None);
-    assert_eq!(seen[0].body.len(), 96 << 20);
+    let requests = server.seen();
+    assert_eq!((response.status.as_u16(), requests.len()), (200, 1));
+    assert_eq!(requests[0].header("transfer-encoding"), None);
+    assert_eq!(requests[0].body.len(), 96 << 20);
 }

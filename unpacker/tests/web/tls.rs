@@ -2,7 +2,7 @@
 
 use crate::*;
 
-/// A server with a certificate of this kind; one without TLS for the kind `none`.
+/// Starts a server with a certificate of this kind, or without TLS for the kind `none`.
 fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
     let valid = |first: i32| {
         move |params: &mut CertificateParams| {
@@ -27,7 +27,7 @@ fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
     })
 }
 
-/// The number of connections, and the content or the error.
+/// Returns the number of connections, and the content or the error.
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
     let (authority, other) = (Authority::default(), Authority::new("another"));
     let script = Script::new("200 << content", &Values::default());

@@ -1,8 +1,8 @@
-//! Errors repeat the answers of a server for a local user, and withhold them from callers who ask for other users.
+//! Errors show responses of a server to a local user, and withhold them from callers that act for other users.
 
 use crate::*;
 
-/// The error for a source at this server.
+/// Returns the error message of a failed fetch.
 async fn failed(source: &str, quotes: Quotes) -> String {
     let access =
         with!(Access::default() => patience: brisk(), quotes: quotes, trust.verify: Verify::Never);
@@ -12,7 +12,7 @@ async fn failed(source: &str, quotes: Quotes) -> String {
     chain(&fetched.unwrap_err())
 }
 
-/// The message for other users, if only a local user reads the text that the server chose.
+/// Returns the message for other users, and checks that only a local user reads the text of the server.
 async fn outcome([source, script, chosen]: &[Cell; 3]) -> String {
     let server = ScriptedServer::start(script.script());
     let source = source.text().replace("HOST", &server.host());
@@ -26,7 +26,7 @@ async fn outcome([source, script, chosen]: &[Cell; 3]) -> String {
     withheld
 }
 
-/// A line of git's protocol.
+/// Encodes a line of git's protocol.
 fn line(text: &str) -> String {
     format!("{:04x}{text}", text.len() + 4)
 }

@@ -13,7 +13,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// Repairs of one field against one manager, and the wait after each.
+/// Repairs one field against one manager, and returns the wait after each repair.
 fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
     let mut fights = Fights::default();
     let wait = |time| {
@@ -23,7 +23,7 @@ fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
     times.into_iter().map(wait).collect()
 }
 
-/// Fights with one repair of a field at each of these times.
+/// Returns the state after one repair of a field at each of these times.
 fn fought(opponent: &Opponent, times: impl IntoIterator<Item = i64>) -> Fights {
     let mut fights = Fights::default();
     for time in times {
@@ -55,7 +55,7 @@ fn a_fight_is_over_after_ten_quiet_minutes() {
     let quiet = 2 + 20 + 600;
     assert_eq!(fights.verdicts(at(quiet)).len(), 1);
     assert_eq!(fights.verdicts(at(quiet + 1)), []);
-    // The next repair is the first of its kind again.
+    // The next repair counts as the first one.
     for (second, fights_on) in [(1, 0), (2, 0), (3, 1)] {
         assert_rows!(fights.repaired([other.clone()], at(quiet + second)).len() => fights_on, "{second}");
     }
@@ -85,7 +85,7 @@ fn other_fields_and_other_managers_are_other_fights() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
+fn clock_that_is_set_back_does_not_panic() {
     let mut fights = Fights::default();
     for _ in 0..9 {
         fights.repaired([opponent("", "")], Timestamp::MAX);
@@ -123,10 +123,10 @@ fn a_verdict_names_object_field_and_manager() {
     }
 }
 
-/// The alert about fights is tried with this series: how many repairs there have been, minute by minute, of one field that
-/// somebody changes whenever it is put back.
+/// The alert about field conflicts is tested with this series: the number of repairs per minute of one field that
+/// another client changes after each repair.
 #[test]
-fn the_alert_is_tried_with_what_a_fight_is() {
+fn alert_test_series_matches_a_field_conflict() {
     let mut fights = Fights::default();
     let mut counts = vec![0; 181];
     let mut next = at(0);

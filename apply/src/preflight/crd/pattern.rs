@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_mean_what_they_mean_in_go() {
+    fn patterns_match_as_in_go() {
         for (pattern, text, matches) in [
             (r"^\d+$", "123", true),
             (r"^\d+$", "\u{0661}", false),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_matches_everything() {
+    fn unreadable_pattern_matches_every_text() {
         for pattern in [
             "(?!a)",
             "(",

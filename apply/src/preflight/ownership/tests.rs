@@ -22,8 +22,8 @@ fn controlled(kind: &str, name: &str, uid: &str) -> Value {
 }
 
 fn verdict(step: &Step, live: &ObjectMeta) -> OwnershipDecision {
-    let gone = BTreeSet::from(["gone".to_owned()]);
-    decide(step, live, &Holder::of(live, &owner()), &owner(), &gone)
+    let deleted = BTreeSet::from(["gone".to_owned()]);
+    decide(step, live, &Holder::of(live, &owner()), &owner(), &deleted)
 }
 
 #[track_caller]
@@ -39,7 +39,7 @@ fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
 }
 
 #[test]
-fn the_holder_is_read_off_the_metadata() {
+fn holder_is_read_from_the_metadata() {
     let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
     let cases = ::tests::rows![
         json!({}) => Holder::Nobody;
@@ -48,7 +48,7 @@ fn the_holder_is_read_off_the_metadata() {
         json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => Holder::Instance("other".to_owned());
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
             => Holder::Controller("ReplicaSet other".to_owned());
-        // Labels of a template, copied to what its controller makes.
+        // Labels of a pod template, copied to the objects of its controller.
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another"), "labels": {
             "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd",
         }}) => Holder::Controller("ReplicaSet other".to_owned());
@@ -65,7 +65,7 @@ fn the_holder_is_read_off_the_metadata() {
         json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
             => Holder::Tool("the Helm release db/etcd".to_owned());
         json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
-        // `helm template` writes that, too.
+        // `helm template` sets this label too.
         json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::Nobody;
         json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}})
             => Holder::Tool("the Argo CD application shop".to_owned());
@@ -81,21 +81,15 @@ fn the_holder_is_read_off_the_metadata() {
 }
 
 #[test]
-fn what_is_ours_or_was_let_go_is_taken() {
-    let definition = step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
+fn owned_and_released_objects_are_allowed() {
+    let crd = step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
     let released = json!({"managedFields": [{"manager": "rukpak", "operation": "Apply"}]});
-    assert_eq!(
-        verdict(&definition, &live(released)),
-        OwnershipDecision::Allowed
-    );
-    assert_eq!(
-        verdict(&definition, &labeled("etcd")),
-        OwnershipDecision::Allowed
-    );
+    assert_eq!(verdict(&crd, &live(released)), OwnershipDecision::Allowed);
+    assert_eq!(verdict(&crd, &labeled("etcd")), OwnershipDecision::Allowed);
 }
 
 #[test]
-fn what_nobody_claims_is_taken_when_it_is_handed_over() {
+fn unowned_object_needs_the_adopt_annotation() {
     let config = step("v1", "ConfigMap", "settings");
     let deployment = step("apps/v1", "Deployment", "etcd");
     let adopted = |by: &str| live(json!({"annotations": {"core.rukpak.io/adopt": by}}));
@@ -111,7 +105,7 @@ fn what_nobody_claims_is_taken_when_it_is_handed_over() {
 }
 
 #[test]
-fn no_annotation_takes_an_object_from_who_controls_it() {
+fn adopt_annotation_does_not_override_a_controller() {
     let config = step("v1", "ConfigMap", "settings");
     let adopt = json!({"core.rukpak.io/adopt": "etcd"});
     let adopted = |mut object: ObjectMeta| {
@@ -132,34 +126,34 @@ fn no_annotation_takes_an_object_from_who_controls_it() {
 }
 
 #[test]
-fn what_is_going_is_waited_for() {
+fn terminating_object_is_a_conflict_until_it_is_deleted() {
     let config = step("v1", "ConfigMap", "settings");
-    let mut going = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
-    going.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
-    assert_refused(&config, &going, &["is being deleted"]);
+    let mut terminating = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
+    terminating.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+    assert_refused(&config, &terminating, &["is being deleted"]);
     let earlier = live(json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}));
     let part = "an earlier BundleInstance of the same name";
     assert_refused(&config, &earlier, &[part]);
 }
 
 #[test]
-fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
+fn existing_namespaces_and_default_accounts_are_shared() {
     let namespace = step("v1", "Namespace", "operators");
     let account = step("v1", "ServiceAccount", "default");
     let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
     let helm = json!({"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"});
-    for fine in [labeled("etcd"), adopted] {
-        assert_eq!(verdict(&namespace, &fine), OwnershipDecision::Allowed);
+    for allowed in [labeled("etcd"), adopted] {
+        assert_eq!(verdict(&namespace, &allowed), OwnershipDecision::Allowed);
     }
-    for (step, held, parts) in ::tests::rows![
+    for (step, existing, parts) in ::tests::rows![
         &namespace, live(json!({})) => &["used unchanged", "adopt=etcd"][..];
         &namespace, labeled("gone") => &["used unchanged", "adopt=etcd"];
         &namespace, live(json!({"annotations": helm})) => &["used unchanged", "adopt=etcd"];
         &namespace, labeled("other") => &["owned by BundleInstance other"];
         &account, live(json!({})) => &["used unchanged", "adopt=etcd"];
     ] {
-        let OwnershipDecision::Shared(message) = verdict(step, &held) else {
-            panic!("not shared: {held:?}");
+        let OwnershipDecision::Shared(message) = verdict(step, &existing) else {
+            panic!("not shared: {existing:?}");
         };
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
@@ -174,7 +168,7 @@ fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
 }
 
 #[test]
-fn what_was_never_applied_counts_as_new() {
+fn object_that_was_never_applied_is_new() {
     use crate::inventory::Entry;
     let step = step("v1", "ConfigMap", "settings");
     let mut inventory = Inventory::new();

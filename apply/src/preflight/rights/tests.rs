@@ -18,10 +18,10 @@ fn rules(rules: Value) -> Vec<PolicyRule> {
     serde_json::from_value(rules).unwrap()
 }
 
-/// Reads `RESOURCE VERB`, `GROUP:RESOURCE VERB`, `RESOURCE#NAME VERB` and `url:URL VERB`.
+/// Parses `RESOURCE VERB`, `GROUP:RESOURCE VERB`, `RESOURCE#NAME VERB` and `url:URL VERB`.
 fn right(text: &str) -> Right<'_> {
-    let (what, verb) = text.split_once(' ').unwrap();
-    let (group, resource) = what.split_once(':').unwrap_or(("", what));
+    let (resource_text, verb) = text.split_once(' ').unwrap();
+    let (group, resource) = resource_text.split_once(':').unwrap_or(("", resource_text));
     if group == "url" {
         return Right::Url {
             url: resource,
@@ -45,7 +45,7 @@ fn rights(text: &str) -> BTreeSet<Right<'_>> {
 }
 
 #[test]
-fn rules_allow_what_authorizers_say_they_do() {
+fn rules_grant_the_same_as_in_authorizers() {
     let held = held(
         &json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
@@ -69,7 +69,7 @@ fn rules_allow_what_authorizers_say_they_do() {
 }
 
 #[test]
-fn rules_are_taken_apart_within_bounds() {
+fn rules_are_expanded_within_a_limit() {
     let rules = rules(json!([
         {"apiGroups": ["", "apps"], "resources": ["a"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["b"], "resourceNames": ["x", "y"], "verbs": ["get"]},
@@ -92,7 +92,7 @@ fn rules_are_taken_apart_within_bounds() {
 }
 
 #[test]
-fn what_is_missing_is_listed_as_objects_that_can_be_created() {
+fn missing_permissions_are_formatted_as_a_manifest() {
     let account = Account {
         name: "installer".to_owned(),
         namespace: "tenant".to_owned(),
@@ -102,8 +102,8 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
         Some("tenant") => rights("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
     ]);
     let text = text::format_manifest(&missing, Some(&account), "etcd", "rukpak-system");
-    let (words, yaml) = text.split_once("\n---\n").unwrap();
-    assert_rows!(words.starts_with("ServiceAccount tenant/installer lacks permissions") => true, "{words}");
+    let (summary, yaml) = text.split_once("\n---\n").unwrap();
+    assert_rows!(summary.starts_with("ServiceAccount tenant/installer lacks permissions") => true, "{summary}");
     let objects = manifests::yaml::documents(yaml.as_bytes());
     let objects: Vec<Value> = objects.map(Result::unwrap).collect();
     let rules = objects.iter().filter_map(|object| object.get("rules"));
@@ -128,7 +128,7 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
 }
 
 #[test]
-fn many_names_become_a_rule_for_all_and_much_text_is_bounded() {
+fn many_names_become_one_rule_and_the_text_is_bounded() {
     let names: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
     let texts = names.iter();
     let texts: Vec<String> = texts.map(|name| format!("configmaps#{name} get")).collect();

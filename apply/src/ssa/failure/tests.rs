@@ -9,13 +9,13 @@ fn status(code: u16, reason: &str, message: &str) -> Status {
 }
 
 fn failure(kind: &str, status: Status) -> Failure {
-    let trouble = ApiError::Status(status.boxed());
-    classify(identity("", kind, "n", "a"), &trouble)
+    let error = ApiError::Status(status.boxed());
+    classify(identity("", kind, "n", "a"), &error)
 }
 
 // parity: rukpak-10
 #[test]
-fn causes_are_told_by_what_the_apiserver_says() {
+fn api_server_errors_are_classified_by_cause() {
     use Cause::*;
     for (code, reason, message, cause) in ::tests::rows![
         422, "Invalid", "Service \"a\" is invalid: spec.ports: Required value" => Invalid;
@@ -55,7 +55,7 @@ fn causes_are_told_by_what_the_apiserver_says() {
 }
 
 #[test]
-fn a_terminating_namespace_is_told_by_its_cause_too() {
+fn terminating_namespace_is_detected_by_its_status_cause() {
     let mut status = status(403, "Forbidden", "in other words");
     status.details = Some(StatusDetails {
         name: String::new(),
@@ -73,7 +73,7 @@ fn a_terminating_namespace_is_told_by_its_cause_too() {
 }
 
 #[test]
-fn what_secrets_hold_is_not_told() {
+fn secret_values_are_not_in_messages() {
     for message in [
         "failed to create typed patch object (n/a; /v1, Kind=Secret): .data.password: expected string, got &value.valueUnstructured{Value:12345}",
         "Secret \"a\" is invalid: type: Invalid value: \"12345\": field is immutable",
@@ -93,10 +93,10 @@ fn messages_are_bounded_and_never_empty() {
 }
 
 #[test]
-fn what_is_being_deleted_is_told_with_its_finalizers() {
+fn terminating_object_is_reported_with_its_finalizers() {
     let metadata = json!({"finalizers": ["a.io/x", "b.io/y"]});
     let object = identity("", "ConfigMap", "n", "a");
-    let told = deleting(object, "2026-11-21T10:00:00Z", &metadata);
-    assert_eq!(told.cause, Cause::Deleting);
-    assert!(told.message.contains("a.io/x, b.io/y"), "{told:?}");
+    let failure = deleting(object, "2026-11-21T10:00:00Z", &metadata);
+    assert_eq!(failure.cause, Cause::Deleting);
+    assert!(failure.message.contains("a.io/x, b.io/y"), "{failure:?}");
 }

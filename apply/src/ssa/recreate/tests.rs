@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::tests::{identity, owner};
 
-/// An object that carries the labels of the owner, with more fields.
+/// Returns an object with the labels of the owner and additional fields.
 fn object(api_version: &str, kind: &str, more: &Value) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {
         "name": "a", "namespace": "n", "labels": {labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: "etcd"},
@@ -71,7 +71,7 @@ fn objects_whose_deletion_is_unsafe_are_not_recreated() {
         "apps/v1", "StatefulSet", claims("Retain") => None;
         "v1", "Secret", managed(entry("signer", "f:data", &["f:b", "f:c"])) => Some(Obstacle::Data("signer".to_owned()));
         "v1", "ConfigMap", managed(entry("signer", "f:binaryData", &["f:c"])) => Some(Obstacle::Data("signer".to_owned()));
-        // Both have set the same data.
+        // Two managers set the same data.
         "v1", "ConfigMap", managed(entry("kubectl", "f:data", &[".", "f:a"])) => None;
         "v1", "ConfigMap", managed(entry("kubectl", "f:metadata", &["f:labels"])) => None;
         "v1", "Service", managed(entry("signer", "f:data", &["f:c"])) => None;
@@ -101,7 +101,7 @@ fn only_jobs_with_a_final_condition_are_finished() {
 }
 
 #[test]
-fn permissions_cover_what_they_say() {
+fn permissions_cover_jobs_by_their_state() {
     let immutable = |job| Immutable {
         identity: identity("", "ConfigMap", "n", "a"),
         fields: Vec::new(),
@@ -147,7 +147,7 @@ fn refusals_name_object_fields_and_remedy() {
 }
 
 #[test]
-fn what_only_one_service_can_have_is_not_created_twice() {
+fn allocated_addresses_and_ports_are_not_created_twice() {
     let ports = |numbers: &[u16]| {
         let port = |number: &u16| json!({"port": 80, "nodePort": number});
         numbers.iter().map(port).collect::<Vec<_>>()

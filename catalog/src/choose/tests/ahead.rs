@@ -3,7 +3,7 @@ use manifests::openshift;
 use super::*;
 use crate::testing::{list, within};
 
-/// A package whose bundles have these maxima.
+/// A package whose bundles declare these max OpenShift versions.
 fn limited(channels: &[(&str, &str)], maxima: &[(&str, &str)]) -> Package {
     let mut package = package("stable", channels);
     for (name, maximum) in maxima {
@@ -20,11 +20,11 @@ fn found(package: &Package, at: &str, request: Request<'_>) -> Option<String> {
     let openshift = Some(openshift::Release::new(4, 20));
     let request = with!(Request, installed: Some(&installed), openshift; ..request);
     let offers = [offer("c", 0, package)];
-    told(ahead(&request, Followed::Any, NEXT, &offers))
+    described(ahead(&request, Followed::Any, NEXT, &offers))
 }
 
-/// What is ahead, in words; nothing if there is nothing.
-fn told(ahead: Ahead) -> Option<String> {
+/// Formats the bundle ahead; `None` if no bundle is ahead.
+fn described(ahead: Ahead) -> Option<String> {
     match ahead {
         Ahead::To(choice) => Some(format!("{} {}", choice.channel, choice.name)),
         Ahead::Nothing => None,
@@ -33,21 +33,21 @@ fn told(ahead: Ahead) -> Option<String> {
 }
 
 #[test]
-fn the_newest_that_can_be_reached_today_and_runs_then() {
+fn bundle_ahead_is_reachable_and_supports_the_next_release() {
     for (channel, maxima, at, expected) in ::tests::rows![
-        // Says nothing: it runs.
+        // No max OpenShift version: the bundle is eligible.
         CHAIN, &[("1.0.0", "4.20")][..], "1.0.0" => Some("stable 1.2.0");
         CHAIN, &[("1.2.0", "4.20")], "1.0.0" => Some("stable 1.1.0");
         CHAIN, &[("1.1.0", "4.20"), ("1.2.0", "4.20")], "1.0.0" => None;
-        // The way leads over one that does not run today.
+        // The path leads over a bundle that is not eligible today.
         CHAIN, &[("1.1.0", "4.19")], "1.0.0" => None;
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0", &[("1.1.0", "4.19")], "1.0.0" => Some("stable 1.2.0");
         "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0", &[("1.2.0", "4.21")], "1.0.0" => Some("stable 1.2.0");
         CHAIN, &[], "1.2.0" => None;
-        // Edges in a circle, and to itself.
+        // Edges in a cycle, and an edge from a bundle to itself.
         "1.0.0<1.1.0 1.1.0<1.0.0", &[], "1.0.0" => Some("stable 1.1.0");
         "1.0.0<1.0.0", &[], "1.0.0" => None;
-        // What is installed is gone from the catalog, and the catalog leads on from it.
+        // The catalog no longer contains the installed bundle, but has an edge from it.
         "1.1.0<1.0.0", &[], "1.0.0" => Some("stable 1.1.0");
         "1.1.0<1.0.5", &[], "1.0.0" => None;
     ] {
@@ -58,7 +58,7 @@ fn the_newest_that_can_be_reached_today_and_runs_then() {
 }
 
 #[test]
-fn the_channel_is_the_one_that_is_followed() {
+fn ahead_uses_the_followed_channel() {
     let channels = [
         ("stable", "2.0.0"),
         ("old", "1.0.0 1.1.0<1.0.0"),
@@ -69,19 +69,19 @@ fn the_channel_is_the_one_that_is_followed() {
     assert_eq!(of(Some("old")).as_deref(), Some("old 1.1.0"));
     assert_eq!(of(Some("stable")), None);
     assert_eq!(of(Some("none")), None);
-    // The default channel does not know it.
+    // The default channel does not contain the bundle.
     assert_eq!(of(None).as_deref(), Some("fast 1.3.0"));
-    // Nothing is chosen from it, where it is followed.
+    // If the default channel is followed, nothing is ahead.
     let (installed, offers) = (installed("1.0.0"), [offer("c", 0, &package)]);
     let found = ahead(&after(&installed), Followed::Default, NEXT, &offers);
-    assert_eq!(told(found), None);
+    assert_eq!(described(found), None);
     let range = manifests::range::Range::parse("<1.2.0").unwrap();
     let request = with!(Request, range: Some(&range), channel: Some("fast"));
     assert_eq!(self::found(&package, "1.0.0", request), None);
 }
 
 #[test]
-fn a_catalog_that_cannot_be_asked_may_have_one() {
+fn unavailable_catalog_makes_ahead_unknown() {
     let [full, head] = [CHAIN, "1.0.0"].map(|entries| limited(&[("stable", entries)], &[]));
     let away = |catalog, priority| answer(catalog, priority, Answer::Unknown("away"));
     let pending = |catalog, priority| answer(catalog, priority, Answer::Pending);
@@ -97,30 +97,30 @@ fn a_catalog_that_cannot_be_asked_may_have_one() {
         any, None, vec![away("n/a", 9), pending("n/b", 8), full] => to;
         any, None, vec![away("n/a", 9), head] => Some("unknown: n/a");
         any, None, vec![away("n/d", 0), head] => Some("unknown: n/d");
-        // As it is chosen: what comes after the one that decides has no say.
+        // Same order as in a choice: catalogs after the authoritative one are ignored.
         default, Some("n/c"), vec![away("n/d", 0), head] => None;
         default, Some("n/c"), vec![away("n/a", 9), full] => to;
-        // Nor has any other, as long as the one that it is from answers.
+        // Other catalogs are ignored, too, as long as the catalog of the bundle answers.
         default, Some("n/c"), vec![away("n/a", 9), head] => None;
         default, Some("n/c"), vec![pending("n/a", 9), full] => to;
         default, None, vec![away("n/a", 9), full] => Some("unknown: n/a");
         default, None, vec![away("n/d", 0), full] => to;
-        // The one that it is from cannot be asked, or nobody can see it.
+        // The catalog of the bundle is unavailable, or is not selected.
         default, Some("n/d"), vec![away("n/d", 0), full] => Some("unknown: n/d");
         default, Some("m/d"), vec![away("m/*", 0), full] => Some("unknown: m/*");
         default, Some("o/d"), vec![away("m/*", 0), full] => to;
     ] {
         let installed = with!(Installed, catalog: own.map(str::to_owned); ..installed("1.0.0"));
-        let found = told(ahead(&after(&installed), followed, NEXT, &offers));
+        let found = described(ahead(&after(&installed), followed, NEXT, &offers));
         let actual = found.as_deref();
         assert_eq!(actual, expected, "{followed:?} {own:?} {offers:?}");
     }
     let found = ahead(&Request::default(), any, NEXT, &[full]);
-    assert_eq!(told(found), None, "nothing is installed");
+    assert_eq!(described(found), None, "nothing is installed");
 }
 
 #[test]
-fn a_channel_of_any_length_takes_bounded_time() {
+fn long_channels_take_bounded_time() {
     let entries = list(1..20_000, |n| format!("1.{n}.0<1.{}.0 ", n - 1));
     let package = limited(&[("stable", &entries)], &[]);
     let found = within(20, || found(&package, "1.0.0", Request::default()));

@@ -1,11 +1,11 @@
-//! Several catalogs, and what is said of a decision.
+//! Decisions between several catalogs, and their explanation.
 
 use super::*;
 use crate::testing::{has, list, starts};
 
 // parity: serve-15, openshift-25
 #[test]
-fn catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come() {
+fn catalogs_are_ordered_by_priority_and_name() {
     let [old, new, mut none] =
         ["1.0.0", "9.0.0", "8.0.0"].map(|entries| package("stable", &[("stable", entries)]));
     none.bundles.get_mut("8.0.0").unwrap().image = String::new();
@@ -23,16 +23,16 @@ fn catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come() {
         assert_eq!(choose(&Request::default(), &reversed), decision);
         let found = decision.verdict.choice();
         assert_eq!(found.map(|found| (&*found.catalog, &*found.name)), chosen);
-        if let Verdict::Nothing(why) = &decision.verdict {
+        if let Verdict::Nothing(reason) = &decision.verdict {
             let part = "failed to find candidate olm.bundles from the foo package";
-            has(why, part);
+            has(reason, part);
         }
     }
 }
 
 #[test]
-fn the_catalog_of_what_is_installed_decides_or_the_first_that_knows_it() {
-    let [known, other, leads, leads_higher, newer] = [
+fn catalog_of_the_installed_bundle_is_authoritative() {
+    let [chain, other, leads, leads_higher, newer] = [
         CHAIN,
         "5.0.0 6.0.0<5.0.0",
         "1.5.0~<1.5.0",
@@ -42,26 +42,27 @@ fn the_catalog_of_what_is_installed_decides_or_the_first_that_knows_it() {
     .map(|entries| package("stable", &[("stable", entries)]));
     let absent = answer("own", 0, Answer::Absent);
     for (installed_from, offers, chosen) in ::tests::rows![
-        "", vec![offer("other", 9, &other), offer("known", 0, &known)] => "upgrade 1.2.0";
-        // Who knows the bundle itself comes before who has only a way on from it.
-        "", vec![offer("leads", 9, &leads_higher), offer("known", 0, &known)] => "upgrade 1.2.0";
+        "", vec![offer("other", 9, &other), offer("known", 0, &chain)] => "upgrade 1.2.0";
+        // A catalog with the bundle itself precedes one that only has an edge from it.
+        "", vec![offer("leads", 9, &leads_higher), offer("known", 0, &chain)] => "upgrade 1.2.0";
         "", vec![offer("leads", 9, &leads_higher)] => "upgrade 7.0.0";
         "", vec![offer("other", 9, &other)] => "stay";
         "", vec![] => "stay";
-        // A catalog with a higher priority that came later, or one that still lists what the own one has pruned.
-        "own", vec![offer("new", 9, &newer), offer("own", 0, &known)] => "upgrade 1.2.0";
+        // A catalog with a higher priority that was added later, or one that still lists bundles that the own one has
+        // pruned.
+        "own", vec![offer("new", 9, &newer), offer("own", 0, &chain)] => "upgrade 1.2.0";
         "own", vec![offer("own", 9, &leads), offer("stale", 0, &newer)] => "upgrade 1.5.0";
         "own", vec![offer("own", 9, &other), offer("stale", 0, &newer)] => "stay";
-        // It has nothing to say: somebody has to have asked for another one.
+        // The own catalog offers no upgrade: another catalog is used only on request.
         "own", vec![absent, offer("new", 0, &newer)] => "upgrade 1.9.0";
         "own", vec![offer("new", 0, &newer)] => "upgrade 1.9.0";
     ] {
         let decision = choose(&after(&from(installed_from)), &offers);
         assert_eq!(short(&decision), chosen, "{installed_from} {decision}");
         if installed_from == "own"
-            && let Verdict::Stay(why) = &decision.verdict
+            && let Verdict::Stay(reason) = &decision.verdict
         {
-            starts(why, "catalog own, the source of 1.1.0, contains neither");
+            starts(reason, "catalog own, the source of 1.1.0, contains neither");
         }
     }
     // The same name with another version is another bundle.
@@ -71,7 +72,7 @@ fn the_catalog_of_what_is_installed_decides_or_the_first_that_knows_it() {
 }
 
 #[test]
-fn a_dead_end_in_a_channel_names_the_channels_that_lead_on() {
+fn dead_end_names_channels_with_an_upgrade() {
     let channels = [
         ("new", "2.0.0 2.1.0<2.0.0"),
         ("a", "1.0.0"),
@@ -86,50 +87,50 @@ fn a_dead_end_in_a_channel_names_the_channels_that_lead_on() {
         Some("a") => "channel a has no upgrade from 1.0.0";
     ] {
         let request = with!(Request, installed: Some(&at), channel);
-        let Verdict::Stay(why) = decide(&request, &package).verdict else {
+        let Verdict::Stay(reason) = decide(&request, &package).verdict else {
             panic!("{channel:?}");
         };
-        assert_eq!(why, expected);
+        assert_eq!(reason, expected);
     }
 }
 
-/// Installed from a catalog; an empty name if the catalog is not known.
+/// The bundle was installed from this catalog; an empty name if the catalog is not recorded.
 fn from(catalog: &str) -> Installed {
     let catalog = Some(catalog.to_owned()).filter(|name| !name.is_empty());
     with!(Installed, catalog; ..installed("1.1.0"))
 }
 
 #[test]
-fn a_catalog_that_cannot_be_asked_leads_to_no_step_back() {
-    let known = package("stable", &[("stable", CHAIN)]);
+fn unavailable_catalog_causes_no_downgrade() {
+    let chain = package("stable", &[("stable", CHAIN)]);
     let reason = "the stream ended too soon";
     let away = |catalog, priority| answer(catalog, priority, Answer::Unknown(reason));
     let pending = |catalog, priority| answer(catalog, priority, Answer::Pending);
-    let known = |catalog, priority| offer(catalog, priority, &known);
-    // Where the bundle is from that is installed, if any is; what is decided, with which catalogs unasked, and why.
-    for (installed, offers, chosen, unasked, why) in ::tests::rows![
-        // It may be from one that nobody sees; but not if that is seen.
-        Some("ours/mine"), vec![away("ours/*", 0), known("b", 0)], "stay", &["ours/*"][..] => "*";
-        Some("ours/mine"), vec![away("ours/*", 0), known("ours/mine", 0)], "upgrade 1.2.0", &["ours/*"] => "*";
-        Some("others/mine"), vec![away("ours/*", 0), known("b", 0)], "upgrade 1.2.0", &[] => "*";
-        // Where it is from is not known, so it may be from the one that is away.
-        Some(""), vec![away("a", 9), known("b", 0)], "stay", &["a"] => "*";
-        Some(""), vec![known("b", 9), away("c", 0)], "upgrade 1.2.0", &[] => "*";
-        Some("b"), vec![away("a", 9), known("b", 0)], "upgrade 1.2.0", &["a"] => "*";
-        Some("a"), vec![away("a", 0), known("b", 9)], "stay", &["a"] => "*";
+    let chain = |catalog, priority| offer(catalog, priority, &chain);
+    // Catalog of the installed bundle, if any; the decision; the unavailable catalogs and the reason.
+    for (installed, offers, chosen, unasked, pattern) in ::tests::rows![
+        // The bundle may be from a catalog that is not selected, unless the recorded catalog is selected.
+        Some("ours/mine"), vec![away("ours/*", 0), chain("b", 0)], "stay", &["ours/*"][..] => "*";
+        Some("ours/mine"), vec![away("ours/*", 0), chain("ours/mine", 0)], "upgrade 1.2.0", &["ours/*"] => "*";
+        Some("others/mine"), vec![away("ours/*", 0), chain("b", 0)], "upgrade 1.2.0", &[] => "*";
+        // The catalog of the bundle is not recorded, so it may be the unavailable one.
+        Some(""), vec![away("a", 9), chain("b", 0)], "stay", &["a"] => "*";
+        Some(""), vec![chain("b", 9), away("c", 0)], "upgrade 1.2.0", &[] => "*";
+        Some("b"), vec![away("a", 9), chain("b", 0)], "upgrade 1.2.0", &["a"] => "*";
+        Some("a"), vec![away("a", 0), chain("b", 9)], "stay", &["a"] => "*";
         Some("a"), vec![away("a", 9)], "stay", &["a"] => "*is unavailable (the stream ended too soon)*";
-        // With nothing installed the others are asked, and the decision names the one that was not.
-        None, vec![away("a", 9), known("b", 0)], "install 1.2.0", &["a"] => "*";
+        // Without an installed bundle, the other catalogs are used, and the decision names the unavailable one.
+        None, vec![away("a", 9), chain("b", 0)], "install 1.2.0", &["a"] => "*";
         None, vec![away("a", 9)], "nothing", &["a"] => "*unavailable: a (the stream ended too soon)";
-        // One that is about to be read is waited for.
-        None, vec![pending("a", 9), known("b", 0)], "nothing", &["a"] => "*waiting for catalog a*";
-        None, vec![known("b", 9), pending("c", 0)], "install 1.2.0", &[] => "*";
-        Some(""), vec![pending("a", 9), known("b", 0)], "stay", &["a"] => "*a (not read yet)*";
-        Some(""), vec![known("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
-        // The catalog of the bundle answers, and no other one is asked.
-        Some("b"), vec![pending("a", 9), known("b", 0)], "upgrade 1.2.0", &["a"] => "*";
-        Some("b"), vec![known("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
-        // No other catalog, and one that has nothing.
+        // A decision waits for a catalog that is being read for the first time.
+        None, vec![pending("a", 9), chain("b", 0)], "nothing", &["a"] => "*waiting for catalog a*";
+        None, vec![chain("b", 9), pending("c", 0)], "install 1.2.0", &[] => "*";
+        Some(""), vec![pending("a", 9), chain("b", 0)], "stay", &["a"] => "*a (not read yet)*";
+        Some(""), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
+        // The catalog of the bundle answers, so no other one is used.
+        Some("b"), vec![pending("a", 9), chain("b", 0)], "upgrade 1.2.0", &["a"] => "*";
+        Some("b"), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
+        // No other catalog, and one without the package.
         None, vec![pending("a", 9)], "nothing", &["a"] => "*waiting for catalog a*";
         None, vec![answer("b", 10, Answer::Absent), pending("a", 9)], "nothing", &["a"]
             => "*waiting for catalog a*";
@@ -139,23 +140,25 @@ fn a_catalog_that_cannot_be_asked_leads_to_no_step_back() {
         let names: Vec<_> = decision
             .unasked
             .iter()
-            .map(|it| it.catalog.as_str())
+            .map(|catalog| catalog.catalog.as_str())
             .collect();
         let found = (&*short(&decision), &*names);
         assert_eq!(found, (chosen, unasked), "{installed:?} {offers:?}");
-        for offer in offers.iter().filter(|it| names.contains(&it.catalog)) {
+        for offer in offers.iter().filter(|offer| names.contains(&offer.catalog)) {
             let is_pending = matches!(offer.answer, Answer::Pending);
             let mut found = decision.unasked.iter();
-            assert!(found.any(|it| it.catalog == offer.catalog && it.is_pending == is_pending));
+            assert!(found.any(
+                |catalog| catalog.catalog == offer.catalog && catalog.is_pending == is_pending
+            ));
         }
-        if let Verdict::Nothing(told) | Verdict::Stay(told) = &decision.verdict {
-            assert!(::tests::table::matches(why, told), "{told}");
+        if let Verdict::Nothing(reason) | Verdict::Stay(reason) = &decision.verdict {
+            assert!(::tests::table::matches(pattern, reason), "{reason}");
         }
     }
 }
 
 #[test]
-fn only_as_many_bundles_are_named_as_somebody_wants() {
+fn candidates_are_limited_to_the_requested_number() {
     let entries = list(0..50, |at| format!("1.0.{at} "));
     let mut package = package("stable", &[("stable", &entries), ("fast", "2.0.0")]);
     for at in 10..50 {
@@ -166,9 +169,13 @@ fn only_as_many_bundles_are_named_as_somebody_wants() {
     let all = explain(&Request::default(), &offers);
     assert_eq!((all.candidates.len(), all.more_candidates), (51, 0));
     let some = choose(&Request::default(), &offers);
-    // The one that was chosen always is.
+    // The chosen candidate is always listed.
     assert_eq!((some.candidates.len(), some.more_candidates), (11, 40));
-    let chosen = some.candidates.iter().find(|it| it.is_chosen).unwrap();
+    let chosen = some
+        .candidates
+        .iter()
+        .find(|candidate| candidate.is_chosen)
+        .unwrap();
     assert_eq!(chosen.name, "1.0.9");
     assert_eq!(some.candidates[..10], all.candidates[..10]);
     assert_eq!((some.verdict, some.next), (all.verdict, all.next));
@@ -176,7 +183,7 @@ fn only_as_many_bundles_are_named_as_somebody_wants() {
 
 // parity: complaint-1
 #[test]
-fn a_decision_explains_itself() {
+fn decision_lists_its_steps_and_candidates() {
     let stable = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.1.1 1.1.1";
     let mut package = package("stable", &[("stable", stable), ("fast", "2.0.0")]);
     package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.12");
@@ -204,8 +211,8 @@ Next: 1.2.0 1.2.0, which requires OpenShift <= 4.12 but the cluster is 4.13
 }
 
 #[test]
-fn ties_are_broken_the_same_way_always() {
-    // Two bundles of one version, as a registry may have them: by image, then by name.
+fn ties_have_a_fixed_order() {
+    // Two bundles of one version, which a registry may contain: ordered by image, then by name.
     let mut package = package("stable", &[("stable", "1.0.0 1.0.0+a 1.0.0+b")]);
     let chosen = |package: &Package| short(&decide(&Request::default(), package));
     for bundle in package.bundles.values_mut() {

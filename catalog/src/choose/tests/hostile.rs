@@ -1,11 +1,11 @@
-//! Packages made to hurt: there is an answer, in time, and what is said of it stays short.
+//! Hostile packages: decisions take bounded time, and their messages stay short.
 
 use super::*;
 use crate::testing::in_time;
 
 fn answer(package: &Package, request: &Request<'_>) -> Decision {
     let decision = in_time(|| choose(request, &[offer("c", 0, package)]));
-    // Every bundle is explained, and nothing else grows.
+    // An explanation lists every bundle, but its other parts do not grow.
     assert!(decision.candidates.len() <= package.bundles.len());
     for step in &decision.steps {
         assert!(step.len() < 3_000, "{step:.300}");
@@ -14,7 +14,7 @@ fn answer(package: &Package, request: &Request<'_>) -> Decision {
     decision
 }
 
-/// A bundle for each number, and the name of its channel.
+/// Returns a package with a bundle for each number, and the name of its channel.
 fn many(count: u64, channel: impl Fn(u64) -> String) -> Package {
     let mut package = package("all", &[("all", "")]);
     for at in 0..count {
@@ -28,7 +28,7 @@ fn many(count: u64, channel: impl Fn(u64) -> String) -> Package {
 }
 
 #[test]
-fn very_many_bundles_are_judged_in_time() {
+fn many_bundles_are_evaluated_in_bounded_time() {
     let mut package = many(50_000, |_| "all".into());
     let decision = answer(&package, &Request::default());
     assert_eq!(short(&decision), "install 49999.0.0");
@@ -43,7 +43,7 @@ fn very_many_bundles_are_judged_in_time() {
 }
 
 #[test]
-fn very_many_channels_are_not_all_named() {
+fn list_of_channels_is_bounded() {
     let package = many(50_000, |at| format!("c{at}"));
     for (channel, chosen) in [("lost", "nothing"), ("c40000", "install 40000.0.0")] {
         let request = with!(Request, channel: Some(channel));
@@ -52,7 +52,7 @@ fn very_many_channels_are_not_all_named() {
 }
 
 #[test]
-fn circles_and_what_replaces_itself_lead_nowhere() {
+fn cycles_and_self_replacement_have_no_effect() {
     let packages = "1.0.0<1.0.0|1.0.0<1.1.0 1.1.0<1.0.0|1.0.0-1.0.0~>=0.0.0|1.1.0<1.0.0 1.0.0<1.1.0-1.1.0~<2.0.0";
     for entries in packages.split('|') {
         let package = package("all", &[("all", entries)]);
@@ -69,7 +69,7 @@ fn circles_and_what_replaces_itself_lead_nowhere() {
 }
 
 #[test]
-fn long_ranges_of_many_entries_are_read_in_time() {
+fn many_long_ranges_take_bounded_time() {
     let mut package = many(300, |_| "all".into());
     let range = vec!["9999999.0.0"; 3_000].join(" || ") + " || 1.0.0";
     for entry in &mut package.channels.get_mut("all").unwrap().entries {

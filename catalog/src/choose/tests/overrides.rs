@@ -1,9 +1,9 @@
-//! Constraints that somebody says do not count.
+//! Overrides: constraints that are ignored on request.
 
 use super::*;
 
 #[test]
-fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
+fn override_applies_to_its_image_and_constraint_with_a_warning() {
     let kubernetes = strict("1.30.5").unwrap();
     let too_new = "requires OpenShift <= 4.12 but the cluster is 4.13";
     let too_old = "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5";
@@ -32,7 +32,7 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
         spoil(false, true), vec![newest("sha256:12")], false => vec![];
         spoil(true, true), vec![newest("sha256:12")], false => vec![];
         spoil(true, true), vec![newest("sha256:12"), oldest("sha256:12")], true => vec![too_new, too_old];
-        // Where nothing speaks against it there is nothing to warn about.
+        // An override of a satisfied constraint causes no warning.
         spoil(false, false), vec![newest("sha256:12")], true => vec![];
     ] {
         for (installed, chosen, other) in [
@@ -45,11 +45,11 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
             let expected = if is_chosen { chosen } else { other };
             assert_eq!(short(&decision), expected, "{overrides:?}");
             let warned = warned.iter();
-            let warned = warned.map(|it| format!("bundle 1.2.0 {it} (overridden)"));
+            let warned = warned.map(|warning| format!("bundle 1.2.0 {warning} (overridden)"));
             assert_eq!(decision.warnings, warned.collect::<Vec<_>>());
         }
     }
-    // A tag says nothing of what is behind it.
+    // An override needs a digest, because a tag does not identify content.
     let mut tagged = spoil(true, false);
     tagged.bundles.get_mut("1.2.0").unwrap().image = "quay.io/foo:12".into();
     let (openshift, overrides) = (Some("4.13.2".parse().unwrap()), &[newest("12"), newest("")]);

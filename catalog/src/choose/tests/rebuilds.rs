@@ -1,28 +1,28 @@
-//! Bundles of a version that was packed anew.
+//! Rebuilt bundles with the same version.
 
 use super::*;
 use crate::testing::{in_time, list};
 
 // parity: openshift-19
 #[test]
-fn edges_that_name_what_is_installed_lead_to_what_was_packed_anew() {
+fn edges_from_the_installed_bundle_lead_to_rebuilds() {
     for (entries, from, expected) in ::tests::rows![
-        // As catalogs of Red Hat have it: the same precedence, and an edge.
+        // As in Red Hat's catalogs: the same precedence, and an edge.
         "3.6.4 3.6.4+0.1649<3.6.3-3.6.4", "3.6.4" => &["3.6.4+0.1649"][..];
         "3.6.4 3.6.4+1<3.6.4 3.6.5<3.6.4+1", "3.6.4" => &["3.6.4+1", "3.6.5"];
         "3.6.4 3.6.4+1<3.6.4 3.6.4+2<3.6.4+1", "3.6.4" => &["3.6.4+1", "3.6.4+2"];
-        // A higher version comes first.
+        // A higher version precedes.
         "3.6.4 3.6.4+1<3.6.4 3.6.5<3.6.4+1-3.6.4", "3.6.4" => &["3.6.5"];
-        // A range speaks of versions, and these are the same.
+        // A range contains versions, and these are equal.
         "3.6.4 3.6.4+1~>=3.6.0", "3.6.4" => &[];
-        // No way back, at once or by others.
+        // No direct or indirect downgrade.
         "3.6.4<3.6.4+1 3.6.4+1<3.6.4", "3.6.4" => &[];
         "3.6.4-3.6.4+1 3.6.4+1<3.6.4", "3.6.4+1" => &[];
         "3.6.4<3.6.4+2 3.6.4+1<3.6.4 3.6.4+2<3.6.4+1", "3.6.4" => &[];
         "3.6.4+1<3.6.4-3.6.4+2 3.6.4+2<3.6.4+1", "3.6.4" => &["3.6.4+1"];
-        // Several steps, to the end of the channel.
+        // Several upgrades, to the end of the channel.
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0 1.3.0<1.2.0~<1.3.0 1.4.0<1.3.0", "1.0.0" => &["1.3.0", "1.4.0"];
-        // Never lower.
+        // Never to a lower version.
         "3.6.4+1<3.6.5 3.6.5", "3.6.5" => &[];
     ] {
         let package = package("stable", &[("stable", entries)]);
@@ -32,24 +32,24 @@ fn edges_that_name_what_is_installed_lead_to_what_was_packed_anew() {
 }
 
 #[test]
-fn a_release_orders_what_is_of_one_version() {
+fn release_orders_bundles_of_one_version() {
     let entries = "3.6.4+9 3.6.4+10~<=3.6.4 3.6.4+11~<=3.6.4";
     let mut package = package("stable", &[("stable", entries)]);
     for bundle in package.bundles.values_mut() {
         bundle.version.build_is_release();
     }
-    // As it was written, and with what it is ordered by.
+    // The version as declared, and with its release.
     let highest = decide(&Request::default(), &package);
     let chosen = highest.verdict.choice().unwrap();
     assert_eq!(chosen.version.to_string(), "3.6.4+11");
     assert_eq!(chosen.version.release.as_ref().unwrap().as_str(), "11");
-    let known = |name: &str| {
+    let with_release = |name: &str| {
         let version = Some(package.bundles[name].version.clone());
         with!(Installed, version; ..installed(name))
     };
-    assert_eq!(path(&known("3.6.4+9"), &package), ["3.6.4+11"]);
-    assert_eq!(path(&known("3.6.4+11"), &package), [""; 0]);
-    // Who has not written down the release is told it by the catalog, so that nothing goes back.
+    assert_eq!(path(&with_release("3.6.4+9"), &package), ["3.6.4+11"]);
+    assert_eq!(path(&with_release("3.6.4+11"), &package), [""; 0]);
+    // If the release is not recorded, the catalog provides it, so that no downgrade happens.
     assert_eq!(path(&installed("3.6.4+10"), &package), ["3.6.4+11"]);
     assert_eq!(path(&installed("3.6.4+11"), &package), [""; 0]);
     let unknown = with!(Installed, version: None; ..installed("3.6.4+11"));
@@ -57,7 +57,7 @@ fn a_release_orders_what_is_of_one_version() {
 }
 
 #[test]
-fn edges_in_circles_of_one_version_are_looked_at_in_time() {
+fn cyclic_edges_of_one_version_take_bounded_time() {
     let entries = list(0..3000, |at| {
         let skips = list(1..100, |skip| format!("-1.0.0+{}", (at + skip) % 3000));
         format!(" 1.0.0+{at}<1.0.0+{}{skips}", (at + 1) % 3000)

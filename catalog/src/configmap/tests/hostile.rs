@@ -1,8 +1,8 @@
-//! ConfigMaps of a mebibyte that would come to gigabytes.
+//! ConfigMaps of one mebibyte that would expand to gigabytes.
 
 use super::*;
 
-/// What a catalog comes to when all of it is read; what cannot be read ends its file.
+/// Returns the size of a fully read catalog. A file ends at its first error.
 fn read_to_the_end(map: &ConfigMap) -> u64 {
     let sizes = map.paths().into_iter().map(|path| {
         let mut bytes = Vec::new();
@@ -12,7 +12,7 @@ fn read_to_the_end(map: &ConfigMap) -> u64 {
     sizes.sum()
 }
 
-/// A package with `count` channels of one head.
+/// Returns a package with `count` channels of the same head.
 fn channels(package: &str, count: usize, head: &str) -> String {
     let channels = list(0..count, |at| {
         format!("{{name: c{at}, currentCSV: {head}}},")
@@ -21,8 +21,8 @@ fn channels(package: &str, count: usize, head: &str) -> String {
 }
 
 #[test]
-fn what_would_come_to_more_than_it_is_worth_is_refused() {
-    // A large definition that many bundles own; many channels of the same long chain.
+fn expansion_beyond_the_limit_is_rejected() {
+    // A large CRD that many bundles own; many channels of the same long chain.
     let scope = format!("scope: {}", "x".repeat(1 << 19));
     let large = CRD.replace("scope: Namespaced", &scope);
     let owning = list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", ""));
@@ -39,15 +39,15 @@ fn what_would_come_to_more_than_it_is_worth_is_refused() {
     ] {
         has(read(&data(crds, &csvs, &packages)).unwrap_err(), problem);
     }
-    // Aliases.
+    // YAML aliases.
     let bomb = list(0..29, |at| format!("- &a{} [*a{at}, *a{at}]\n", at + 1));
     let error = read(&data(&format!("- &a0 [x]\n{bomb}"), "", ""));
     assert!(matches!(error, Err(Error::Yaml { .. })), "{error:?}");
 }
 
-/// Each repeats something long very often.
+/// Every ConfigMap repeats a long value many times.
 #[test]
-fn nothing_small_becomes_large() {
+fn repetition_does_not_exceed_the_limit() {
     let (long, most) = ("x".repeat(400_000), 20_000);
     let plain = "- {metadata: {name: a}, spec: {version: 1.0.0}}\n";
     let with = |more: &str| plain.replace("1.0.0", &format!("1.0.0, {more}"));
@@ -63,7 +63,7 @@ fn nothing_small_becomes_large() {
         ))
     };
     let group = "g".repeat(250);
-    for (what, crds, csvs, packages, is_refused) in ::tests::rows![
+    for (case, crds, csvs, packages, is_refused) in ::tests::rows![
         "a package's name in each channel", String::new(), plain.to_owned(), channels(&long, most, "a") => true;
         "a replaced name in each channel", String::new(), with(&format!("replaces: {long}")), channels("p", most, "a") => true;
         "skipped names in each channel", String::new(), with(&format!("skips: [{}]", "x,".repeat(100_000))),
@@ -75,24 +75,24 @@ fn nothing_small_becomes_large() {
     ] {
         let data = data(&crds, &csvs, &packages);
         let size: usize = data.values().map(String::len).sum();
-        assert!(size < 2 << 20, "{what}");
+        assert!(size < 2 << 20, "{case}");
         let limits = with!(Limits, total: 4 << 20);
         match ConfigMap::read(&data, &limits) {
-            Err(Error::TooLarge { .. }) => assert!(is_refused, "{what}"),
-            Err(error) => panic!("{what}: {error}"),
+            Err(Error::TooLarge { .. }) => assert!(is_refused, "{case}"),
+            Err(error) => panic!("{case}: {error}"),
             Ok(map) => {
-                assert!(!is_refused, "{what}");
-                assert!(read_to_the_end(&map) <= limits.total, "{what}");
-                let told: usize = map.left_out().iter().map(String::len).sum();
-                assert!(told < 1 << 20, "{what}: {told} bytes of reasons");
+                assert!(!is_refused, "{case}");
+                assert!(read_to_the_end(&map) <= limits.total, "{case}");
+                let length: usize = map.left_out().iter().map(String::len).sum();
+                assert!(length < 1 << 20, "{case}: {length} bytes of reasons");
             }
         }
     }
 }
 
-/// Thousands of each are read; what is told of them is not endless.
+/// Thousands of each are read, but the messages about them are bounded.
 #[test]
-fn a_mebibyte_of_small_things_is_a_catalog() {
+fn one_mebibyte_of_small_entries_is_a_catalog() {
     let most = 8000;
     let csvs = list(0..most, |at| {
         format!("- {{metadata: {{name: a{at}}}, spec: {{version: 1.0.0}}}}\n")
@@ -108,9 +108,9 @@ fn a_mebibyte_of_small_things_is_a_catalog() {
     assert_eq!(map.left_out().last().unwrap(), "and 7000 more");
 }
 
-/// What is counted before is no less than what is read then.
+/// The estimate before reading is not lower than the size that is then read.
 #[test]
-fn what_is_counted_is_enough() {
+fn estimated_size_covers_the_read_size() {
     let quoted = |(key, text): (_, String)| (key, text.replace("stable", "'st\"\\\\able'"));
     let quoted = three().into_iter().map(quoted).collect();
     for data in [three(), quoted] {

@@ -270,7 +270,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_shared() {
+    fn equal_types_are_shared() {
         let (a, b) = (CelType::properties(), CelType::properties());
         let free = CelType::list(CelType::Free);
         let before = MADE.get();
@@ -279,7 +279,7 @@ pub(super) mod tests {
             assert!(unify(a, b).is_some());
             assert_eq!(a.joined(b), CelType::properties().joined(&CelType::Free));
         }
-        // Those of the line that compares.
+        // Only the types that the comparison itself creates.
         assert_eq!(MADE.get() - before, 4 * 2);
     }
 }

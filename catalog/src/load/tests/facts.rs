@@ -1,4 +1,4 @@
-//! What properties say, and what they must look like.
+//! Properties: their meaning and their format.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
@@ -17,14 +17,14 @@ pub(super) fn with(property: Value) -> Catalog {
 
 // parity: load-7
 #[test]
-fn manifests_in_the_catalog_are_read() {
+fn manifests_in_properties_are_read() {
     let json = "{\"kind\": \"ClusterServiceVersion\", \"spec\": {\"minKubeVersion\": \"1.20.0\"}}";
     let yaml = "kind: ClusterServiceVersion\nspec:\n  minKubeVersion: 1.20.0\n";
     let number = "kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.30}";
     for (manifest, expected) in ::tests::rows![
         json => "1.20.0";
         yaml => "1.20.0";
-        // A number does not stand for a version.
+        // A number is not a version.
         number => "a number, not a string";
     ] {
         let catalog = with(object(manifest));
@@ -37,18 +37,18 @@ fn manifests_in_the_catalog_are_read() {
             => "parse property at index 1 as bundle object: json: cannot unmarshal number into Go struct field BundleObject.data of type []uint8";
         json!(BASE64_STANDARD.encode("a: [")) => "convert bundle object property at index 1 to JSON: ";
     ] {
-        let told = told(&with(
+        let found = finding_lines(&with(
             json!({"type": "olm.bundle.object", "value": {"data": data}}),
         ));
         let start = "5: read bundle objects: package \"foo\", bundle \"foo.v0.3.0\": ";
-        starts(&told[0], &format!("{start}{problem}"));
+        starts(&found[0], &format!("{start}{problem}"));
     }
 }
 
-/// opm takes whatever stands there, and OLM would fail in resolving it.
+/// opm accepts any value here, and OLM would fail to resolve the bundle.
 // parity: validate-9
 #[test]
-fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
+fn malformed_constraint_is_a_warning_and_a_need() {
     let gvk = json!({"gvk": {"group": "g", "version": "v1", "kind": "K"}});
     let not = |inner, _| json!({"not": {"constraints": [inner]}});
     let deep = (0..100).fold(gvk.clone(), not);
@@ -85,16 +85,16 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
     ] {
         let catalog = with(json!({"type": "olm.constraint", "value": value}));
         assert!(catalog.is_valid(), "{value:.200}");
-        let told = told(&catalog);
+        let found = finding_lines(&catalog);
         let needs = catalog.packages["foo"].bundles["foo.v0.3.0"].needs[0].to_string();
         if problem.is_empty() {
-            assert_eq!(told, [""; 0], "{value:.200}");
+            assert_eq!(found, [""; 0], "{value:.200}");
             assert!(!needs.contains("cannot be read"), "{needs}");
             continue;
         }
         let start = "5: bundle \"foo.v0.3.0\": property[1] of type \"olm.constraint\" cannot be read by OLM: ";
-        starts(&told[0], start);
-        has(&told[0], problem);
+        starts(&found[0], start);
+        has(&found[0], problem);
         assert_eq!(catalog.findings[0].level, Level::Warning);
         has(&needs, "cannot be read");
         has(&needs, problem);
@@ -102,12 +102,12 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
 }
 
 #[test]
-fn of_very_many_maxima_a_few_are_kept() {
+fn repeated_max_openshift_is_bounded() {
     let mut documents = sound();
     let maximum = |at| json!({"type": "olm.maxOpenShiftVersion", "value": format!("4.{at}")});
     let properties = documents[4]["properties"].as_array_mut();
     properties.unwrap().extend((0..100_000).map(maximum));
-    // Comparing each with all others takes more than a minute.
+    // Comparing each value with all others takes more than a minute.
     let catalog = within(20, || of(&documents));
     let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
     let declared = bundle.max_openshift.as_ref().unwrap();
@@ -117,7 +117,7 @@ fn of_very_many_maxima_a_few_are_kept() {
 
 // parity: platform-28
 #[test]
-fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
+fn media_type_that_is_not_a_string_is_not_the_default() {
     for (value, expected) in [
         (json!("registry+v1"), "registry+v1"),
         (json!("plain+v0"), "plain+v0"),
@@ -127,8 +127,8 @@ fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
         (json!(1), "1"),
     ] {
         let catalog = with(json!({"type": "olm.bundle.mediatype", "value": value}));
-        // opm does not know the property, so it is no error.
-        assert_eq!(told(&catalog), [""; 0]);
+        // opm does not check this property, so a wrong value is not an error.
+        assert_eq!(finding_lines(&catalog), [""; 0]);
         let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
         assert_eq!(bundle.media_type(), expected);
     }
@@ -136,7 +136,7 @@ fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
 
 // parity: validate-5
 #[test]
-fn build_metadata_is_a_release_where_a_bundle_stands_in_for_another() {
+fn build_metadata_of_a_substitute_is_a_release() {
     let metadata = |name: &str| json!({"type": "olm.csv.metadata", "value": {"annotations": {"olm.substitutesFor": name}}});
     let csv = "kind: ClusterServiceVersion\nmetadata: {annotations: {olm.substitutesFor: foo.v0.3.0}}\nspec: {}\n";
     for (property, version, release) in [
@@ -145,7 +145,7 @@ fn build_metadata_is_a_release_where_a_bundle_stands_in_for_another() {
         (metadata(""), "0.4.0+7", None),
         (json!({"type": "x", "value": {}}), "0.4.0+7", None),
         (metadata("foo.v0.3.0"), "0.4.0", None),
-        // No release could be written like this.
+        // This build metadata is not a valid release.
         (metadata("foo.v0.3.0"), "0.4.0+007", None),
         (metadata("foo.v0.3.0"), "0.4.0+123456789.123456789.1", None),
     ] {
@@ -156,8 +156,8 @@ fn build_metadata_is_a_release_where_a_bundle_stands_in_for_another() {
         bundle["properties"].as_array_mut().unwrap().push(property);
         documents.push(bundle);
         let catalog = of(&documents);
-        // opm wants no other name, and finds no other fault.
-        assert_eq!(told(&catalog), [""; 0], "{version}");
+        // opm accepts the name, and reports no finding.
+        assert_eq!(finding_lines(&catalog), [""; 0], "{version}");
         let found = &catalog.packages["foo"].bundles["foo.v4"].version;
         assert_eq!(found.release.as_deref(), release, "{version}");
         assert_eq!(found.to_string(), version);

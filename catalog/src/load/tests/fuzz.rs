@@ -1,12 +1,12 @@
-//! Catalogs of strangers: changed at random, each gets an answer, the same one twice.
+//! Untrusted catalogs: each random change gets an answer, and twice the same one.
 
 use super::*;
 use ::tests::fuzz::{Random, fuzz};
 
-/// Bytes that mean something.
+/// Bytes with a meaning in JSON or YAML.
 const ODD: &[u8] = b":-{}[]&*!|>'\"%@`#\n\t \0\xff\\";
 
-/// Values that may stand anywhere.
+/// Values for any position.
 const VALUES: &str = r#"[null, -1, 1e300, [], {}, [null, {}, "x"], "", "foo.v0.1.0", "foo.v0.3.0", "olm.bundle", "olm.package", "0.1.0",
     ">=0.1.0 || x", "\u001b\u0000é"]"#;
 
@@ -17,7 +17,7 @@ fn odd(random: &mut Random) -> Value {
 
 // parity: load-10
 #[test]
-fn fuzz_catalogs_get_an_answer_whatever_they_hold() {
+fn fuzz_catalogs_always_get_an_answer() {
     fuzz(3000, 0, |random| {
         let mut documents = sound();
         let entry = json!({"name": "foo.v0.3.0", "skips": ["foo.v0.2.0"], "skipRange": "<0.3.0"});
@@ -38,7 +38,7 @@ fn fuzz_catalogs_get_an_answer_whatever_they_hold() {
         let is_yaml = random.below(3) == 0;
         let format = if is_yaml { yaml } else { lines };
         let mut bytes = format(&documents).into_bytes();
-        // Now and then bytes change, too, so that files are cut, broken or no text at all.
+        // Some cases change bytes, too, so that files are truncated, malformed or not text.
         if random.below(3) == 0 {
             for _ in 0..=random.below(6) {
                 random.change(&mut bytes, ODD);

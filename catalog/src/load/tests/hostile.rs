@@ -1,11 +1,11 @@
-//! Catalogs made to hurt.
+//! Hostile catalogs.
 
 use super::*;
 use crate::testing::{has, in_time, within};
 
 #[test]
 fn long_channels_are_read_in_linear_time() {
-    // A step for each pair of entries would take at least a minute, and each entry alone takes a second in all.
+    // A step for each pair of entries would take at least a minute; one step per entry takes a second.
     const COUNT: usize = 60_000;
     for shape in ["chain", "stranded", "cycle", "heads"] {
         let entry = |at| {
@@ -27,7 +27,7 @@ fn long_channels_are_read_in_linear_time() {
 }
 
 #[test]
-fn everything_may_be_there_many_times() {
+fn repeated_documents_take_bounded_time() {
     let mut documents = Vec::new();
     for _ in 0..3000 {
         documents.extend(sound());
@@ -40,7 +40,7 @@ fn everything_may_be_there_many_times() {
 }
 
 #[test]
-fn many_files_that_are_no_catalog_cost_what_they_hold() {
+fn foreign_files_cost_linear_time() {
     let text = |at| format!("{{\"schema\":\"x\",\"package\":\"p{at}\"}} [}}");
     let files: Vec<_> = (0..2000).map(|at| (format!("d/{at}"), text(at))).collect();
     let files: Vec<_> = files.iter().map(|(path, text)| (&**path, text)).collect();
@@ -49,7 +49,7 @@ fn many_files_that_are_no_catalog_cost_what_they_hold() {
 }
 
 #[test]
-fn names_may_be_anything_and_messages_stay_short() {
+fn long_names_have_short_messages() {
     let long = "x".repeat(1 << 20);
     let names = "\u{1b}[31m·../..·a\"b·\0·é\u{202e}·-· ";
     for name in names.split('·').chain([&*long]) {
@@ -61,12 +61,16 @@ fn names_may_be_anything_and_messages_stay_short() {
             assert!(text.len() < 5_000, "{text:.300}");
             assert!(!text.contains('\u{1b}'), "{text:.300}");
         }
-        assert!(catalog.as_opm().is_some_and(|it| !it.contains('\u{1b}')));
+        assert!(
+            catalog
+                .as_opm()
+                .is_some_and(|message| !message.contains('\u{1b}'))
+        );
     }
 }
 
 #[test]
-fn ranges_may_be_anything() {
+fn hostile_ranges_take_bounded_time() {
     let long = "1.0.0 || ".repeat(100_000) + "2.0.0";
     let large = ["99999999999999999999.0.0", "18446744073709551615.x", &long];
     for range in [">=1.0.0-", "||||", "x.x.x", "\u{1b}"].iter().chain(&large) {
@@ -76,7 +80,7 @@ fn ranges_may_be_anything() {
 
 // parity: load-10
 #[test]
-fn deep_and_wide_documents_are_read_or_refused() {
+fn deep_and_wide_documents_get_an_answer() {
     let (open, close) = ("[".repeat(9_000), "]".repeat(9_000));
     let deep = format!("{{\"schema\":\"x\",\"a\":{open}1{close}}}");
     assert!(loaded(&[("c", &deep)]).is_valid());
@@ -93,7 +97,7 @@ fn deep_and_wide_documents_are_read_or_refused() {
 }
 
 #[test]
-fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
+fn package_limits_break_oversized_packages() {
     let bundles: Vec<_> = (0..60).map(|at| bundle(&format!("{at}.0.0"))).collect();
     let foo = lines(&chained("foo", "alpha", &bundles));
     let bar = lines(&sound()).replace("foo", "bar");
@@ -111,7 +115,7 @@ fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
         let catalog = load(Source::Content(&content), &limits).unwrap();
         assert_eq!(catalog.packages.contains_key("foo"), problem.is_none());
         assert_eq!(catalog.why_broken("foo").as_deref(), problem);
-        // The others are there.
+        // The other packages are available.
         assert!(catalog.packages.contains_key("bar"));
     }
 }

@@ -6,7 +6,7 @@ use crate::finding::Level;
 const PROPERTY: &str = "olm.maxOpenShiftVersion";
 const ANNOTATION: &str = "operators.coreos.com/maxOpenShiftVersion";
 
-/// The release that `foo.v0.3.0` declares, and the messages of findings.
+/// Returns the release that `foo.v0.3.0` declares, and the messages of findings.
 fn declared(catalog: &Catalog) -> (Option<String>, Vec<String>) {
     assert!(catalog.is_valid(), "{:?}", catalog.findings);
     let declared = &catalog.packages["foo"].bundles["foo.v0.3.0"].max_openshift;
@@ -47,15 +47,15 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
             catalogs.push((format!("{annotation} in {place}"), with(property)));
         }
     }
-    for (what, catalog) in catalogs {
+    for (form, catalog) in catalogs {
         let expected = (Some("4.8".to_owned()), vec![]);
-        assert_eq!(declared(&catalog), expected, "{what}");
+        assert_eq!(declared(&catalog), expected, "{form}");
     }
 }
 
-/// The rows of the decision between spellings are those of `manifests::openshift`.
+/// Rows of the decision between spellings are in `manifests::openshift`.
 #[test]
-fn metadata_count_before_the_manifest() {
+fn metadata_precedes_the_manifest() {
     let annotated = |release: &str| json!({"annotations": {ANNOTATION: release}});
     let csv = json!({"kind": "ClusterServiceVersion", "metadata": annotated("4.7")});
     let metadata = json!({"type": "olm.csv.metadata", "value": annotated("4.8")});

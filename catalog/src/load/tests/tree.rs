@@ -4,7 +4,7 @@ use super::*;
 
 // parity: validate-10
 #[test]
-fn findings_are_drawn_as_opm_draws_them() {
+fn findings_are_formatted_like_opm() {
     let mut documents = sound();
     documents[0]["defaultChannel"] = "".into();
     documents[1]["entries"][1]["replaces"] = "x".into();
@@ -30,7 +30,7 @@ invalid index:
             └── bundle image must be set
 "
     );
-    // What it stops at comes alone.
+    // An error that ends opm's checks is reported alone.
     documents.push(package("bar", "x"));
     let actual = of(&documents).as_opm().unwrap();
     assert_eq!(actual, "duplicate package \"bar\"");
@@ -38,7 +38,7 @@ invalid index:
 
 // parity: validate-4
 #[test]
-fn ranges_of_another_notation_are_refused() {
+fn ranges_in_other_notations_are_rejected() {
     for range in "1.0.0 - 2.0.0;1.*;||".split(';') {
         let found = changed(|c| c[1]["entries"][2]["skipRange"] = range.into());
         let [finding] = &found[..] else {

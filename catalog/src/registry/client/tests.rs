@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn addresses_are_a_host_and_a_port() {
+fn address_has_host_and_port() {
     for good in "localhost:50051|catalog.olm.svc:50051|10.0.0.1:1|[::1]:50051".split('|') {
         let uri = uri(good).unwrap();
         assert_eq!(uri.to_string(), format!("http://{good}/"));

@@ -1,4 +1,4 @@
-//! What is made of a server's messages.
+//! Conversion of a server's messages to packages.
 
 use manifests::version::Version;
 use serde_json::json;
@@ -18,26 +18,26 @@ fn dependency(r#type: &str, value: &str) -> wire::Dependency {
     wire::Dependency { r#type, value }
 }
 
-/// A bundle, as a server tells of it.
-fn told(csv: &str, properties: Vec<wire::Property>) -> wire::Bundle {
+/// A bundle as a server describes it.
+fn served_bundle(csv: &str, properties: Vec<wire::Property>) -> wire::Bundle {
     let (csv_name, package_name) = ("raft.v1.0.0".into(), "raft".into());
     with!(wire::Bundle, csv_name, package_name, csv_json: csv.into(), properties)
 }
 
 /// A bundle with one dependency.
 fn needing(dependency: wire::Dependency) -> wire::Bundle {
-    with!(wire::Bundle, dependencies: vec![dependency]; ..told(CSV, Vec::new()))
+    with!(wire::Bundle, dependencies: vec![dependency]; ..served_bundle(CSV, Vec::new()))
 }
 
-fn filled(told: wire::Bundle) -> Bundle {
+fn filled(served: wire::Bundle) -> Bundle {
     let mut bundle = Bundle::new("raft.v1.0.0", Version::new(1, 0, 0));
     bundle.image = "registry.example.com/raft@sha256:0".into();
-    fill(&mut bundle, "raft", told);
+    fill(&mut bundle, "raft", served);
     bundle
 }
 
 #[test]
-fn only_bundles_for_olm_must_have_a_cluster_service_version() {
+fn only_registry_v1_bundles_need_a_csv() {
     let missing = Some("the server returned no ClusterServiceVersion");
     for (csv, media_type, unreadable) in [
         (CSV, None, None),
@@ -48,8 +48,9 @@ fn only_bundles_for_olm_must_have_a_cluster_service_version() {
         (CSV, Some(PLAIN_V0), None),
         ("", Some("helm"), None),
     ] {
-        let properties = media_type.map(|it| property("olm.bundle.mediatype", &format!("{it:?}")));
-        let bundle = filled(told(csv, properties.into_iter().collect()));
+        let properties = media_type
+            .map(|media_type| property("olm.bundle.mediatype", &format!("{media_type:?}")));
+        let bundle = filled(served_bundle(csv, properties.into_iter().collect()));
         assert_eq!(bundle.unreadable.as_deref(), unreadable, "{media_type:?}");
         if unreadable.is_none() {
             assert_eq!(bundle.media_type.as_deref(), media_type);
@@ -76,7 +77,7 @@ fn served_csv_declares_max_openshift() {
         csv(json!({annotation: 4.8})), vec![]
             => Some("max OpenShift version cannot be determined: 4.8 is not a string, and annotations must be strings");
     ] {
-        let declared = filled(told(&csv, properties)).max_openshift;
+        let declared = filled(served_bundle(&csv, properties)).max_openshift;
         let declared = declared.map(|declared| declared.text());
         assert_eq!(declared.as_deref(), expected, "{csv}");
     }
@@ -84,7 +85,7 @@ fn served_csv_declares_max_openshift() {
 
 // parity: platform-5
 #[test]
-fn dependencies_are_needs_whichever_way_they_are_told() {
+fn both_forms_of_dependencies_become_needs() {
     let api = "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}";
     let package = "{\"packageName\":\"rope\",\"version\":\">1.0.0\"}";
     let constraint = format!("{{\"failureMessage\":\"GPU\",\"gvk\":{api}}}");
@@ -102,7 +103,7 @@ fn dependencies_are_needs_whichever_way_they_are_told() {
         assert_eq!(needs, [expected]);
         assert_eq!(bundle.unreadable, None);
     }
-    // Both ways at once, as opm tells them.
+    // Both representations at once, as in opm's answers.
     let dependencies = vec![
         dependency("olm.gvk", api),
         dependency("olm.package", package),
@@ -112,12 +113,12 @@ fn dependencies_are_needs_whichever_way_they_are_told() {
         property("olm.gvk.required", api),
         property("olm.package.required", range),
     ];
-    let bundle = filled(with!(wire::Bundle, dependencies; ..told(CSV, properties)));
+    let bundle = filled(with!(wire::Bundle, dependencies; ..served_bundle(CSV, properties)));
     assert_eq!(bundle.needs.len(), 2, "{:?}", bundle.needs);
 }
 
 #[test]
-fn what_cannot_be_read_makes_the_bundle_unreadable() {
+fn malformed_values_make_the_bundle_unreadable() {
     let good = property(
         "olm.gvk",
         "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}",
@@ -127,8 +128,8 @@ fn what_cannot_be_read_makes_the_bundle_unreadable() {
             => "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal";
         needing(dependency("olm.package", "{")) => "parse dependency[0] of type \"olm.package\": unexpected end of JSON input";
         needing(dependency("olm.moon", "{}")) => "parse dependency[0] of type \"olm.moon\": OLM does not support this type";
-        told(CSV, vec![good, property("x", "{")]) => "parse property[1] of type \"x\": unexpected end of JSON input";
-        told("[", vec![]) => "the ClusterServiceVersion is not valid JSON: unexpected end of JSON input";
+        served_bundle(CSV, vec![good, property("x", "{")]) => "parse property[1] of type \"x\": unexpected end of JSON input";
+        served_bundle("[", vec![]) => "the ClusterServiceVersion is not valid JSON: unexpected end of JSON input";
     ] {
         starts(filled(bundle).unreadable.unwrap(), problem);
     }

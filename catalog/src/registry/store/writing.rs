@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_written_beyond_what_there_is_room_for() {
+    fn writer_stops_at_the_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let digest = Digest([7; 32]);
         let finish = |most: u64| -> Result<PathBuf> {
@@ -201,7 +201,7 @@ mod tests {
         let needed = (MAGIC.len() + 200 + FOOTER) as u64;
         for most in [0, 8, 100, 108, 207, 208, needed - 1] {
             let error = finish(most).unwrap_err();
-            let is_expected = matches!(error, Error::TooLarge { most: told } if told == most);
+            let is_expected = matches!(error, Error::TooLarge { most: limit } if limit == most);
             assert!(is_expected, "{error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         }

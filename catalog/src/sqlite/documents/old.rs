@@ -60,7 +60,7 @@ mod tests {
 
     // parity: sqlite-1
     #[test]
-    fn a_csv_says_what_a_bundle_needs_and_runs() {
+    fn csv_has_requirements_and_images() {
         let csv = json!({"spec": {
             "customresourcedefinitions": {
                 "owned": [{"name": "tides.tide.example", "version": "v1", "kind": "Tide"}],
@@ -78,7 +78,7 @@ mod tests {
         }});
         let needed: Vec<String> = required(&csv)
             .iter()
-            .map(|it| format!("{}/{} {}", it.group, it.version, it.kind))
+            .map(|api| format!("{}/{} {}", api.group, api.version, api.kind))
             .collect();
         assert_eq!(needed, ["moon.example/v1 Moon", "sun.example/v2 Sun"]);
         let found = images(&csv);

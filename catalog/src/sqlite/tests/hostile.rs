@@ -9,12 +9,12 @@ use crate::{
     sqlite::{Database, Error},
 };
 
-/// As it is in [`TABLES`].
+/// As in [`TABLES`].
 const PACKAGE: &str = "CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);";
-/// What never ends.
+/// A query that never ends.
 const ENDLESS: &str = "WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', 'b' UNION ALL SELECT 'a', 'b' FROM n) SELECT * FROM n;";
 
-/// The error of opening a database.
+/// Returns the error of opening a database.
 fn refused(sql: &str) -> Error {
     let place = Place::new();
     Database::open(&place.database(sql), &Limits::default()).unwrap_err()
@@ -22,14 +22,14 @@ fn refused(sql: &str) -> Error {
 
 // parity: sqlite-5
 #[test]
-fn nothing_of_a_database_is_run() {
+fn code_of_a_database_is_never_executed() {
     let named = |sql: &str| match refused(sql) {
         Error::ContainsCode { name, .. } => name,
         error => panic!("{error}"),
     };
     let view = TABLES.replace(PACKAGE, &format!("CREATE VIEW package AS {ENDLESS}"));
     assert_eq!(named(&view), "package");
-    // A virtual table is one however that is written, and reading it reads the view.
+    // A virtual table is detected in every spelling; reading it would read the view.
     let tables = TABLES.replace(
         PACKAGE,
         "CREATE VIRTUAL TABLE package USING fts4(content='evil', name, default_channel);",
@@ -46,7 +46,7 @@ fn nothing_of_a_database_is_run() {
     for declared in all.split('|') {
         assert_eq!(named(&virtual_table(declared)), "package");
     }
-    // What is said of it counts nothing; SQLite itself may see that it is not true.
+    // The declared type is ignored; SQLite itself may detect that it is wrong.
     let renamed = format!(
         "{view} PRAGMA writable_schema = ON;
         UPDATE sqlite_master SET type = 'table', rootpage = 2 WHERE name = 'package';"
@@ -56,10 +56,10 @@ fn nothing_of_a_database_is_run() {
     assert!(is_refused, "{error}");
 }
 
-/// A page that is the same row's several times makes a row of any size of a small file.
+/// If several records refer to the same page, a small file has rows of any size.
 // parity: sqlite-5
 #[test]
-fn pages_that_lead_back_to_themselves_are_found() {
+fn cyclic_pages_are_detected() {
     let place = Place::new();
     let path = place.database(&format!(
         "PRAGMA page_size = 4096; {TABLES}{TIDE}
@@ -80,7 +80,7 @@ fn pages_that_lead_back_to_themselves_are_found() {
     assert!(error.to_string().contains("; fetch it again"));
 }
 
-/// Many packages that have the same bundle.
+/// Returns many packages that share one bundle.
 fn shared(packages: u32, bytes: u32) -> String {
     format!(
         "UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob({bytes} / 2)) || '\"}}';
@@ -93,7 +93,7 @@ fn shared(packages: u32, bytes: u32) -> String {
 
 // parity: sqlite-5
 #[test]
-fn a_bundle_of_many_packages_is_not_read_for_ever() {
+fn shared_bundles_exhaust_the_read_budget() {
     let place = Place::new();
     let database = place.open(&shared(2000, 1 << 20));
     let paths = database.paths();
@@ -110,7 +110,7 @@ fn a_bundle_of_many_packages_is_not_read_for_ever() {
 }
 
 #[test]
-fn what_a_database_yields_is_bounded_as_files_are() {
+fn output_of_a_database_has_the_limits_of_files() {
     let place = Place::new();
     let path = place.database(&format!("{TABLES}{TIDE}{}", shared(20, 1 << 17)));
     let limits = with!(Limits, total: 1 << 20);
@@ -126,7 +126,7 @@ fn what_a_database_yields_is_bounded_as_files_are() {
 
 // parity: sqlite-5
 #[test]
-fn names_and_rows_have_bounds() {
+fn names_and_rows_are_bounded() {
     let many = |columns: &str| {
         format!(
             "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
@@ -150,7 +150,7 @@ fn names_and_rows_have_bounds() {
         TABLES, long(60_000_000), limits => "bytes in a name";
         TABLES, many("channel_entry SELECT i, 'stable', 'tide', hex(zeroblob(500)) || i, NULL, 0"),
             with!(Limits, document: 100_000) => "bytes of names";
-        // Rows count, whatever is in them.
+        // Rows are counted, regardless of their content.
         TABLES, many("channel_entry SELECT i, 'stable', 'tide', 'b' || i, NULL, 0"), few => "channel entries";
         TABLES, many("package SELECT NULL, i"), few => "packages";
         &loose, many("package SELECT 'tide', i"), few => "packages";
@@ -165,7 +165,7 @@ fn names_and_rows_have_bounds() {
 }
 
 #[test]
-fn manifests_have_bounds() {
+fn manifests_are_bounded() {
     let place = Place::new();
     let problem = |bundle: &str| {
         let database = place.open(&format!("UPDATE operatorbundle SET bundle = {bundle};"));
@@ -181,7 +181,7 @@ fn manifests_have_bounds() {
 
 // parity: sqlite-5
 #[test]
-fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
+fn foreign_database_is_rejected_without_running_code() {
     let place = Place::new();
     let limits = Limits::default();
     let foreign = |sql: &str| match Database::open(&place.database(sql), &limits).unwrap_err() {
@@ -192,7 +192,8 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
     let without = TABLES.replace("head_operatorbundle_name", "tail");
     let found = foreign(&without);
     assert_eq!(found, "column head_operatorbundle_name in table channel");
-    // Columns that are computed are run, one in place of the rows' numbers has no index, and other rows have none.
+    // Generated columns would run code. A column that replaces the row number has no index, and other tables have no
+    // row numbers.
     let package = "package (name TEXT PRIMARY KEY, default_channel TEXT)";
     for odd in [
         "package (name TEXT PRIMARY KEY, default_channel TEXT, a AS (hex(zeroblob(60000000))))",
@@ -227,7 +228,7 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
 
 // parity: sqlite-5
 #[test]
-fn damaged_pages_are_an_error_and_no_panic() {
+fn damaged_pages_are_errors() {
     let place = Place::new();
     let many = "
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
@@ -255,7 +256,7 @@ fn damaged_pages_are_an_error_and_no_panic() {
 
 // parity: sqlite-5
 #[test]
-fn a_document_of_a_database_has_bounds() {
+fn documents_are_bounded() {
     let place = Place::new();
     let path = place.database(&format!("{TABLES}{TIDE}{}", shared(0, 200_000)));
     let limits = with!(Limits, document: 50_000);

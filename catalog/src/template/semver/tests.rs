@@ -9,7 +9,7 @@ const BOTH: Channels = Channels {
 const MINOR: Channels = with!(Channels, major: false; ..BOTH);
 const MAJOR: Channels = with!(Channels, minor: false, preferred: Stream::Major; ..BOTH);
 
-/// Versions, separated by spaces; a bundle is called like its version.
+/// Returns bundles for versions that are separated by spaces; the name of a bundle is its version.
 fn listed(versions: &str) -> Vec<ListedBundle> {
     let listed = versions.split_whitespace().map(|version| ListedBundle {
         name: version.to_owned(),
@@ -20,11 +20,11 @@ fn listed(versions: &str) -> Vec<ListedBundle> {
     listed
 }
 
-/// The default channel, and a line for each channel: `1.0.0 | 1.1.0 > 1.0.0 - 0.9.0` replaces the first and skips the
-/// second one.
-fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
+/// Formats the default channel, and a line for each channel: `1.0.0 | 1.1.0 > 1.0.0 - 0.9.0` replaces the first and
+/// skips the second one.
+fn drawn(lists: [&str; 3], options: Channels) -> (String, Vec<String>) {
     let lists = lists.map(listed);
-    let (default, channels) = graph("tide", &lists, wanted).unwrap();
+    let (default, channels) = graph("tide", &lists, options).unwrap();
     let lines = channels.iter().map(|channel| {
         assert_eq!(channel.package, "tide");
         let entries = channel.entries.iter().flatten().map(|entry| {
@@ -44,12 +44,13 @@ fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
 
 #[test]
 fn channels_follow_versions() {
-    for (lists, wanted, default, channels) in ::tests::rows![
+    for (lists, options, default, channels) in ::tests::rows![
         ["", "", "1.0.0"], MINOR, "stable-v1.0" => &["stable-v1.0: 1.0.0"][..];
         ["1.0.0", "", ""], MAJOR, "candidate-v1" => &["candidate-v1: 1.0.0"];
-        // Within a minor version the last one skips the others, in the order of their names.
+        // Within a minor version, the last one skips the others, in the order of their names.
         ["", "1.0.10 1.0.2 1.0.9", ""], MINOR, "fast-v1.0" => &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"];
-        // The next minor version replaces the last one of that before, and skips all else; gaps do not count.
+        // The next minor version replaces the last one of the previous minor version, and skips all others; gaps are
+        // ignored.
         ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"], MINOR, "stable-v1.9" => &[
             "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0", "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
             "stable-v1.9: 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
@@ -59,36 +60,36 @@ fn channels_follow_versions() {
         // No edge leads from one major version to another.
         ["", "", "0.9.0 1.0.0 1.1.0 2.0.0 10.0.0"], MAJOR, "stable-v10"
             => &["stable-v0: 0.9.0", "stable-v1: 1.0.0 | 1.1.0 > 1.0.0", "stable-v10: 10.0.0", "stable-v2: 2.0.0"];
-        // Pre-releases come before their release, and each identifier counts as what it is.
+        // Pre-releases precede their release, and numeric identifiers are compared as numbers.
         ["1.0.0-rc.10 1.0.0 1.0.0-rc.9 1.0.0-alpha 1.1.0-rc.1", "", ""], MINOR, "candidate-v1.1" => &[
             "candidate-v1.0: 1.0.0-alpha | 1.0.0-rc.9 | 1.0.0-rc.10 | 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
             "candidate-v1.1: 1.1.0-rc.1 > 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
         ];
-        // Lists know nothing of one another; a bundle may be in several.
+        // Lists are independent; a bundle can be in several.
         ["1.0.0 1.1.0 2.0.0", "1.0.0 1.1.0", "1.0.0"], BOTH, "stable-v1.0" => &[
             "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0", "candidate-v1.0: 1.0.0", "candidate-v1.1: 1.1.0 > 1.0.0",
             "candidate-v2: 2.0.0", "candidate-v2.0: 2.0.0", "fast-v1: 1.0.0 | 1.1.0 > 1.0.0", "fast-v1.0: 1.0.0",
             "fast-v1.1: 1.1.0 > 1.0.0", "stable-v1: 1.0.0", "stable-v1.0: 1.0.0",
         ];
-        // Build metadata is a part of the name alone.
+        // Build metadata is only part of the name.
         ["", "", "1.0.0+a 1.1.0+b"], MINOR, "stable-v1.1" => &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"];
         ["", "", ""], BOTH, "" => &[];
     ] {
-        let (found, lines) = drawn(lists, wanted);
+        let (found, lines) = drawn(lists, options);
         assert_eq!(lines, channels, "{lists:?}");
         assert_eq!(found, default, "{lists:?}");
     }
 }
 
 #[test]
-fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
+fn default_channel_is_the_most_stable_and_newest() {
     let preferred = |preferred| Channels { preferred, ..BOTH };
-    for (lists, wanted, expected) in ::tests::rows![
+    for (lists, options, expected) in ::tests::rows![
         ["9.0.0", "8.0.0", "1.0.0"], MINOR => "stable-v1.0";
         ["9.0.0", "8.0.0", ""], MAJOR => "fast-v8";
         ["", "", "1.0.0 2.0.0"], preferred(Stream::Major) => "stable-v2";
         ["", "", "1.0.0 2.0.0"], preferred(Stream::Minor) => "stable-v2.0";
-        // A channel counts by the version that it begins with, and a later minor version begins later than the major one.
+        // A channel is ranked by its first version; a later minor version ranks above its major version.
         ["", "", "1.0.0 1.1.0"], preferred(Stream::Major) => "stable-v1.1";
         ["", "", "1.0.0 1.0.1"], preferred(Stream::Major) => "stable-v1";
         // As in opm.
@@ -97,7 +98,7 @@ fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
         ["", "0.0.0-rc.1", ""], MINOR => "fast-v0.0";
         ["0.0.0-rc.1 0.1.0", "", ""], MINOR => "candidate-v0.1";
     ] {
-        assert_eq!(drawn(lists, wanted).0, expected, "{lists:?} {wanted:?}");
+        assert_eq!(drawn(lists, options).0, expected, "{lists:?} {options:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What opm stops at.
+//! Errors at which opm stops.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What properties hold.
+//! Values of properties.
 
 use super::*;
 
@@ -43,9 +43,10 @@ fn properties() {
         "olm.channel", json!({"priority": 1e19}) => "Go struct field Channel.priority of type int";
         "olm.channel", json!({"priority": "1"}) => "string into Go struct field Channel.priority of type int";
         "olm.csv.metadata", json!({"keywords": ["a"], "labels": {"a": "b"}, "provider": {}, "links": [{}]}) => "";
-        // Of several, the first by name.
+        // Of several, the first one in sort order.
         "olm.csv.metadata", json!({"provider": 1, "description": 1, "Keywords": 1}) => "CSVMetadata.keywords of type []string";
-        // opm decodes no constraint, and neither refuses a catalog for one; ours warns (src/load/tests/facts.rs).
+        // opm decodes no constraint, and no constraint makes it reject a catalog. Our check warns
+        // (src/load/tests/facts.rs).
         "olm.constraint", json!({"x": 1}) => "4: bundle*cannot be read by OLM: *";
         "olm.constraint", json!({"cel": {"rule": "1 +"}}) => "4: bundle*cannot be read by OLM: *";
         "olm.constraint", json!({"failureMessage": "x".repeat(200_000)}) => "4: bundle*cannot be read by OLM: *";

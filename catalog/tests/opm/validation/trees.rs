@@ -1,4 +1,4 @@
-//! What opm finds in a whole tree.
+//! opm's findings in whole trees.
 
 use super::*;
 use crate::testing::has;
@@ -6,7 +6,7 @@ use crate::testing::has;
 // parity: validate-3, validate-4, validate-5, validate-6, validate-7
 #[test]
 fn trees() {
-    // A channel with these entries, `name<replaces-skip-skip~skipRange` each, and their bundles.
+    // Returns a channel with these entries, `name<replaces-skip-skip~skipRange` each, and their bundles.
     let graph = |text: &str| {
         let mut documents = sound();
         documents.truncate(2);
@@ -87,7 +87,7 @@ fn trees() {
             changed(|c| { c.extend([beta("foo-v0.2.0+b-1"), released("foo-v0.2.0+b-1", "0.2.0+b")]); })
             => "6: cannot use build metadata in version with a release version";
         "E.2 tree no name", changed(|c| {
-            // Nothing else has no edge: to opm that is an edge to the one without a name.
+            // An entry without other fields: opm treats it as an edge to the entry without a name.
             c[1]["entries"] = json!([{"name": "", "replaces": "x"}]);
             c[3]["name"] = json!("");
             c.remove(2);
@@ -110,11 +110,11 @@ fn trees() {
     }
 }
 
-/// The one message that says otherwise. opm looks for the bundles of a package's last channel alone, and takes what is
-/// missing in others for a bundle without anything.
+/// The only message that differs. opm looks up only the bundles of a package's last channel, and treats bundles that
+/// other channels lack as bundles without content.
 // parity: validate-2
 #[test]
-fn an_entry_without_a_bundle_is_told_of_every_channel() {
+fn entry_without_bundle_is_reported_for_every_channel() {
     let missing = |channels: Vec<Value>| {
         changed(|c| {
             c.remove(1);
@@ -125,11 +125,11 @@ fn an_entry_without_a_bundle_is_told_of_every_channel() {
         let entries = json!([{"name": "foo.v0.1.0"}, {"name": last, "replaces": "foo.v0.1.0"}]);
         channel("foo", name, &entries)
     });
-    let said = "no olm.bundle blobs found in package \"foo\" for olm.channel entries [gone]";
+    let message = "no olm.bundle blobs found in package \"foo\" for olm.channel entries [gone]";
     let last = missing(vec![beta.clone(), alpha.clone()]);
-    let told_last = same("E.2 message 18 the last channel", &[("catalog", &last)]);
-    assert_eq!(told_last, format!("5: {said}"));
-    // Of two channels, each is named.
+    let reported = same("E.2 message 18 the last channel", &[("catalog", &last)]);
+    assert_eq!(reported, format!("5: {message}"));
+    // With two channels, each is named.
     let both = changed(|c| {
         let entries = json!([{"name": "b", "skips": ["a"]}, {"name": "a"}]);
         c.insert(1, channel("foo", "beta", &entries));
@@ -144,8 +144,8 @@ fn an_entry_without_a_bundle_is_told_of_every_channel() {
     assert_eq!(actual, format!("3: {start}[foo.v0.2.0]\n2: {start}[a b]"));
 
     let folder = Folder::new(&[("catalog", &missing(vec![alpha, beta]))]);
-    let ours: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
-    assert_eq!(ours.as_opm().as_deref(), Some(said));
+    let catalog: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+    assert_eq!(catalog.as_opm().as_deref(), Some(message));
     let theirs = theirs(folder.path()).unwrap();
     let bundle = theirs.split_once("invalid bundle \"gone\":").unwrap().1;
     let part = "must be exactly one property with type \"olm.package\"";

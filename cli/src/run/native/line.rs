@@ -84,17 +84,17 @@ mod tests {
 
     // parity: sdk-32
     #[test]
-    fn a_version_follows_what_is_installed() {
+    fn version_must_follow_the_installed_one() {
         for (history, installed, new, force, expected) in ::tests::rows![
             &["0.0.1"][..], "0.0.1", "0.0.2", false => Ok(&["0.0.1"][..]);
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.10", false => Ok(&["0.0.1", "0.0.2"]);
-            // What has failed was never installed.
+            // A version that failed was never installed.
             &["0.0.1", "0.0.2"], "0.0.1", "0.0.2", false => Ok(&["0.0.1"]);
             &["0.0.1", "0.0.2"], "0.0.1", "0.0.3", false => Ok(&["0.0.1"]);
             &["0.0.1"], "0.0.1", "0.0.1", false => Err("version 0.0.1 is not newer than the installed version 0.0.1*");
             &["0.0.2"], "0.0.2", "0.0.2-rc.1", false => Err("version 0.0.2-rc.1 is not newer*");
             &["0.0.2"], "0.0.2", "0.0.2+build", false => Err("version 0.0.2+build is not newer*");
-            // A rebuild takes the place of what it was built from, and so does an older version.
+            // A rebuild and an older version replace the entries from their version on.
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.2", true => Ok(&["0.0.1"]);
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.1", true => Ok(&[]);
             &["0.0.1", "0.0.2"], "0.0.2", "0.0.3", true => Ok(&["0.0.1", "0.0.2"]);

@@ -193,8 +193,8 @@ mod tests {
         assert!(watches_all(None).is_ok());
         assert!(check("AllNamespaces").is_ok());
         for mode in ["OwnNamespace", "SingleNamespace=a", "MultiNamespace=a,b"] {
-            let told = check(mode).unwrap_err().to_string();
-            assert!(told.contains("requires OLM"), "{told}");
+            let error = check(mode).unwrap_err().to_string();
+            assert!(error.contains("requires OLM"), "{error}");
         }
     }
 }

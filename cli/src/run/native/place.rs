@@ -132,39 +132,43 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_namespace_is_meant_when_one_is_asked_for() {
+    fn requested_namespace_selects_the_instance() {
         let prod = || instance("tide", None, Some("prod"));
-        let wanted = || instance("high", Some("ci"), None);
+        let ci = || instance("high", Some("ci"), None);
         let unknown = || instance("new", None, None);
         for (found, asked, expected) in ::tests::rows![
             vec![], Some("ci") => "nothing";
             vec![prod()], None => "here tide";
             vec![prod()], Some("prod") => "here tide";
             vec![prod()], Some("ci") => "elsewhere tide";
-            vec![wanted()], Some("ci") => "here high";
-            vec![wanted()], Some("prod") => "elsewhere high";
-            vec![prod(), wanted()], Some("ci") => "here high";
-            vec![prod(), wanted()], Some("dev") => "elsewhere tide";
-            // It may be there as soon as it tells.
+            vec![ci()], Some("ci") => "here high";
+            vec![ci()], Some("prod") => "elsewhere high";
+            vec![prod(), ci()], Some("ci") => "here high";
+            vec![prod(), ci()], Some("dev") => "elsewhere tide";
+            // An instance that has not reported its namespace yet may be in the requested one.
             vec![unknown()], Some("ci") => "here new";
-            vec![prod(), wanted()], None => "has 2 BundleInstances: tide, high";
-            vec![wanted(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
+            vec![prod(), ci()], None => "has 2 BundleInstances: tide, high";
+            vec![ci(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
         ] {
-            let told = match choose(found, "tide", asked) {
+            let text = match choose(found, "tide", asked) {
                 Ok(LocatedInstance::None) => "nothing".to_owned(),
-                Ok(LocatedInstance::InNamespace(it)) => format!("here {}", it.name_any()),
-                Ok(LocatedInstance::OtherNamespace(it)) => format!("elsewhere {}", it.name_any()),
+                Ok(LocatedInstance::InNamespace(instance)) => {
+                    format!("here {}", instance.name_any())
+                }
+                Ok(LocatedInstance::OtherNamespace(instance)) => {
+                    format!("elsewhere {}", instance.name_any())
+                }
                 Err(error) => error.to_string(),
             };
             assert!(
-                told.contains(expected),
-                "{told}, not {expected} in {asked:?}"
+                text.contains(expected),
+                "{text}, not {expected} in {asked:?}"
             );
         }
     }
 
     #[test]
-    fn where_something_is_can_be_told() {
+    fn install_namespace_is_described() {
         ::tests::assert_rows! {
             describe_namespace(&instance("tide", Some("ci"), Some("prod"))) => "BundleInstance tide is installed in prod";
             describe_namespace(&instance("tide", None, None)) => "BundleInstance tide does not report its install namespace \

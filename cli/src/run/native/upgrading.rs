@@ -344,14 +344,14 @@ mod tests {
 
     #[test]
     fn without_olm_a_damaged_history_can_be_removed() {
-        for (key, told) in ::tests::rows![
+        for (key, expected) in ::tests::rows![
             INJECTED_BUNDLES => ", or remove the annotation to use the installed bundle";
             INDEX_IMAGE => ", or remove the annotation if there was none";
         ] {
             let annotations = BTreeMap::from([(key.to_owned(), "[{".to_owned())]);
             let read = History::read(&annotations).unwrap_err();
             let error = fix_annotation_hint(&read).to_string();
-            assert!(error.ends_with(told), "{error}");
+            assert!(error.ends_with(expected), "{error}");
         }
     }
 }

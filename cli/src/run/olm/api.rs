@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_that_is_not_olms_is_told() {
+    fn rejected_catalog_source_has_a_remedy() {
         let api = |code: u16| crate::testing::refused(serde_json::json!({"code": code}));
         for (kind, error, expected) in ::tests::rows![
             Kind::CatalogSource, api(422) => true;
@@ -331,11 +331,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_is_not_waited_for_beyond_the_end() {
+    async fn deadline_ends_the_wait_for_an_unresponsive_server() {
         let deadline = Deadline::after(Duration::from_millis(10));
-        let looked = wait_for([], deadline, async || {
+        let result = wait_for([], deadline, async || {
             pending::<anyhow::Result<Option<()>>>().await
         });
-        assert!(looked.await.unwrap().is_none());
+        assert!(result.await.unwrap().is_none());
     }
 }

@@ -145,7 +145,7 @@ mod tests {
         .to_string()
     }
 
-    /// A step, as OLM writes it for a bundle that was unpacked, and for one that was not.
+    /// A step of an InstallPlan. The manifest depends on whether OLM has unpacked the bundle.
     fn step(csv: &str, manifest: &Value) -> Value {
         let resource =
             json!({"kind": "ClusterServiceVersion", "name": csv, "manifest": manifest.to_string()});
@@ -162,7 +162,7 @@ mod tests {
 
     // parity: sdk-8
     #[test]
-    fn what_others_have_to_approve_is_left_to_them() {
+    fn manual_approvals_of_others_are_left_to_them() {
         let own = subscription("tide-sub", "tide", "Manual", "tide.v2");
         let named = json!({"spec": {"clusterServiceVersionNames": ["tide.v2", "coral.v1"]}});
         let unpacked = json!({"kind": "ConfigMap", "properties": properties("coral")});
@@ -175,26 +175,26 @@ mod tests {
         };
         let lookup = json!({"identifier": "coral.v1", "properties": properties("coral")});
         let manual = |current: &str| subscription("coral", "coral", "Manual", current);
-        let theirs = &[("coral.v1", "coral")][..];
+        let pending = &[("coral.v1", "coral")][..];
         for (plan, others_there, expected) in ::tests::rows![
-            // A dependency: nobody has asked for it.
+            // A dependency without a Subscription.
             named.clone(), vec![] => &[][..];
             with(json!([step("coral.v1", &whole)]), json!([])), vec![] => &[];
-            // It would be installed by itself, were it not for us.
+            // Its Subscription is automatic; the plan waits only because of "tide-sub".
             named.clone(), vec![subscription("coral", "coral", "Automatic", "coral.v1")] => &[];
             named.clone(), vec![subscription("coral", "coral", "", "coral.v1")] => &[];
-            named.clone(), vec![manual("coral.v1")] => theirs;
-            // The plan is there, and the other Subscription does not tell yet.
+            named.clone(), vec![manual("coral.v1")] => pending;
+            // The plan exists, and the status of the other Subscription is not updated yet.
             named.clone(), vec![manual("")] => &[];
-            with(json!([step("coral.v1", &unpacked)]), json!([])), vec![manual("")] => theirs;
-            with(json!([step("coral.v1", &whole)]), json!([])), vec![manual("coral.v0")] => theirs;
-            with(json!(null), json!([lookup])), vec![manual("")] => theirs;
-            // What waits, and is not in the plan.
+            with(json!([step("coral.v1", &unpacked)]), json!([])), vec![manual("")] => pending;
+            with(json!([step("coral.v1", &whole)]), json!([])), vec![manual("coral.v0")] => pending;
+            with(json!(null), json!([lookup])), vec![manual("")] => pending;
+            // A pending version that is not in the plan.
             json!({"spec": {"clusterServiceVersionNames": ["tide.v2"]}}), vec![manual("coral.v1")] => &[];
-            // Another Subscription to the same package is nobody else's.
+            // Another Subscription to the same package does not count.
             with(json!([step("tide.v2", &json!({"properties": properties("tide")}))]), json!([])),
                 vec![subscription("tide", "tide", "Manual", "tide.v2")] => &[];
-            // What cannot be read names nothing.
+            // Malformed steps are ignored.
             with(json!([{"resource": 1}, step("coral.v1", &json!("{"))]), json!("x")), vec![manual("")] => &[];
             json!([]), vec![manual("coral.v1")] => &[];
         ] {
@@ -203,7 +203,7 @@ mod tests {
             let found = pending_approvals(&plan, &all, "tide-sub");
             let found: Vec<(&str, &str)> = found
                 .iter()
-                .map(|it| (it.csv.as_str(), it.subscription.as_str()))
+                .map(|approval| (approval.csv.as_str(), approval.subscription.as_str()))
                 .collect();
             assert_eq!(found, expected, "{plan} {all:?}");
         }
@@ -211,17 +211,17 @@ mod tests {
 
     // parity: sdk-8
     #[test]
-    fn a_refusal_says_how_to_approve() {
+    fn refusal_names_the_approval_command() {
         let others = BTreeSet::from([PendingApproval {
             csv: "coral.v1".to_owned(),
             subscription: "coral".to_owned(),
         }]);
-        let told = refusal(&others, "install-1", "tides");
+        let text = refusal(&others, "install-1", "tides");
         for part in [
             "InstallPlan install-1 also installs coral.v1 (Subscription coral), which requires manual approval",
             "kubectl patch installplan install-1 --namespace tides --type merge --patch '{\"spec\":{\"approved\":true}}'",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(text.contains(part), "{text}");
         }
     }
 }

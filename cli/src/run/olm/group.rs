@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn set(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|it| (*it).to_owned()).collect()
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     fn group(name: &str, targets: &[&str]) -> OperatorGroupInfo {
@@ -151,7 +151,7 @@ mod tests {
 
     // parity: sdk-4
     #[test]
-    fn what_an_operator_watches_is_decided_before_it_is_installed() {
+    fn operator_group_follows_install_mode_and_namespace() {
         let (all, own, single, multi) = (
             "AllNamespaces",
             "OwnNamespace",
@@ -162,7 +162,7 @@ mod tests {
         let create = |names: &[&str]| Ok(GroupDecision::Create(set(names)));
         let used = |name: &str| Ok(GroupDecision::Use(name.to_owned()));
         for (supported, mode, existing, expected) in ::tests::rows![
-            // Nothing is there.
+            // The namespace has no OperatorGroup.
             &every[..], None, vec![] => create(&[]);
             &[own, single], None, vec![] => create(&["tides"]);
             &[single, multi], None, vec![] => Err("operator \"tide.v1\" supports neither AllNamespaces nor*");
@@ -173,7 +173,7 @@ mod tests {
                 => Err("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\"*");
             &every, Some("MultiNamespace=b,a"), vec![] => create(&["a", "b"]);
             &[own], Some(all), vec![] => Err("operator \"tide.v1\" does not support install mode \"AllNamespaces\"*");
-            // One is there.
+            // The namespace has one OperatorGroup.
             &every, None, vec![group("g", &["x"])] => used("g");
             &[single], None, vec![group("g", &["x"])] => used("g");
             &every, Some(all), vec![group("g", &[])] => used("g");
@@ -188,19 +188,19 @@ mod tests {
             &every, Some(all), vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }]
                 => Err("existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has a selector*");
             &every, None, vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }] => used("g");
-            // Two are there.
+            // The namespace has two OperatorGroups.
             &every, None, vec![group("b", &[]), group("a", &[])]
                 => Err("more than one operator group in namespace tides: [\"a\" \"b\"]; *");
         ] {
-            let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
+            let mode: Option<InstallMode> = mode.map(|text| text.parse().unwrap());
             let supported = set(supported);
-            let wanted = GroupRequest {
+            let request = GroupRequest {
                 csv: "tide.v1",
                 namespace: "tides",
                 supported: &supported,
                 mode: mode.as_ref(),
             };
-            ::tests::table::assert_outcome(decide(wanted, &existing), expected, (mode, existing));
+            ::tests::table::assert_outcome(decide(request, &existing), expected, (mode, existing));
         }
     }
 }

@@ -250,7 +250,7 @@ mod tests {
     fn namespaces_of_operator_and_catalog_are_diagnosed_once() {
         for (source_namespace, expected) in [("tides", &["tides"][..]), ("olm", &["tides", "olm"])]
         {
-            let wanted = WaitTarget {
+            let target = WaitTarget {
                 namespace: "tides",
                 subscription: "tide-sub",
                 csv: "tide.v2",
@@ -258,7 +258,7 @@ mod tests {
                 source_namespace,
                 before: &PriorFailures::default(),
             };
-            assert_eq!(wanted.diagnosed().collect::<Vec<_>>(), expected);
+            assert_eq!(target.diagnosed().collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -278,25 +278,25 @@ mod tests {
 
     // parity: sdk-4
     #[test]
-    fn operators_of_several_namespaces_are_warned_of() {
+    fn multi_namespace_mode_causes_a_warning() {
         for (mode, expected) in [
             (None, false),
             (Some("AllNamespaces"), false),
             (Some("SingleNamespace=a"), false),
             (Some("MultiNamespace=a,b"), true),
         ] {
-            let read: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
+            let read: Option<InstallMode> = mode.map(|text| text.parse().unwrap());
             assert_eq!(mode_warning(read.as_ref()).is_some(), expected, "{mode:?}");
         }
     }
 
     // parity: sdk-30
     #[test]
-    fn only_what_the_same_command_has_left_is_gone_on_with() {
+    fn only_objects_of_the_same_command_are_reused() {
         let history = |images: &[&str]| {
             let mut history = History::default();
-            for it in images {
-                history.push(it, None).unwrap();
+            for image in images {
+                history.push(image, None).unwrap();
             }
             history
         };
@@ -304,7 +304,7 @@ mod tests {
             history(&["a.io/tide:1"]),
             history(&["a.io/tide:1", "a.io/tide:2"]),
         );
-        let wanted = RunRequest {
+        let request = RunRequest {
             package: "tide",
             csv: "tide.v1",
             history: &first,
@@ -329,22 +329,23 @@ mod tests {
             None, source(&first) => None;
             subscription("tide.v1", ""), source(&first) => None;
             subscription("tide.v1", "tide.v1"), source(&first) => None;
-            // Somebody has deleted the CatalogSource.
+            // The CatalogSource was deleted by another client.
             subscription("tide.v1", "tide.v1"), None => None;
             subscription("tide.v1", "tide.v1"), bare.clone() => None;
             subscription("tide.v2", ""), None => Some("Subscription tide-v2-sub");
-            // It has been upgraded since, or is being.
+            // The operator was upgraded or is being upgraded.
             subscription("tide.v1", "tide.v2"), source(&both)
                 => Some("Subscription tide-v1-sub (installed: tide.v2)");
             subscription("tide.v1", "tide.v2"), None => Some("Subscription tide-v1-sub (installed: tide.v2)");
             subscription("tide.v1", "tide.v1"), source(&both) => Some("CatalogSource tide-catalog with other bundles");
             None, source(&index) => Some("CatalogSource tide-catalog with other bundles");
         ] {
-            let found = conflicting_object(wanted, subscription.as_ref(), source.as_ref()).unwrap();
+            let found =
+                conflicting_object(request, subscription.as_ref(), source.as_ref()).unwrap();
             assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
         }
         let damaged =
             json!({"metadata": {"annotations": {inject::history::INJECTED_BUNDLES: "[{"}}});
-        assert!(conflicting_object(wanted, None, Some(&damaged)).is_err());
+        assert!(conflicting_object(request, None, Some(&damaged)).is_err());
     }
 }

@@ -289,7 +289,7 @@ mod tests {
 
     // parity: sdk-36
     #[test]
-    fn others_are_told_when_their_catalog_stays_as_it_is() {
+    fn freezing_a_shared_catalog_causes_a_warning() {
         let source = |namespace: &str, spec: Value| json!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec});
         let subscription = |namespace: &str, name: &str, source: &str| {
             let spec = json!({"source": source, "sourceNamespace": "tides"});
@@ -305,7 +305,7 @@ mod tests {
         for (source, all, expected) in ::tests::rows![
             source("tides", image.clone()), vec![own.clone()] => &[][..];
             source("tides", image.clone()), vec![own.clone(), subscription("tides", "reef", "else")] => &[];
-            // It has a pod already.
+            // The catalog already has a pod.
             source("olm", json!({"address": "x"})), shared.to_vec() => &[];
             source("tides", polled), shared.to_vec() => &[
                 "now has the current content of a.io/index:1 with this bundle and no longer follows the image (its \
@@ -316,24 +316,27 @@ mod tests {
             source("tides", image), shared[..2].to_vec() => &["follows the image: it is also used by Subscription \
                                                                tides/reef; "];
         ] {
-            let told = warn_image_frozen(&source, "tides", &own, &all);
-            assert_eq!(told.is_some(), !expected.is_empty(), "{source}");
-            let told = told.unwrap_or_default();
-            assert!(expected.iter().all(|it| told.contains(it)), "{told}");
+            let warning = warn_image_frozen(&source, "tides", &own, &all);
+            assert_eq!(warning.is_some(), !expected.is_empty(), "{source}");
+            let warning = warning.unwrap_or_default();
+            assert!(
+                expected.iter().all(|part| warning.contains(part)),
+                "{warning}"
+            );
         }
     }
 
     #[test]
-    fn nobody_writes_the_image_again() {
+    fn image_template_annotations_are_removed() {
         let image = "a.io/index:{kube_minor_version}";
-        let (ours, olms) = (
+        let (own_key, olm_key) = (
             "core.rukpak.io/catalog-image-template",
             "olm.catalogImageTemplate",
         );
         for (given, expected) in ::tests::rows![
             json!({}) => json!({REGISTRY_POD: "pod"});
             json!({"other": "x"}) => json!({REGISTRY_POD: "pod"});
-            json!({ours: image, olms: image}) => json!({ours: null, olms: null, REGISTRY_POD: "pod"});
+            json!({own_key: image, olm_key: image}) => json!({own_key: null, olm_key: null, REGISTRY_POD: "pod"});
         ] {
             let source = json!({"metadata": {"annotations": given}});
             let patch = with_address(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_somebody_has_written_meanwhile_is_seen() {
+    fn concurrent_history_changes_are_detected() {
         let source = |uid: &str, version: &str, annotations: Value| json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
         let one = json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1]"});
         let read = source("1", "7", one.clone());
@@ -350,7 +353,7 @@ mod tests {
         more["other"] = "x".into();
         for (now, expected) in ::tests::rows![
             read.clone() => false;
-            // OLM writes the status all the time.
+            // OLM updates the status frequently.
             source("1", "8", one.clone()) => false;
             source("1", "8", more) => false;
             source("2", "8", one.clone()) => true;
@@ -379,7 +382,7 @@ mod tests {
 
     // parity: sdk-34
     #[test]
-    fn only_definitions_that_are_owned_are_found() {
+    fn only_owned_crds_are_found() {
         let csv = json!({"spec": {"customresourcedefinitions": {
             "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
         }}});
@@ -391,7 +394,7 @@ mod tests {
 
     // parity: sdk-4
     #[test]
-    fn operator_groups_are_read_as_they_are_written() {
+    fn operator_groups_round_trip() {
         let expected = OperatorGroupInfo {
             name: group::NAME.to_owned(),
             targets: BTreeSet::from(["a".to_owned()]),

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What hardly compresses, and is always the same.
+    /// Deterministic text that hardly compresses.
     fn noise(length: usize, seed: u64) -> String {
         let letter = |byte: u8| char::from(b' ' + byte % 94);
         let text: String = ::tests::noise(seed, length)
@@ -120,7 +120,7 @@ mod tests {
         format!("a: {}", text.replace(['\'', '"', ' '], "x"))
     }
 
-    fn of(documents: &[String]) -> Result<Parts, Error> {
+    fn split(documents: &[String]) -> Result<Parts, Error> {
         Parts::split(documents.iter().cloned().map(Ok))
     }
 
@@ -138,18 +138,18 @@ mod tests {
             (0..30).map(|seed| noise(100_000, seed)).collect() => 3;
             vec![noise(900_000, 1), "b: 2".to_owned(), noise(900_000, 2)] => 2;
         ] {
-            let parts = of(&documents).unwrap();
+            let parts = split(&documents).unwrap();
             assert_eq!(parts.data.len(), expected);
             assert!(parts.data.iter().all(|part| part.len() <= MAX_PART_SIZE));
             let expected = documents.iter();
-            let expected = expected.map(|it| format!("---\n{}\n", it.trim()));
+            let expected = expected.map(|document| format!("---\n{}\n", document.trim()));
             assert_eq!(text(&parts).concat(), expected.collect::<String>());
         }
     }
 
     // parity: sdk-18
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn oversized_and_unreadable_documents_are_rejected() {
         let large = [Ok(noise(2_000_000, 1))];
         let broken = [Err(io::Error::other("no"))];
         for (documents, expected) in ::tests::rows![
@@ -162,10 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_catalogs_apart() {
-        let first = of(&["a: 1".to_owned()]).unwrap();
-        let second = of(&["a: 2".to_owned()]).unwrap();
-        assert_eq!(first, of(&["a: 1\n".to_owned()]).unwrap());
+    fn part_names_differ_between_catalogs() {
+        let first = split(&["a: 1".to_owned()]).unwrap();
+        let second = split(&["a: 2".to_owned()]).unwrap();
+        assert_eq!(first, split(&["a: 1\n".to_owned()]).unwrap());
         assert_ne!(first.hash, second.hash);
         let hash = &first.hash;
         let names = first.names("tide-catalog");

@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    fn wanted() -> PodRequest<'static> {
+    fn request() -> PodRequest<'static> {
         PodRequest {
             namespace: "tides",
             source: "tide-catalog",
@@ -213,18 +213,18 @@ mod tests {
         }
     }
 
-    /// Served by an image that takes no compressed parts.
-    fn by_opm(wanted: PodRequest<'_>) -> PodRequest<'_> {
-        ::tests::with!(wanted => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
+    /// Uses an image that does not read compressed parts.
+    fn by_opm(request: PodRequest<'_>) -> PodRequest<'_> {
+        ::tests::with!(request => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
     }
 
-    fn made(wanted: PodRequest<'_>) -> Value {
-        serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap()
+    fn rendered(request: PodRequest<'_>) -> Value {
+        serde_json::to_value(request.pod(&parts()).unwrap()).unwrap()
     }
 
     // parity: sdk-16
     #[test]
-    fn pods_are_called_after_the_bundle_and_its_catalog() {
+    fn pod_names_contain_the_bundle_and_a_hash() {
         for (bundle, expected) in ::tests::rows![
             "tide" => "tide";
             "quay.io/Example/tide:v1.0" => "quay-io-example-tide-v1-0";
@@ -232,8 +232,11 @@ mod tests {
             "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef"
                 => "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef";
         ] {
-            let wanted = PodRequest { bundle, ..wanted() };
-            let name = wanted.name(&json!({}));
+            let request = PodRequest {
+                bundle,
+                ..request()
+            };
+            let name = request.name(&json!({}));
             assert!(name.len() <= MAX_NAME_LEN, "{name}");
             assert!(names::dns_label(&name).is_ok(), "{name}");
             let (bundle, hash) = name.rsplit_once('-').unwrap();
@@ -243,27 +246,27 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_different_is_another_pod() {
+    fn every_difference_changes_the_pod_name() {
         let other = Parts {
             hash: "another".to_owned(),
             ..parts()
         };
-        let name = |wanted: PodRequest<'_>, parts: &Parts| {
-            wanted.pod(parts).unwrap().metadata.name.unwrap()
+        let name = |request: PodRequest<'_>, parts: &Parts| {
+            request.pod(parts).unwrap().metadata.name.unwrap()
         };
-        let own = name(wanted(), &parts());
-        assert_eq!(name(wanted(), &parts()), own);
-        assert_ne!(name(wanted(), &other), own);
+        let own = name(request(), &parts());
+        assert_eq!(name(request(), &parts()), own);
+        assert_ne!(name(request(), &other), own);
         let changes: [fn(&mut PodRequest<'_>); 6] = [
-            |wanted| wanted.image = "quay.io/example/opm",
-            |wanted| wanted.unpacks = Some("registry.example.com/ubi"),
-            |wanted| wanted.pull_policy = "Never",
-            |wanted| wanted.pull_secret = Some("pull"),
-            |wanted| wanted.service_account = Some("runner"),
-            |wanted| wanted.security = SecurityContext::Restricted,
+            |request| request.image = "quay.io/example/opm",
+            |request| request.unpacks = Some("registry.example.com/ubi"),
+            |request| request.pull_policy = "Never",
+            |request| request.pull_secret = Some("pull"),
+            |request| request.service_account = Some("runner"),
+            |request| request.security = SecurityContext::Restricted,
         ];
         for change in changes {
-            let mut changed = wanted();
+            let mut changed = request();
             change(&mut changed);
             assert_ne!(name(changed, &parts()), own, "{changed:?}");
         }
@@ -272,7 +275,7 @@ mod tests {
     // parity: run-15
     #[test]
     fn our_server_reads_the_parts_itself() {
-        let pod = made(wanted());
+        let pod = rendered(request());
         let part = |number| {
             let name = format!("tide-catalog-configmap-partition-0123456789abc-{number}");
             json!({"configMap": {"name": name, "items": [{"key": "extraFBC", "path": format!("{name}.yaml.gz")}]}})
@@ -310,9 +313,9 @@ mod tests {
 
     // parity: sdk-21
     #[test]
-    fn opm_serves_what_another_container_has_unpacked() {
-        let wanted = by_opm(wanted());
-        let spec = &made(wanted)["spec"];
+    fn opm_serves_parts_unpacked_by_an_init_container() {
+        let request = by_opm(request());
+        let spec = &rendered(request)["spec"];
         let only = |kind: &str| {
             let list = spec[kind].as_array().unwrap();
             assert_eq!(list.len(), 1, "{spec}");
@@ -327,10 +330,10 @@ mod tests {
             unpacks, "volumeMounts" => json!([
                 {"name": "parts", "mountPath": "/compressed", "readOnly": true}, {"name": "catalog", "mountPath": folder},
             ]);
-            // The image's own program, and no shell: opm's has none.
+            // The entrypoint of the image is used because opm's image has no shell.
             serves, "command" => json!(null);
             serves, "args" => json!(["serve", folder, "-p", "50051"]);
-            // Its cache is in its temporary files, and nothing of the parts is in what it serves.
+            // The cache is in the temporary directory, and the compressed parts are not in the served directory.
             serves, "volumeMounts" => json!([
                 {"name": "catalog", "mountPath": folder, "readOnly": true}, {"name": "tmp", "mountPath": "/tmp"},
             ]);
@@ -346,13 +349,13 @@ mod tests {
     // parity: sdk-19
     #[test]
     fn restricted_pods_are_hardened_in_every_container() {
-        let spec = &made(PodRequest {
+        let spec = &rendered(PodRequest {
             user: Some(1001),
             pull_policy: "IfNotPresent",
             pull_secret: Some("pull"),
             service_account: Some("runner"),
             security: SecurityContext::Restricted,
-            ..by_opm(wanted())
+            ..by_opm(request())
         })["spec"];
         let hardened = json!({
             "allowPrivilegeEscalation": false, "privileged": false, "readOnlyRootFilesystem": true,
@@ -375,9 +378,9 @@ mod tests {
 
     // parity: sdk-17
     #[test]
-    fn parts_are_immutable_and_go_with_the_catalog() {
-        let maps = wanted().config_maps(&parts());
-        let data: Vec<Value> = maps.iter().map(|it| json!(it.binary_data)).collect();
+    fn parts_are_immutable_and_owned_by_the_catalog() {
+        let maps = request().config_maps(&parts());
+        let data: Vec<Value> = maps.iter().map(|map| json!(map.binary_data)).collect();
         let expected = ["b25l", "dHdv"].map(|data| json!({"extraFBC": data}));
         assert_eq!(data, expected);
         for map in maps {

@@ -380,7 +380,7 @@ mod tests {
 
     // parity: sdk-14
     #[test]
-    fn a_pod_has_an_address_when_it_answers() {
+    fn pod_has_an_address_when_it_is_ready() {
         let pod = |ip, ready| -> Pod {
             serde_json::from_value(json!({
                 "metadata": {"ownerReferences": [{"uid": "1", "apiVersion": "", "kind": "", "name": ""}]},
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_too_free_may_be_hardened() {
+    fn pod_security_violation_has_a_remedy() {
         let violates = r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#;
         let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
         for (message, security, expected) in [
@@ -406,13 +406,13 @@ mod tests {
             (quota, Some(SecurityContext::Legacy), false),
         ] {
             let error = crate::testing::refused(json!({"message": message}));
-            let told = remedy(&error, security);
-            assert_eq!(told.is_some(), expected, "{message}");
+            let hint = remedy(&error, security);
+            assert_eq!(hint.is_some(), expected, "{message}");
         }
     }
 
     #[test]
-    fn an_address_is_of_either_family() {
+    fn address_may_be_ipv4_or_ipv6() {
         for (ip, expected) in [
             ("10.0.0.1", Some("10.0.0.1:50051")),
             ("fd00::1", Some("[fd00::1]:50051")),
@@ -424,13 +424,13 @@ mod tests {
 
     // parity: sdk-17
     #[test]
-    fn only_what_served_the_catalog_before_goes() {
+    fn only_former_pods_and_parts_are_deleted() {
         let owner: OwnerReference = serde_json::from_value(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1",
         }))
         .unwrap();
         let object = |name: &str, label: Option<&str>, uid: &str, controller| -> ObjectMeta {
-            let labels = label.map(|it| json!({OWNER: it}));
+            let labels = label.map(|value| json!({OWNER: value}));
             serde_json::from_value(json!({
                 "name": name, "labels": labels,
                 "ownerReferences": [{"uid": uid, "apiVersion": "", "kind": "", "name": "", "controller": controller}],
@@ -441,7 +441,7 @@ mod tests {
         for (object, expected) in ::tests::rows![
             object("x", Some("1"), "1", None) => true;
             object(part, None, "1", Some(false)) => true;
-            // What OLM has unpacked.
+            // A ConfigMap with a bundle that OLM unpacked.
             object("0a1b2c", None, "1", Some(false)) => false;
             object("x", Some("2"), "1", None) => false;
             object(part, Some("1"), "2", None) => false;
@@ -450,20 +450,20 @@ mod tests {
             let is_former = is_former_part(&object, &owner, &BTreeSet::new());
             assert_eq!(is_former, expected, "{object:?}");
         }
-        // A catalog that has become smaller: three parts, then one.
-        let kept = "tide-catalog-configmap-partition-new-1";
+        // The catalog shrinks from three parts to one.
+        let current = "tide-catalog-configmap-partition-new-1";
         let old = [1, 2, 3].map(|at| format!("tide-catalog-configmap-partition-old-{at}"));
         let mut all = old.to_vec();
-        all.push(kept.to_owned());
-        let kept = BTreeSet::from([kept.to_owned()]);
-        all.retain(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &kept));
+        all.push(current.to_owned());
+        let current = BTreeSet::from([current.to_owned()]);
+        all.retain(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &current));
         assert_eq!(all, old);
         for (object, noted, expected) in ::tests::rows![
             object("x", Some("1"), "1", None), None => true;
             object("x", None, "1", Some(false)), Some("x") => true;
             object("x", None, "1", Some(false)), Some("y") => false;
             object("x", None, "1", Some(false)), None => false;
-            // Whoever may write annotations cannot have any pod deleted.
+            // A client that may only write annotations cannot cause the deletion of other pods.
             object("x", None, "2", None), Some("x") => false;
             ObjectMeta { name: Some("x".to_owned()), ..ObjectMeta::default() }, Some("x") => false;
             object("x", None, "1", Some(true)), Some("x") => false;

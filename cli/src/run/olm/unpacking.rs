@@ -89,7 +89,7 @@ mod tests {
 
     // parity: sdk-37
     #[test]
-    fn a_job_tells_which_bundle_could_not_be_unpacked() {
+    fn failed_jobs_name_their_bundle_images() {
         let job = |image: &str, condition: &str, status: &str| -> Job {
             serde_json::from_value(json!({
                 "spec": {"template": {"spec": {
@@ -104,7 +104,7 @@ mod tests {
             job("a", "Failed", "True"),
             job("b", "Failed", "False"),
             job("c", "Complete", "True"),
-            // It was tried again.
+            // A retry succeeded.
             job("d", "Failed", "True"),
             job("d", "Complete", "True"),
             job("e", "Failed", "True"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_may_be_any_bundle() {
+    fn unknown_failure_may_affect_any_bundle() {
         let images = UnpackFailures::Images(BTreeSet::from(["a".to_owned()]));
         for (given_up, asked, expected) in [
             (&UnpackFailures::None, "a", false),

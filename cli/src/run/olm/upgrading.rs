@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_that_takes_too_much_is_refused() {
+    fn oversized_history_is_rejected() {
         ::tests::assert_rows! {
             add_size(0, 1 << 20).ok() => Some(1 << 20);
             add_size(MAX_HISTORY_BYTES - 1, 1).ok() => Some(MAX_HISTORY_BYTES);

@@ -1,4 +1,4 @@
-//! Real bundles as images.
+//! Bundles of the corpus as images.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use tests::{Registry, corpus};
 
 use crate::bundle::Place;
 
-/// What each bundle becomes, in order: the line about it, and its manifests if it has any.
+/// Converts bundles and returns, in order, the report line of each and its manifests if it was converted.
 fn convert(place: &Place, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
     let out = tempfile::tempdir().unwrap();
-    let (folder, bundles_of) = (out.path().display(), bundles.join(" "));
+    let (directory, bundles_of) = (out.path().display(), bundles.join(" "));
     let run = place.run(&format!(
-        "convert --quiet --tls-verify=false --output-dir {folder} {bundles_of}"
+        "convert --quiet --tls-verify=false --output-dir {directory} {bundles_of}"
     ));
     let outcome = |line: &str| {
         let (name, rest) = line.split_once('\t').unwrap();
@@ -28,7 +28,7 @@ fn convert(place: &Place, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> 
 }
 
 #[test]
-fn every_bundle_of_the_corpus_is_the_same_when_it_was_pushed() {
+fn pushed_corpus_bundles_convert_identically() {
     let Some(corpus) = corpus() else { return };
     let folders = corpus
         .cases()

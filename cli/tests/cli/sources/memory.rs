@@ -1,4 +1,4 @@
-//! What an image takes of memory, however large it is.
+//! Memory of commands that read a large image.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ use crate::{
     memory,
 };
 
-/// More than fits into what a command may take, many times over.
+/// Image size, many times the allowed memory.
 const SIZE: usize = 200 << 20;
-/// In KiB, without the program's own file, which is large where it is not optimized.
+/// Maximum anonymous memory in KiB. The mapped binary does not count because it is large when it is not optimized.
 const ALLOWED: u64 = 32 << 10;
 
 #[test]
@@ -21,7 +21,7 @@ fn memory_does_not_grow_with_the_image() {
     for file in ["system/usr/large", "catalog/configs/large"] {
         place.write(file, noise(1, SIZE));
     }
-    // One after the other, so that there are layers to be fetched ahead.
+    // Several layers, so that some are fetched ahead.
     let layered = "FROM scratch\nCOPY catalog /\nCOPY system /\nCOPY tide /\n";
     let image = registry.image("large:v1");
     Buildah::new().publish(layered, &place.path(""), &image, &["--layers"]);
@@ -37,7 +37,7 @@ fn memory_does_not_grow_with_the_image() {
     assert!(size > SIZE as u64, "{size}");
 }
 
-/// The most memory of a command that succeeds, without that of files.
+/// Returns the peak anonymous memory of a command that must succeed.
 pub(crate) fn peak(place: &Place, args: &str) -> u64 {
     let mut command = place.command();
     command.args(args.words()).arg("--tls-verify=false");

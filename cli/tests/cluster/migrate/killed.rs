@@ -1,4 +1,4 @@
-//! `rukpak catalogsource migrate`, killed before and after each of its writes: the next run ends what it has begun.
+//! `rukpak catalogsource migrate`, killed before and after each of its writes: the next run completes the migration.
 
 use std::{
     convert::Infallible,
@@ -29,20 +29,20 @@ use tempfile::NamedTempFile;
 use tokio::{net::TcpListener, sync::mpsc, task::AbortHandle, time::timeout};
 
 use super::*;
-use crate::world::{PATIENCE, Run};
+use crate::world::{Run, WAIT_TIMEOUT};
 
-/// At which write a run comes to its end.
+/// The write at which a run is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The apiserver never sees it.
+    /// Before the API server receives the write.
     Before(usize),
-    /// The apiserver has done it, and nobody hears of it.
+    /// After the API server has executed the write, before the response.
     After(usize),
-    /// At none.
+    /// The run is not killed.
     Never,
 }
 
-/// A way to the apiserver that counts writes and answers all but one. Whoever comes through it is the administrator.
+/// A proxy to the API server that counts writes and answers all but one. Its clients are cluster admins.
 struct Relay {
     kubeconfig: NamedTempFile,
     writes: Arc<AtomicUsize>,
@@ -74,8 +74,8 @@ impl Relay {
                     let is_write = request.method() != "GET";
                     let at = writes.fetch_add(usize::from(is_write), Ordering::SeqCst) + 1;
                     async move {
-                        let stop = async |here| {
-                            if is_write && end == here {
+                        let stop = async |point| {
+                            if is_write && end == point {
                                 reach.send(()).unwrap();
                                 pending::<()>().await;
                             }
@@ -123,7 +123,7 @@ async fn pass(client: &Client, request: Request<Incoming>) -> Response<Full<Byte
     Response::from_parts(parts, Full::new(body.collect().await.unwrap().to_bytes()))
 }
 
-/// What is stored, and what it is to become.
+/// Returns the name, the stored spec and the migrated spec of each CatalogSource.
 fn rows() -> [(&'static str, Value, Value); 3] {
     tests::rows![
         "a-both", json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"})
@@ -135,14 +135,14 @@ fn rows() -> [(&'static str, Value, Value); 3] {
     ]
 }
 
-/// One cluster's CatalogSources.
+/// The CatalogSources of one cluster.
 struct Stored<'a> {
     cluster: &'a Cluster,
     sources: Api<DynamicObject>,
 }
 
 impl Stored<'_> {
-    /// All of it as it was before any run.
+    /// Restores the state before the migration.
     async fn reset(&self) {
         for (name, spec, _) in rows() {
             let mut object = self.sources.get(name).await.unwrap();
@@ -153,33 +153,33 @@ impl Stored<'_> {
         store_versions(self.cluster, &["v1alpha0", "v1alpha1"]).await;
     }
 
-    /// How many are as they should be; none is anything in between.
-    async fn mended(&self) -> usize {
-        let mut mended = 0;
+    /// Returns the number of migrated CatalogSources. Checks that the others are unchanged.
+    async fn migrated(&self) -> usize {
+        let mut migrated = 0;
         for (name, before, after) in rows() {
             let spec = self.sources.get(name).await.unwrap().data["spec"].clone();
             assert!(spec == before || spec == after, "{name}: {spec}");
-            mended += usize::from(spec == after);
+            migrated += usize::from(spec == after);
         }
-        mended
+        migrated
     }
 
-    /// Runs it to its end, when everything is as it should be; how many writes it took.
-    async fn run_out(&self, about: &str) -> usize {
+    /// Runs the command to its end, checks that all objects are migrated, and returns the number of writes.
+    async fn complete(&self, about: &str) -> usize {
         let relay = Relay::new(self.cluster, End::Never).await;
         let child = relay.spawn(self.cluster);
         let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
         let run = Run::from(waited.await.unwrap().unwrap()).exits(0);
         let writes = relay.writes.load(Ordering::SeqCst);
         assert_eq!(run.out.is_empty(), writes == 0, "{about}: {run:?}");
-        assert_eq!(self.mended().await, rows().len(), "{about}");
+        assert_eq!(self.migrated().await, rows().len(), "{about}");
         assert_eq!(stored_versions(self.cluster).await, ["v1alpha1"], "{about}");
         writes
     }
 }
 
-pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
-    // What contradicts itself can be stored again and again.
+pub(super) async fn each_run_is_completed_by_the_next_one(cluster: &Cluster) {
+    // Without the validation rules, contradictory specs can be stored.
     let lax = definition(|spec| {
         let rules = spec.as_object_mut().unwrap();
         rules.remove("x-kubernetes-validations").unwrap();
@@ -193,33 +193,33 @@ pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
         sources: Api::namespaced_with(client, "default", &resource),
     };
 
-    // Undisturbed: each object once, and the definition.
+    // Without interruption, each object and the CRD are written once.
     stored.reset().await;
-    let all = stored.run_out("undisturbed").await;
+    let all = stored.complete("undisturbed").await;
     assert_eq!(all, rows().len() + 1);
 
     for end in (1..=all).flat_map(|at| [End::Before(at), End::After(at)]) {
         stored.reset().await;
         let mut relay = Relay::new(cluster, end).await;
         let mut child = relay.spawn(cluster);
-        let reached = timeout(PATIENCE, relay.reached.recv()).await;
+        let reached = timeout(WAIT_TIMEOUT, relay.reached.recv()).await;
         assert!(matches!(reached, Ok(Some(()))), "{end:?} was not reached");
         child.kill().unwrap();
         child.wait().unwrap();
 
-        // The definition comes last.
+        // The CRD is written last.
         let is_forgotten = stored_versions(cluster).await == ["v1alpha1"];
         assert_eq!(is_forgotten, end == End::After(all), "{end:?}");
         if is_forgotten {
-            assert_eq!(stored.mended().await, rows().len(), "{end:?}");
+            assert_eq!(stored.migrated().await, rows().len(), "{end:?}");
         }
-        let writes = stored.run_out(&format!("{end:?}")).await;
+        let writes = stored.complete(&format!("{end:?}")).await;
         assert_eq!(writes == 0, end == End::After(all), "{end:?}");
     }
     let all = stored.sources.list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), rows().len());
-    // And once it is done, it is done.
-    assert_eq!(stored.run_out("done").await, 0);
+    // A further run has no effect.
+    assert_eq!(stored.complete("done").await, 0);
     let (delete, list) = (DeleteParams::default(), ListParams::default());
     let deleted = stored.sources.delete_collection(&delete, &list).await;
     deleted.unwrap();

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{get, history, installed, scene::Operator, text};
-use crate::world::{Rukpak as _, unique, until_it_listens, until_it_says, world};
+use crate::world::{Rukpak as _, interrupt_after_output, interrupt_when_listening, unique, world};
 
 // parity: sdk-28, sdk-29
 #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     let operator = Operator::new(&unique("fails"));
     let (name, namespace) = (&operator.name, operator.namespace());
     let first = operator.publish("0.0.1");
-    // No node runs its pod.
+    // Without a node, its pod never runs.
     let second = operator.publish_with("0.0.2", &[operator.deployment()]);
     world.ok(&format!("run bundle {first} --use-http"));
     let before = get(name).await;
@@ -65,9 +65,9 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
 
     // Without the flag the upgrade continues, and the history has the version that worked and the next one.
     let upgrade = format!("run bundle-upgrade {second} --use-http");
-    until_it_says(world.spawn(&upgrade), &format!("/{name} configured\n"));
+    interrupt_after_output(world.spawn(&upgrade), &format!("/{name} configured\n"));
     assert_eq!(history(&get(name).await).len(), 2);
-    until_it_says(world.spawn(&upgrade), "already has this bundle");
+    interrupt_after_output(world.spawn(&upgrade), "already has this bundle");
     world.ok(&format!("cleanup {name} --timeout 1m"));
 }
 
@@ -84,12 +84,12 @@ async fn interrupted_and_killed_runs_are_continued() {
             => 1, "", "Failed to run bundle: timed out after 20s: BundleInstance {name} is not ready; the installation \
                        continues";
     }
-    let run = until_it_listens(world.spawn(&bundle)).await;
+    let run = interrupt_when_listening(world.spawn(&bundle)).await;
     assert!(
         run.err.contains("run the same command again") || run.err.contains("no changes were made"),
         "{run:?}"
     );
-    until_it_says(world.spawn(&bundle), "already exists with this bundle");
+    interrupt_after_output(world.spawn(&bundle), "already exists with this bundle");
     let first = operator.publish("0.0.1");
     tests::assert_runs! { world;
         "cleanup {name}" => 0, _;

@@ -13,7 +13,8 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     let world = world().await;
     let operator = Operator::new(&unique("other"));
     let name = &operator.name;
-    let [first, second, third] = ["0.0.1", "0.0.2", "0.0.3"].map(|it| operator.publish(it));
+    let [first, second, third] =
+        ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish(version));
     // The instance has another name than the package.
     let own = unique("by-hand");
     tests::assert_runs! { world;
@@ -38,13 +39,18 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
         "run bundle-upgrade {rebuilt} --use-http" => 1, "", "version 0.0.3 is not newer than the installed version 0.0.3";
         "run bundle-upgrade {rebuilt} --use-http --force" => 0, _;
     }
-    history_must_be_true(world, &operator, &own, &first).await;
+    inconsistent_history_is_rejected(world, &operator, &own, &first).await;
     platform_operators_decide_about_versions(world, &operator, &own).await;
     world.ok(&format!("cleanup {name}"));
     assert_eq!(world.instances().get_opt(&own).await.unwrap(), None);
 }
 
-async fn history_must_be_true(world: &World, operator: &Operator, own: &str, first: &str) {
+async fn inconsistent_history_is_rejected(
+    world: &World,
+    operator: &Operator,
+    own: &str,
+    first: &str,
+) {
     let upgrade = format!(
         "run bundle-upgrade {} --use-http",
         operator.publish("0.0.4")
@@ -93,13 +99,13 @@ async fn platform_operators_decide_about_versions(world: &World, operator: &Oper
     };
     owned_by(json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])).await;
     let next = operator.publish("0.0.5");
-    let kept = "which would recreate it; nothing was deleted";
+    let refusal = "which would recreate it; nothing was deleted";
     tests::assert_runs! { world;
         "run bundle-upgrade {next} --use-http"
             => 1, "", "belongs to PlatformOperator {name}, which would revert the change; no changes were made";
         "run bundle {next} --use-http" => 1, "", "belongs to PlatformOperator {name}, which controls its version";
-        "cleanup {name}" => 1, "", "Cleanup operator: ", "{kept}";
-        "uninstall {own}" => 1, "", "{kept}", "kubectl delete platformoperator {name}";
+        "cleanup {name}" => 1, "", "Cleanup operator: ", "{refusal}";
+        "uninstall {own}" => 1, "", "{refusal}", "kubectl delete platformoperator {name}";
     }
     assert_eq!(get(own).await.metadata.deletion_timestamp, None);
     owned_by(json!([])).await;

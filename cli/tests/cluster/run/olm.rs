@@ -1,5 +1,5 @@
-//! The same commands with OLM's definitions, and nobody behind them: what is asked, what is written, and in which order. What
-//! OLM makes of it is tested on a real node.
+//! The same commands with the CRDs of OLM, but without a running OLM: requests, writes and their order. Tests on a real
+//! node cover the behavior of OLM.
 
 mod killed;
 mod pod;
@@ -20,13 +20,13 @@ use crate::{
     world::{Rukpak as _, Run, apply, binding, definition, namespace, user},
 };
 
-/// A user with the right to install without OLM, and no other right.
+/// A user who is only allowed to install without OLM.
 const AUTHOR: &str = "bea";
-/// The administrator.
+/// The cluster admin.
 const ADMIN: &str = "kubernetes-admin";
 
-/// Bundles that declare no maximum need nobody who may see which OpenShift it is. Nothing is made of what cannot run here.
-async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &Operator) {
+/// Only bundles that declare a max OpenShift version require permission to read the ClusterVersion.
+async fn constraints_are_checked_before_any_write(scene: &Scene, operator: &Operator) {
     become_openshift(&scene.cluster, "4.22.3").await;
     let role = ("ClusterRole", "bundleinstances-admin");
     scene
@@ -65,7 +65,7 @@ async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &O
 
 const DEFINITION: &str = "tides.tide.example.com";
 
-/// A package with everything that the command and OLM make of it.
+/// Creates a package with all objects of the command and of OLM.
 async fn installed(scene: &Scene) {
     scene.subscribe(SPACE, "tide", "tide-catalog").await;
     let label = format!("operators.coreos.com/tide.{SPACE}");
@@ -82,7 +82,7 @@ async fn installed(scene: &Scene) {
     scene.object("OperatorGroup", &metadata, &json!({})).await;
 }
 
-/// What a command says that it has deleted, in its order.
+/// Returns the objects that the command reports as deleted, in order.
 fn deleted(run: &Run) -> Vec<&str> {
     let lines = run.err.lines();
     lines
@@ -90,8 +90,8 @@ fn deleted(run: &Run) -> Vec<&str> {
         .collect()
 }
 
-/// What was made goes in its order, as far as flags and permissions allow.
-async fn cleanup_removes_what_was_made(scene: &Scene) {
+/// Cleanup deletes the objects in order, as far as flags and permissions allow.
+async fn cleanup_deletes_the_created_objects(scene: &Scene) {
     installed(scene).await;
     let run = scene.ok("cleanup tide --delete-all=false --engine=olm");
     run.err_has("Skipping CRD deletion");
@@ -120,26 +120,26 @@ async fn cleanup_removes_what_was_made(scene: &Scene) {
 
 // parity: sdk-2, sdk-20, sdk-28, sdk-31, sdk-34
 #[tokio::test(flavor = "multi_thread")]
-async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
+async fn olm_commands_need_permissions_in_one_namespace_only() {
     let scene = Scene::new().await;
     pod::is_hardened_on_request_and_reported_if_not_ready(&scene).await;
-    // Where rukpak is as well, the tenant sees neither who runs OLM nor what rukpak has installed.
+    // If rukpak is installed too, the tenant can read neither the Deployments of OLM nor the BundleInstances.
     let objects = install::objects(&install::Options::default());
     apply(&scene.cluster, objects).await;
     let operator = Operator::new("tide");
     scene.apply(&definition("tide")).await;
-    cleanup_removes_what_was_made(&scene).await;
+    cleanup_deletes_the_created_objects(&scene).await;
     tests::assert_runs! { scene;
         "cleanup tide --as {TENANT}" => 0, _, "package \"tide\" not found in namespace tides",
             "cannot determine whether the package has a BundleInstance because you are not allowed to list BundleInstances; \
              using OLM";
     }
-    demands_are_checked_before_anything_is_made(&scene, &operator).await;
-    who_serves_the_package_is_found_out(&scene).await;
+    constraints_are_checked_before_any_write(&scene, &operator).await;
+    engine_of_the_package_is_detected(&scene).await;
 }
 
-/// Definitions are no OLM, and a Subscription elsewhere says nothing of this namespace.
-async fn who_serves_the_package_is_found_out(scene: &Scene) {
+/// CRDs alone are no running OLM, and Subscriptions in other namespaces do not count.
+async fn engine_of_the_package_is_detected(scene: &Scene) {
     scene.subscribe("elsewhere", "coral", "coral-catalog").await;
     let instance = async |name: &str, more: Value| {
         let source = json!({"type": "image", "image": {"ref": "example.com/coral:v1"}});
@@ -154,18 +154,18 @@ async fn who_serves_the_package_is_found_out(scene: &Scene) {
         spec.extend(more.as_object().unwrap().clone());
         scene.apply(&object).await;
     };
-    let here = json!({"installNamespace": SPACE});
+    let in_namespace = json!({"installNamespace": SPACE});
     instance("coral", json!({})).await;
     tests::assert_runs! { scene;
         "cleanup coral" => 1, "", "BundleInstance coral does not report its install namespace yet, so it may not be in \
                                    tides; nothing was deleted";
     }
     instance("others", json!({"installNamespace": "prod"})).await;
-    instance("coral", here.clone()).await;
-    let stays = "package \"coral\" not found in namespace tides; BundleInstance others is installed in prod\n";
+    instance("coral", in_namespace.clone()).await;
+    let not_found = "package \"coral\" not found in namespace tides; BundleInstance others is installed in prod\n";
     tests::assert_runs! { scene;
         "cleanup coral" => 0, _, "OLM is not running although its CRDs are installed", "bundleinstance \"coral\" deleted";
-        "cleanup coral" => 0, _, "{stays}";
+        "cleanup coral" => 0, _, "{not_found}";
     }
     let labels = json!({"app": "catalog-operator"});
     let pod = json!({"containers": [{"name": "olm", "image": "example.com/olm:v1"}]});
@@ -174,20 +174,22 @@ async fn who_serves_the_package_is_found_out(scene: &Scene) {
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
     });
     apply(&scene.cluster, [namespace("olm"), deployment]).await;
-    instance("coral", here).await;
+    instance("coral", in_namespace).await;
     tests::assert_runs! { scene;
         "cleanup coral" => 0, _, "bundleinstance \"coral\" deleted";
-        // Now that nothing of it is in the namespace, it is OLM's.
+        // The namespace has no BundleInstance of the package now, so OLM is used.
         "cleanup coral" => 0, _, "BundleInstance others is installed in prod, not in tides; using OLM",
             "package \"coral\" not found in namespace tides";
     }
     let client = scene.cluster.client().unwrap();
     let deployments = Api::<Deployment>::namespaced(client, "olm");
-    let away = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    let stopped = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let params = PatchParams::default();
-    let patched = deployments.patch("catalog-operator", &params, &away).await;
+    let patched = deployments
+        .patch("catalog-operator", &params, &stopped)
+        .await;
     patched.unwrap();
     tests::assert_runs! { scene;
-        "cleanup coral" => 0, _, "OLM is not running", "{stays}";
+        "cleanup coral" => 0, _, "OLM is not running", "{not_found}";
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused, and what is told of it.
+//! Rejected runs and their messages.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::world::{Rukpak as _, World, unique, world};
 
 // parity: run-5, run-9, sdk-1, sdk-23, sdk-27
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_run_is_refused_before_anything_is_made() {
+async fn invalid_runs_are_rejected_before_any_write() {
     let world = world().await;
     let operator = Operator::new(&unique("no"));
     let (name, namespace) = (&operator.name, operator.namespace());
@@ -43,7 +43,7 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
-    // Flags of operator-sdk are taken, and those that mean nothing are told.
+    // Flags of operator-sdk are accepted, and those without effect are reported.
     let next = operator.publish("0.0.6");
     tests::assert_runs! { world;
         "run bundle {good} --skip-tls --verbose --plugins=go/v4 --service-account=x --image-pull-policy=Always \
@@ -53,11 +53,11 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
         "run bundle {next} --use-http"
             => 1, _, "BundleInstance {name} of package \"{name}\" already exists; upgrade it with";
     }
-    operators_elsewhere_are_left_alone(world, &operator, &good, &next).await;
+    operators_of_other_namespaces_are_not_changed(world, &operator, &good, &next).await;
 }
 
-/// With `--namespace`, the commands mean the operator of that namespace.
-async fn operators_elsewhere_are_left_alone(
+/// With `--namespace`, the commands apply to the operator of that namespace.
+async fn operators_of_other_namespaces_are_not_changed(
     world: &World,
     operator: &Operator,
     image: &str,

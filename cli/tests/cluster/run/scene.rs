@@ -8,10 +8,10 @@ use crate::{
     upgrade::{catalog, package},
 };
 
-/// The label that names the folder of a catalog in its image.
+/// Label with the directory of a catalog in its image.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
-/// A package of somebody else.
+/// The rows of an unrelated package.
 const ROWS: &str = r#"
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
         ('other.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/other:1.0.0', '1.0.0');
@@ -20,7 +20,7 @@ const ROWS: &str = r#"
     INSERT INTO channel_entry VALUES (1, 'stable', 'other', 'other.v1.0.0', NULL, 0);
 "#;
 
-/// An operator, which is a package. It has a ConfigMap that tells its version.
+/// An operator package with a ConfigMap that contains its version.
 pub(super) struct Operator {
     pub(super) name: String,
     registry: Registry,
@@ -34,28 +34,28 @@ impl Operator {
         }
     }
 
-    /// Where it goes.
+    /// Returns the install namespace.
     pub(super) fn namespace(&self) -> String {
         format!("{}-system", self.name)
     }
 
-    /// A bundle of a version in a registry without TLS.
+    /// Publishes a bundle of this version in a registry without TLS.
     pub(super) fn publish(&self, version: &str) -> String {
         self.publish_with(version, &[])
     }
 
-    /// The same with more in it: a Deployment for the ClusterServiceVersion, and manifests.
+    /// Publishes a bundle with additional objects: Deployments of the ClusterServiceVersion, and manifests.
     pub(super) fn publish_with(&self, version: &str, more: &[Value]) -> String {
         self.publish_all(version, &json!({}), more, &json!([]))
     }
 
-    /// A version that runs on this OpenShift at most.
+    /// Publishes a version with this max OpenShift version.
     pub(super) fn publish_claiming(&self, version: &str, max: &str) -> String {
         let property = json!({"type": "olm.maxOpenShiftVersion", "value": max});
         self.publish_all(version, &json!({}), &[], &json!([property]))
     }
 
-    /// A version with other fields in the ClusterServiceVersion's spec.
+    /// Publishes a version with these fields in the spec of the ClusterServiceVersion.
     pub(super) fn publish_spec(&self, version: &str, spec: &Value) -> String {
         self.publish_all(version, spec, &[], &json!([]))
     }
@@ -68,14 +68,15 @@ impl Operator {
         properties: &Value,
     ) -> String {
         let name = &self.name;
-        let is_deployment = |it: &&Value| it["kind"] == "Deployment";
+        let is_deployment = |object: &&Value| object["kind"] == "Deployment";
         let deployments = more.iter().filter(is_deployment);
-        let deployments = deployments.map(|it| json!({"name": name, "spec": it["spec"]}));
+        let deployments = deployments.map(|object| json!({"name": name, "spec": object["spec"]}));
         let deployments: Value = deployments.collect();
-        let is_definition = |it: &&Value| it["kind"] == "CustomResourceDefinition";
+        let is_definition = |object: &&Value| object["kind"] == "CustomResourceDefinition";
         let owned = more.iter().filter(is_definition);
-        let owned = owned
-            .map(|it| json!({"name": it["metadata"]["name"], "version": "v1", "kind": "Tide"}));
+        let owned = owned.map(
+            |object| json!({"name": object["metadata"]["name"], "version": "v1", "kind": "Tide"}),
+        );
         let owned: Value = owned.collect();
         let mut csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -110,15 +111,19 @@ impl Operator {
         write("metadata/annotations.yaml", &annotations);
         let properties = json!({"properties": properties});
         write("metadata/properties.yaml", &properties);
-        for (at, it) in more.iter().filter(|it| !is_deployment(it)).enumerate() {
-            write(&format!("manifests/more-{at}.yaml"), it);
+        for (at, object) in more
+            .iter()
+            .filter(|object| !is_deployment(object))
+            .enumerate()
+        {
+            write(&format!("manifests/more-{at}.yaml"), object);
         }
         let image = self.registry.image(&format!("{name}:v{version}"));
         push(&folder, &image);
         image
     }
 
-    /// An image with a catalog of one version of a package.
+    /// Publishes an image with a catalog of one version of a package.
     pub(super) fn publish_index(&self, package: &str, version: &str) -> String {
         let folder = catalog(&[self::package(package, &[(version, "")])]);
         let file = format!(
@@ -129,7 +134,7 @@ impl Operator {
         image
     }
 
-    /// An image with a catalog of another package, in a database by this name, which a label names or none.
+    /// Publishes an image with a catalog of another package, in a database with this name and an optional label.
     pub(super) fn publish_file(&self, name: &str, label: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
@@ -142,7 +147,7 @@ impl Operator {
         image
     }
 
-    /// A Deployment, whose pod needs a node.
+    /// Returns a Deployment. Its pod needs a node.
     pub(super) fn deployment(&self) -> Value {
         let labels = json!({"app": self.name});
         let pod = json!({"containers": [{"name": "operator", "image": "example.com/a/b:v1"}]});

@@ -1,13 +1,13 @@
-//! Secrets that the image of a bundle is pulled with.
+//! Secrets for pulling the image of a bundle.
 
 use manifests::api::bundle::ImageSource;
 use serde_json::json;
 
 use super::{get, scene::Operator};
-use crate::world::{Rukpak as _, unique, until_it_says, world};
+use crate::world::{Rukpak as _, interrupt_after_output, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
+async fn pull_secrets_follow_the_flags_of_the_last_command() {
     let world = world().await;
     let operator = Operator::new(&unique("secrets"));
     let name = &operator.name;
@@ -17,16 +17,16 @@ async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
         source.image.unwrap()
     };
     let again = "configured with other pull settings";
-    for (secret, said) in [("first", &*format!("/{name} created\n")), ("second", again)] {
-        until_it_says(
+    for (secret, part) in [("first", &*format!("/{name} created\n")), ("second", again)] {
+        interrupt_after_output(
             world.spawn(&format!("{run} --pull-secret-name {secret}")),
-            said,
+            part,
         );
         assert_eq!(image().await.pull_secret.as_deref(), Some(secret));
     }
     world.ok(&format!("cleanup {name}"));
 
-    // The provisioner believes the authority of a Secret.
+    // The provisioner trusts the CA of a Secret.
     let secret = format!("{name}-ca");
     let with_ca = format!("{run} --ca-secret-name {secret}");
     tests::assert_runs! { world;
@@ -47,10 +47,10 @@ async fn images_are_pulled_with_the_secrets_that_the_last_flags_name() {
     apply("cert.pem", &pem).await;
     world.ok(&with_ca);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&pem));
-    // The authority of the Secret changes; a command without the flag keeps it.
+    // The CA in the Secret changes; a command without the flag keeps the last one.
     let other = tests::Authority::new("another authority").pem();
     apply("cert.pem", &other).await;
-    until_it_says(world.spawn(&with_ca), again);
+    interrupt_after_output(world.spawn(&with_ca), again);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&other));
     world.ok(&run);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&other));

@@ -1,13 +1,13 @@
-//! What an OLM has installed.
+//! Operators that OLM installed.
 
 use cluster::{Cluster, Lease};
 use serde_json::{Value, json};
 
 use super::scene::{become_openshift, catalog, channel, count, define_olm, package, put};
-use super::{rights::whoever_may_not_look_is_told, told};
+use super::{report, rights::missing_permissions_are_reported};
 use crate::world::{Rukpak as _, apply, bare, namespace, text};
 
-/// An OpenShift with OLM's definitions.
+/// Takes an OpenShift with the CRDs of OLM.
 async fn with_olm() -> Lease {
     let cluster = bare().await;
     let kinds = [
@@ -23,7 +23,7 @@ async fn with_olm() -> Lease {
     cluster
 }
 
-/// A CatalogSource with the image of a catalog.
+/// Returns a CatalogSource with the image of a catalog.
 fn source(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -32,7 +32,7 @@ fn source(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A ClusterServiceVersion as OLM writes it when it has installed it into the namespace `operators`.
+/// Returns a ClusterServiceVersion as OLM writes it after the installation in the namespace `operators`.
 fn csv(namespace: &str, name: &str, maximum: &str, labels: &Value) -> Value {
     let properties = json!({"properties": [
         {"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}},
@@ -51,14 +51,14 @@ fn csv(namespace: &str, name: &str, maximum: &str, labels: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
+async fn operators_of_olm_and_api_requests_are_reported() {
     let cluster = with_olm().await;
     let busy = json!([{"type": "Upgradeable", "status": "False", "reason": "Migrating", "message": "3\nof 7\u{1b}[31m",
                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     let copied = json!({"olm.copiedFrom": "operators"});
     for object in [
         csv("operators", "tide.v1.0.0", "5.0", &json!({})),
-        // Copies do not count.
+        // Copies are ignored.
         csv("other", "tide.v1.0.0", "4.1", &copied),
         csv("other", "tide.v0.9.0", "4.1", &json!({})),
         json!({
@@ -66,7 +66,7 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
             "metadata": {"name": "tide.v1.0.0", "namespace": "operators"}, "spec": {"conditions": busy},
         }),
         source("openshift-marketplace", "mine"),
-        // Nobody should take a tenant's.
+        // A CatalogSource of a tenant is not suggested.
         source("operators", "evil"),
     ] {
         put(&cluster, object, None).await;
@@ -101,13 +101,13 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
     let end = "OpenShift 4.23 to 5.1 (Kubernetes 1.36 to 1.37): 1 operator, 1 blocks, 1 may break";
     expected.push(vec![end]);
     assert_eq!(lines, expected);
-    what_is_subscribed_to_counts(&cluster).await;
-    whoever_may_not_look_is_told(&cluster).await;
+    subscribed_channel_is_considered(&cluster).await;
+    missing_permissions_are_reported(&cluster).await;
 }
 
-/// OLM tells no digest, so that nobody knows whether a catalog speaks of what is installed: what comes after it counts, and
-/// its maximum does not.
-async fn what_is_subscribed_to_counts(cluster: &Cluster) {
+/// OLM records no digest, so a catalog entry may differ from the installed bundle. Later versions in the catalog are used,
+/// and its maximum for the installed version is not.
+async fn subscribed_channel_is_considered(cluster: &Cluster) {
     let slow = channel("tide", "slow", &[json!({"name": "tide.v1.0.0"})]);
     let versions = [("1.0.0", "5.9"), ("1.1.0", "5.1")];
     let folder = catalog(&[package("tide", &versions), slow.to_string()]);
@@ -124,8 +124,8 @@ async fn what_is_subscribed_to_counts(cluster: &Cluster) {
             });
             put(cluster, object, None).await;
         }
-        let told = told(cluster, &format!("--catalog {}", text(&folder)));
-        let operator = &told["operators"][0];
+        let report = report(cluster, &format!("--catalog {}", text(&folder)));
+        let operator = &report["operators"][0];
         assert_eq!(operator["maximum"], "5.0");
         assert_eq!(operator["findings"][0]["effect"], "Blocks");
         assert_eq!(operator["unblockedBy"]["bundle"], expected, "{followed:?}");

@@ -1,4 +1,4 @@
-//! What becomes of `upgrade-check` where not everything may be read.
+//! `upgrade-check` with missing read permissions.
 
 use cluster::Cluster;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::scene::{catalog, package};
 use crate::world::{self, Rukpak as _, apply, binding, eventually, text};
 
-/// Everything that is read: group, resource.
+/// Group and resource of all kinds that the command reads.
 const READ: [(&str, &str); 7] = [
     ("config.openshift.io", "clusterversions"),
     ("config.openshift.io", "clusteroperators"),
@@ -17,10 +17,10 @@ const READ: [(&str, &str); 7] = [
     ("operators.coreos.com", "catalogsources"),
 ];
 
-/// What the result rests on is an error; what only adds to it is a warning, and the rest is told.
-pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
+/// A kind that is required for the result causes an error. An optional kind causes a warning.
+pub(super) async fn missing_permissions_are_reported(cluster: &Cluster) {
     let folder = catalog(&[package("tide", &[("1.0.0", "")])]);
-    for (forbidden, code, words) in tests::rows![
+    for (forbidden, code, expected) in tests::rows![
         "", 3 => "";
         "clusterversions", 1 => "failed to read the ClusterVersion";
         "clusteroperators", 1 => "failed to read ClusterOperator platform-operators-aggregated";
@@ -34,9 +34,11 @@ pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
         let args = ["upgrade-check", "--as", &user, "--catalog", text(&folder)];
         let run = eventually(&user, async || {
             let run = cluster.run(&args);
-            // Rights take a moment to count.
-            let is_told = run.code == Some(code) && run.err.contains(words);
-            is_told.then_some(()).ok_or_else(|| format!("{run:?}"))?;
+            // New permissions take effect with a delay.
+            let is_reported = run.code == Some(code) && run.err.contains(expected);
+            is_reported
+                .then_some(())
+                .ok_or_else(|| format!("{run:?}"))?;
             Ok(run)
         })
         .await;
@@ -50,7 +52,7 @@ pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
     }
 }
 
-/// Lets somebody read everything but one kind.
+/// Grants a user read access to all kinds except one.
 async fn grant(cluster: &Cluster, user: &str, forbidden: &str) {
     let rules: Vec<_> = READ
         .iter()

@@ -1,4 +1,4 @@
-//! Control planes with definitions of OpenShift and OLM, as these publish them, and what is written there.
+//! Control planes with the published CRDs of OpenShift and OLM, and objects for them.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::world::apply;
 
-/// The folder of a Go module that has definitions, as it is pinned for these tests.
+/// Returns the directory of a pinned Go module that contains CRDs.
 pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/cluster")
@@ -27,15 +27,15 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
         let mut go = Command::new("go");
         let go = go.args(args).arg(name).current_dir(&folder);
         let output = go.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
         String::from_utf8(output.stdout).unwrap()
     };
     go(&["mod", "download"]);
     go(&["list", "-m", "-f", "{{.Dir}}"]).trim_end().into()
 }
 
-/// Applies definitions, by their files below the folder of a module.
+/// Applies CRDs from files of a module directory.
 pub(crate) async fn define(cluster: &Cluster, folder: &Path, files: &[&str]) {
     for file in files {
         let bytes = fs::read(folder.join(file)).unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn define(cluster: &Cluster, folder: &Path, files: &[&str]) {
     }
 }
 
-/// Applies OLM's definitions of these kinds, by their names in the plural.
+/// Applies the CRDs of OLM for these plural names.
 pub(crate) async fn define_olm(cluster: &Cluster, kinds: &[&str]) {
     let folder = module("opm", "github.com/operator-framework/api");
     for kind in kinds {
@@ -53,7 +53,7 @@ pub(crate) async fn define_olm(cluster: &Cluster, kinds: &[&str]) {
     }
 }
 
-/// Makes an OpenShift of a cluster, as far as anybody asks.
+/// Adds the objects by which a cluster is detected as an OpenShift.
 pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
     let folder = module("openshift", "github.com/openshift/api");
     let definitions =
@@ -77,7 +77,7 @@ pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
     put(cluster, object, Some(status)).await;
 }
 
-/// Counts requests of a ServiceAccount, as the apiserver of an OpenShift does.
+/// Counts requests of a ServiceAccount as the API server of an OpenShift does.
 pub(crate) async fn count(
     cluster: &Cluster,
     api: &str,
@@ -101,7 +101,7 @@ pub(crate) async fn count(
     put(cluster, object, Some(status)).await;
 }
 
-/// Writes an object, and its status if there is one.
+/// Writes an object and its optional status.
 pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Value>) {
     apply(cluster, [&object]).await;
     let Some(status) = status else { return };
@@ -122,7 +122,7 @@ pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Val
 pub(super) const DIGEST: &str =
     "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// What an instance was declared for, as the provisioner writes it down.
+/// Returns the chosen bundle of an instance as the provisioner records it.
 fn chosen(name: &str) -> Value {
     json!({
         "package": name, "name": format!("{name}.v1.0.0"), "version": "1.0.0", "channel": "stable", "catalog": "c/mine",
@@ -130,7 +130,7 @@ fn chosen(name: &str) -> Value {
     })
 }
 
-/// An instance of a PlatformOperator, with a status as the provisioner writes it.
+/// Creates an instance of a PlatformOperator, with a status as the provisioner writes it.
 pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str>, more: Value) {
     let spec = json!({
         "provisionerClassName": "core-rukpak-io-registry",
@@ -157,7 +157,7 @@ pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str
     put(cluster, object, Some(status)).await;
 }
 
-/// A package whose versions replace one another, each with its maximum.
+/// Returns a package whose versions replace each other, each with its maximum.
 pub(crate) fn package(name: &str, versions: &[(&str, &str)]) -> String {
     let package = json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"});
     let (mut blobs, mut entries) = (vec![package], Vec::<Value>::new());

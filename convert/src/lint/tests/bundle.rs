@@ -8,7 +8,7 @@ const CHANNELS: &str = "/annotations/operators.operatorframework.io.bundle.chann
 const DEFAULT: &str = "/annotations/operators.operatorframework.io.bundle.channel.default.v1";
 const CHANNELS_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channels.v1"])"#;
 const MANIFESTS_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.manifests.v1"])"#;
-/// The place of an annotation that is missing.
+/// Location of a missing annotation.
 const MISSING: &str = "metadata/annotations.yaml (annotations)";
 const DEFAULT_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channel.default.v1"])"#;
 
@@ -46,7 +46,7 @@ fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
     }
 }
 
-/// Sixteen letters at random, half a byte each, which gzip makes no smaller.
+/// Random text of sixteen letters, half a byte each, which gzip does not compress further.
 fn noise(letters: usize) -> Value {
     let letters = ::tests::noise(1, letters).into_iter();
     let text: String = letters.map(|byte| char::from(b'a' + byte % 16)).collect();
@@ -56,7 +56,7 @@ fn noise(letters: usize) -> Value {
 // parity: check-6
 #[test]
 fn the_size_is_that_of_compressed_files() {
-    // The limit is of base64, which takes four thirds of the bytes.
+    // The limit applies to base64, which adds a third to the bytes.
     check(::tests::rows![
         Bundle::good().file("manifests/a.yaml", noise(1_000_000)) => &[] as &[_];
         Bundle::good().file("manifests/a.yaml", noise(1_300_000)) => &[(Code::BundleSize, "")];

@@ -86,7 +86,7 @@ fn conversion() {
 
 // parity: check-12
 #[test]
-fn two_definitions_of_one_kind() {
+fn two_crds_of_one_kind() {
     let other = super::crd("others", "Etcd");
     check(::tests::rows![
         Bundle::good().file("manifests/other.yaml", other)
@@ -97,7 +97,7 @@ fn two_definitions_of_one_kind() {
 /// The short form of v1beta1 is read as the API server read it.
 // parity: check-12
 #[test]
-fn old_definitions() {
+fn old_crds() {
     let old = || {
         crd("/apiVersion", "apiextensions.k8s.io/v1beta1".into())
             .remove(CRD, "/spec/versions")

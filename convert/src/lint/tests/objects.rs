@@ -205,7 +205,7 @@ fn other_objects() {
 }
 
 #[test]
-fn services_that_are_too_much_to_compare_are_told() {
+fn services_beyond_the_comparison_limit_are_reported() {
     let selector: Value = (0..1000).map(|n| (format!("l{n}"), json!("a"))).collect();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"selector": selector}});
     let deployment =

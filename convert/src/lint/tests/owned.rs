@@ -27,7 +27,7 @@ fn examples() {
 
 // parity: check-12
 #[test]
-fn owned_definitions() {
+fn owned_crds() {
     let owned =
         |field: &str, value: &str| Bundle::good().csv(&format!("{OWNED_AT}/{field}"), value.into());
     check(::tests::rows![

@@ -6,7 +6,7 @@ use crate::{
     upgrade::{Change, Fate, tests::brief, upgrade},
 };
 
-/// A definition with these fields in its spec, upgraded.
+/// Upgrades a CRD with these fields in its spec.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn upgraded(spec: Value) -> (Value, Vec<Change>) {
     let mut object = json!({
@@ -23,11 +23,11 @@ fn upgraded(spec: Value) -> (Value, Vec<Change>) {
     (object, changes)
 }
 
-/// Its versions, and every change but the one that says that it moved.
+/// Returns the versions, and all changes except that of the API version.
 fn versions(spec: Value) -> (Value, Vec<String>) {
     let (mut object, changes) = upgraded(spec);
-    let told = brief(&changes).split_off(1);
-    (object["spec"]["versions"].take(), told)
+    let changes = brief(&changes).split_off(1);
+    (object["spec"]["versions"].take(), changes)
 }
 
 fn open() -> Value {
@@ -40,7 +40,7 @@ fn schema() -> Value {
 
 // parity: convert-15
 #[test]
-fn a_definition_moves_to_v1() {
+fn crd_moves_to_v1() {
     let (object, changes) =
         upgraded(json!({"version": "v1", "preserveUnknownFields": false, "validation": schema()}));
     let expected = json!({
@@ -60,7 +60,7 @@ fn versions_are_listed_named_or_both() {
     let listed =
         |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage});
     let is_open = "Change Schema spec";
-    assert_each!(|spec, expected, told| versions(spec.clone()) => (expected, told.iter().map(ToString::to_string).collect());
+    assert_each!(|spec, expected, changes| versions(spec.clone()) => (expected, changes.iter().map(ToString::to_string).collect());
         json!({"version": "v1"}), json!([version("v1", true)]) => vec![is_open];
         json!({"version": "v1", "versions": []}), json!([version("v1", true)]) => vec![is_open];
         json!({"version": null, "versions": [listed("v1", true)]}), json!([version("v1", true)]) => vec![is_open];
@@ -78,7 +78,7 @@ fn versions_are_listed_named_or_both() {
 }
 
 #[test]
-fn what_names_no_single_stored_version_is_refused() {
+fn crd_without_a_single_storage_version_is_rejected() {
     for spec in [
         json!({}),
         json!({"version": ""}),
@@ -95,10 +95,10 @@ fn what_names_no_single_stored_version_is_refused() {
 }
 
 #[test]
-fn what_versions_share_moves_into_each_that_has_none() {
+fn shared_fields_move_into_versions_without_them() {
     let column = |path: &str| json!([{"name": "Phase", "type": "string", path: ".status.phase"}]);
     let own = json!({"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}});
-    let (versions, told) = versions(json!({
+    let (versions, changes) = versions(json!({
         "preserveUnknownFields": false,
         "validation": schema(),
         "subresources": {"status": {}},
@@ -116,7 +116,7 @@ fn what_versions_share_moves_into_each_that_has_none() {
          "additionalPrinterColumns": [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]},
     ]);
     assert_eq!(versions, expected);
-    assert_eq!(told, [""; 0]);
+    assert_eq!(changes, [""; 0]);
 }
 
 #[test]
@@ -126,26 +126,26 @@ fn a_bare_status_subresource_stays_off() {
 }
 
 #[test]
-fn a_definition_without_a_schema_accepts_anything() {
-    for (validation, told) in ::tests::rows![
+fn crd_without_a_schema_accepts_any_object() {
+    for (validation, expected) in ::tests::rows![
         json!(null) => vec!["Change Schema spec"];
         json!({}) => vec!["Change Schema spec"];
         json!({"openAPIV3Schema": null}) => vec!["Change Schema spec"];
         json!({"type": "object"}) => vec!["Warning Schema spec.validation", "Change Schema spec"];
     ] {
         let (versions, changes) = versions(json!({"version": "v1", "validation": validation}));
-        assert_rows!((&versions[0]["schema"], changes) => (&open(), told.iter().map(ToString::to_string).collect()));
+        assert_rows!((&versions[0]["schema"], changes) => (&open(), expected.iter().map(ToString::to_string).collect()));
     }
 }
 
 #[test]
-fn broken_columns_are_told() {
-    let (versions, told) = versions(json!({"version": "v1", "additionalPrinterColumns": [
+fn broken_columns_are_reported() {
+    let (versions, changes) = versions(json!({"version": "v1", "additionalPrinterColumns": [
         {"name": "a", "type": "string", "JSONPath": "status.a"}, {"name": "b", "type": "string"},
     ]}));
     assert_rows!(versions[0]["additionalPrinterColumns"] => json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}]));
     let columns = "Warning UpgradedAPI spec.additionalPrinterColumns".to_owned();
-    assert_rows!(told => [columns.clone(), columns, "Change Schema spec".to_owned()]);
+    assert_rows!(changes => [columns.clone(), columns, "Change Schema spec".to_owned()]);
 }
 
 #[test]
@@ -167,18 +167,18 @@ fn conversion_webhooks_move() {
 
 #[test]
 fn a_placeholder_for_a_certificate_is_removed() {
-    for (bundle, kept) in [("Cg==", false), ("", false), (&*"LS0t".repeat(100), true)] {
+    for (bundle, is_retained) in [("Cg==", false), ("", false), (&*"LS0t".repeat(100), true)] {
         let conversion = json!({"strategy": "Webhook", "webhookClientConfig": json!({"url": "https://a", "caBundle": bundle})});
         let (object, changes) = upgraded(json!({"version": "v1", "conversion": conversion}));
         let client = &object["spec"]["conversion"]["webhook"]["clientConfig"];
-        assert_eq!(client.get("caBundle").is_some(), kept, "{bundle}");
-        assert_rows!(changes.iter().any(|change| change.level == Level::Warning) => !kept, "{bundle}");
+        assert_eq!(client.get("caBundle").is_some(), is_retained, "{bundle}");
+        assert_rows!(changes.iter().any(|change| change.level == Level::Warning) => !is_retained, "{bundle}");
     }
 }
 
 #[test]
 fn the_default_scope_is_written_out() {
-    for (scope, expected, told) in [
+    for (scope, expected, is_reported) in [
         (json!(null), json!("Namespaced"), true),
         (json!(""), json!("Namespaced"), true),
         (json!("Cluster"), json!("Cluster"), false),
@@ -187,27 +187,27 @@ fn the_default_scope_is_written_out() {
         let (object, changes) = upgraded(json!({"version": "v1", "scope": scope}));
         let mut says = changes.iter();
         let says = says.any(|change| change.message.contains("Namespaced"));
-        assert_rows!((&object["spec"]["scope"], says) => (&expected, told), "{scope}");
+        assert_rows!((&object["spec"]["scope"], says) => (&expected, is_reported), "{scope}");
     }
 }
 
 #[test]
-fn versions_share_what_an_apiserver_takes() {
+fn copies_of_shared_fields_fit_into_a_request() {
     let text = |length| "x".repeat(length);
     let schema =
         |length| json!({"openAPIV3Schema": {"type": "object", "description": text(length)}});
     let columns = |length| json!([{"name": "a", "type": "string", "JSONPath": ".a", "description": text(length)}]);
     for (key, shared, number, is_refused) in ::tests::rows![
-        // What real definitions do.
+        // Cases from published CRDs.
         "validation", schema(500 << 10), 5 => false;
         "additionalPrinterColumns", columns(1 << 10), 6 => false;
         "validation", schema(50), 100 => false;
-        // More than an API server takes.
+        // More than an API server accepts.
         "validation", schema(1 << 20), 4 => true;
         "additionalPrinterColumns", columns(1 << 20), 4 => true;
         "subresources", json!({"scale": {"labelSelectorPath": text(40 << 10)}}), 100 => true;
         "selectableFields", json!([{"jsonPath": text(40 << 10)}]), 100 => true;
-        // A small definition with many versions.
+        // A small CRD with many versions.
         "validation", schema(1 << 10), 10 => false;
         "validation", schema(4 << 10), 100 => false;
         "additionalPrinterColumns", columns(4 << 10), 100 => false;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::upgrade::Change;
 
-/// A schema of a definition that preserved unknown fields, made structural, and the changes.
+/// Makes the schema of a CRD that preserved unknown fields structural, and returns the changes.
 fn structural(schema: Value) -> (Value, Vec<Change>) {
     made(schema, true, false)
 }
@@ -17,12 +17,12 @@ fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<Change>)
     (schema, changes)
 }
 
-/// What becomes of a field, without what becomes of the root.
+/// Returns the result for a field, without the changes of the root.
 fn field(schema: Value) -> Value {
     made_field(schema, true)
 }
 
-/// The same where unknown fields are pruned.
+/// The same for a CRD that prunes unknown fields.
 fn pruned(schema: Value) -> Value {
     made_field(schema, false)
 }
@@ -33,30 +33,30 @@ fn made_field(schema: Value, preserve: bool) -> Value {
     root["properties"]["f"].take()
 }
 
-fn kept(mut schema: Value) -> Value {
+fn preserved(mut schema: Value) -> Value {
     schema[PRESERVE] = true.into();
     schema
 }
 
 fn anything() -> Value {
-    kept(json!({"nullable": true}))
+    preserved(json!({"nullable": true}))
 }
 
-/// A function of schemas, and a check that compares its results.
-struct Made(fn(Value) -> Value);
+/// A function of schemas whose results are compared.
+struct SchemaFunction(fn(Value) -> Value);
 
-impl Made {
+impl SchemaFunction {
     fn check(self, cases: impl IntoIterator<Item = (Value, Value)>) {
         for (old, new) in cases {
-            let made = (self.0)(old.clone());
-            assert_eq!(made, new, "{old}");
-            assert_eq!((self.0)(made.clone()), made, "twice is once: {old}");
+            let result = (self.0)(old.clone());
+            assert_eq!(result, new, "{old}");
+            assert_eq!((self.0)(result.clone()), result, "twice is once: {old}");
         }
     }
 }
 
 #[test]
-fn unknown_fields_stay_on_every_object() {
+fn unknown_fields_are_preserved_on_every_object() {
     let old = json!({"properties": {
         "spec": {"type": "object", "properties": {
             "list": {"type": "array", "items": {"type": "object"}},
@@ -68,18 +68,18 @@ fn unknown_fields_stay_on_every_object() {
         "status": {"type": "object"}, "metadata": {"type": "object"},
     }});
     let (new, changes) = structural(old);
-    let expected = kept(json!({"type": "object", "properties": {
-        "spec": kept(json!({"type": "object", "properties": {
-            "list": {"type": "array", "items": kept(json!({"type": "object"}))},
-            "map": {"type": "object", "additionalProperties": kept(json!({"type": "object", "properties": {}}))},
+    let expected = preserved(json!({"type": "object", "properties": {
+        "spec": preserved(json!({"type": "object", "properties": {
+            "list": {"type": "array", "items": preserved(json!({"type": "object"}))},
+            "map": {"type": "object", "additionalProperties": preserved(json!({"type": "object", "properties": {}}))},
             "names": {"type": "object", "additionalProperties": {"type": "string"}},
-            "open": kept(json!({"type": "object"})), "any": {"type": "object", "additionalProperties": anything()},
+            "open": preserved(json!({"type": "object"})), "any": {"type": "object", "additionalProperties": anything()},
             "text": {"type": "string"},
         }})),
-        "status": kept(json!({"type": "object"})), "metadata": {"type": "object"},
+        "status": preserved(json!({"type": "object"})), "metadata": {"type": "object"},
     }}));
     assert_eq!(new, expected);
-    let told: Vec<String> = changes
+    let messages: Vec<String> = changes
         .iter()
         .map(|change| format!("{}: {}", change.path, change.message))
         .collect();
@@ -89,11 +89,11 @@ fn unknown_fields_stay_on_every_object() {
          type (1 node(s))",
         "schema: has 1 node(s) in its schema whose type was implied and is now stated",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(messages, expected);
 }
 
 #[test]
-fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
+fn structural_schemas_of_pruning_crds_are_unchanged() {
     let schema = json!({"type": "object", "description": "d", "required": ["spec"], "properties": {
         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
         "spec": {"type": "object", "nullable": true, "properties": {
@@ -110,7 +110,7 @@ fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
             "size": {"type": "integer", "default": 3, "minimum": 1, "not": {"enum": [2]}},
         }},
     }});
-    // The one allOf that the API server tolerates only repeats the keyword.
+    // The only allOf that the API server allows repeats the keyword.
     let mut same = schema.clone();
     same["properties"]["spec"]["properties"]["quantity"]["allOf"] = json!([{"pattern": "a"}]);
     assert_eq!(made(schema, false, true), (same, vec![]));
@@ -118,18 +118,18 @@ fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
 
 #[test]
 fn types_are_stated() {
-    Made(field).check(::tests::rows![
+    SchemaFunction(field).check(::tests::rows![
         json!({}) => anything();
         json!(null) => anything();
         json!(true) => anything();
-        json!({"description": "d", "pattern": "x"}) => kept(json!({"description": "d", "pattern": "x", "nullable": true}));
-        json!({"properties": {}}) => kept(json!({"type": "object", "properties": {}, "nullable": true}));
+        json!({"description": "d", "pattern": "x"}) => preserved(json!({"description": "d", "pattern": "x", "nullable": true}));
+        json!({"properties": {}}) => preserved(json!({"type": "object", "properties": {}, "nullable": true}));
         json!({"additionalProperties": {"type": "string"}})
             => json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true});
         json!({"items": {"type": "string"}}) => json!({"type": "array", "items": {"type": "string"}, "nullable": true});
         json!({"type": "array"}) => json!({"type": "array", "items": anything()});
         json!({"enum": ["a", "b"]}) => json!({"type": "string", "enum": ["a", "b"]});
-        json!({"enum": ["a", 1]}) => kept(json!({"enum": ["a", 1]}));
+        json!({"enum": ["a", 1]}) => preserved(json!({"enum": ["a", 1]}));
         json!({"type": "string", "format": "int-or-string"}) => json!({"type": "string", "format": "int-or-string"});
         json!({"format": "int-or-string"}) => json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true});
         json!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
@@ -140,11 +140,11 @@ fn types_are_stated() {
 
 #[test]
 fn types_that_do_not_exist_are_replaced() {
-    Made(field).check(::tests::rows![
+    SchemaFunction(field).check(::tests::rows![
         json!({"type": "int"}) => json!({"type": "integer"});
         json!({"type": "Bool"}) => json!({"type": "boolean"});
         json!({"type": "float", "minimum": 1}) => json!({"type": "number", "minimum": 1});
-        json!({"type": "map"}) => kept(json!({"type": "object"}));
+        json!({"type": "map"}) => preserved(json!({"type": "object"}));
         json!({"type": "list"}) => json!({"type": "array", "items": anything()});
         json!({"type": "any"}) => anything();
         json!({"type": ""}) => anything();
@@ -165,9 +165,9 @@ fn types_that_do_not_exist_are_replaced() {
 }
 
 #[test]
-fn what_the_apiserver_forbids_is_removed() {
+fn keywords_that_the_api_server_forbids_are_removed() {
     let text = || json!({"type": "string"});
-    for (keyword, value, told) in ::tests::rows![
+    for (keyword, value, is_reported) in ::tests::rows![
         "$ref", json!("#/definitions/a") => true;
         "$schema", json!("http://json-schema.org/draft-04/schema#") => true;
         "definitions", json!({"a": {}}) => true;
@@ -183,7 +183,7 @@ fn what_the_apiserver_forbids_is_removed() {
         let root = json!({"type": "object", "properties": {"a": with!(text() => |node| node[keyword] = value)}});
         let (new, changes) = made(root, false, false);
         assert_eq!(new["properties"]["a"], text(), "{keyword}");
-        assert_eq!(!changes.is_empty(), told, "{keyword}");
+        assert_eq!(!changes.is_empty(), is_reported, "{keyword}");
     }
 }
 
@@ -192,24 +192,24 @@ fn fields_and_maps_exclude_each_other() {
     let fields = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let with =
         |additional: Value| with!(fields() => |node| node["additionalProperties"] = additional);
-    Made(field).check(::tests::rows![
-        with(json!(true)) => kept(fields());
-        with(json!(false)) => kept(fields());
-        with(json!({"type": "string"})) => kept(fields());
+    SchemaFunction(field).check(::tests::rows![
+        with(json!(true)) => preserved(fields());
+        with(json!(false)) => preserved(fields());
+        with(json!({"type": "string"})) => preserved(fields());
         json!({"type": "object", "additionalProperties": false}) => json!({"type": "object", "additionalProperties": false});
     ]);
-    Made(pruned).check(::tests::rows![
+    SchemaFunction(pruned).check(::tests::rows![
         with(json!(true)) => with(json!(true));
         with(json!(false)) => fields();
-        with(json!({"type": "string"})) => kept(fields());
+        with(json!({"type": "string"})) => preserved(fields());
         json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}})
-            => kept(json!({"type": "object", EMBEDDED: true}));
+            => preserved(json!({"type": "object", EMBEDDED: true}));
     ]);
 }
 
 #[test]
 fn tuples_become_lists_of_anything() {
-    Made(field).check(::tests::rows![
+    SchemaFunction(field).check(::tests::rows![
         json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
         json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
             => json!({"type": "array", "items": anything()});
@@ -218,7 +218,7 @@ fn tuples_become_lists_of_anything() {
 }
 
 #[test]
-fn deep_and_wide_schemas_take_no_time() {
+fn deep_and_wide_schemas_take_bounded_time() {
     let mut deep = json!({"type": "string"});
     for _ in 0..120 {
         deep = json!({"allOf": [{"properties": {"a": deep}, "anyOf": [{"items": {"not": {}}}]}]});

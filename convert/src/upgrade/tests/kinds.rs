@@ -1,4 +1,4 @@
-//! The kinds whose shape changed.
+//! Kinds whose shape changed.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{MOVED, upgraded};
 
 #[test]
 fn an_empty_budget_selector_keeps_selecting_nothing() {
-    for (selector, kept) in ::tests::rows![
+    for (selector, expected) in ::tests::rows![
         json!({}) => None;
         json!({"matchLabels": {}, "matchExpressions": null}) => None;
         json!({"matchLabels": {"a": "b"}}) => Some(json!({"matchLabels": {"a": "b"}}));
@@ -16,8 +16,8 @@ fn an_empty_budget_selector_keeps_selecting_nothing() {
         let nothing = json!({"matchExpressions": [
             {"key": "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match", "operator": "Exists"}
         ]});
-        assert_eq!(changes.len(), 1 + usize::from(kept.is_none()));
-        assert_eq!(object["spec"]["selector"], kept.unwrap_or(nothing));
+        assert_eq!(changes.len(), 1 + usize::from(expected.is_none()));
+        assert_eq!(object["spec"]["selector"], expected.unwrap_or(nothing));
     }
 }
 

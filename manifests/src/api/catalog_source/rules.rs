@@ -320,9 +320,9 @@ mod tests {
 
     // parity: serve-11
     #[test]
-    fn what_olm_has_words_for_is_told_in_these_here_too() {
-        let said: Vec<String> = rules().iter().map(|rule| rule.message.to_owned()).collect();
-        let begins = |with: &str| said.iter().any(|message| message.starts_with(with));
+    fn rule_messages_start_with_those_of_olm() {
+        let messages: Vec<String> = rules().iter().map(|rule| rule.message.to_owned()).collect();
+        let begins = |with: &str| messages.iter().any(|message| message.starts_with(with));
         assert!(begins(&Invalid::NoPlace.to_string()));
         assert_rows!(begins(&Invalid::NoConfigMap("configmap".into()).to_string()) => true);
         assert_rows!(begins(&Invalid::Type(String::new()).to_string().replace(": :", ":")) => true);
@@ -330,7 +330,7 @@ mod tests {
 
     /// Each rule considers the old object, and no placeholder `S` remains.
     #[test]
-    fn every_rule_lets_stand_what_was_stored() {
+    fn every_rule_accepts_unchanged_objects() {
         for rule in spec() {
             let text = rule["rule"].as_str().unwrap();
             assert!(!text.contains("S."), "{text}");

@@ -9,7 +9,7 @@ fn all(options: &Options, target: Target) -> Vec<Value> {
     documents.map(|document| document.object).collect()
 }
 
-/// The objects for a target with the usual options.
+/// Returns the objects for a target with the default options.
 fn usual(target: Target) -> Vec<Value> {
     all(&Options::default(), target)
 }
@@ -44,7 +44,7 @@ fn of_release() -> Vec<(String, Vec<Value>)> {
 }
 
 #[test]
-fn a_disruption_budget_needs_something_to_keep() {
+fn disruption_budget_needs_several_replicas() {
     let kinds = |replicas| {
         let objects = objects(&with!(Options, replicas)).into_iter();
         objects
@@ -58,7 +58,7 @@ fn a_disruption_budget_needs_something_to_keep() {
 }
 
 #[test]
-fn another_namespace_leaves_nothing_of_the_usual_one() {
+fn other_namespace_replaces_the_default_everywhere() {
     let options = with!(Options, namespace: "elsewhere".to_owned());
     let text =
         file(&options) + &openshift(&options) + &monitoring(&options) + &conversion(&options);
@@ -70,13 +70,13 @@ fn another_namespace_leaves_nothing_of_the_usual_one() {
 }
 
 #[test]
-fn what_is_for_every_cluster_is_the_same_everywhere() {
+fn common_objects_are_equal_for_all_targets() {
     for target in [Target::OpenShift, Target::Payload] {
         let objects = usual(target);
         for object in usual(Target::Kubernetes) {
             let kind = text(&object, "kind");
             let other = only(&objects, kind, name(&object));
-            // These differ, and other tests say in what.
+            // These differ; other tests compare them.
             if !["Namespace", "Deployment"].contains(&kind) {
                 assert_eq!(other, object, "{target:?}");
             }
@@ -85,8 +85,8 @@ fn what_is_for_every_cluster_is_the_same_everywhere() {
 }
 
 #[test]
-fn deployments_differ_in_nothing_but_what_their_cluster_asks_for() {
-    // Fixed users and groups are refused by what admits pods on OpenShift.
+fn deployments_differ_only_in_cluster_requirements() {
+    // The admission of pods on OpenShift rejects fixed users and groups.
     let mut expected = deployment(Target::Kubernetes);
     let template = &mut expected["spec"]["template"];
     template["metadata"]["annotations"] = json!({"openshift.io/required-scc": "restricted-v2"});
@@ -127,7 +127,7 @@ fn the_pod_has_limits_of_memory_and_storage() {
 }
 
 #[test]
-fn pods_ask_for_no_more_than_is_given_to_everybody() {
+fn pods_satisfy_the_restricted_profile() {
     for target in TARGETS {
         let pod = deployment(target)["spec"]["template"]["spec"].take();
         for (pointer, expected) in ::tests::rows![
@@ -148,7 +148,7 @@ fn pods_ask_for_no_more_than_is_given_to_everybody() {
 }
 
 #[test]
-fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
+fn payload_has_its_clusters_and_order() {
     let files = of_release();
     let (references, files) = files.split_last().unwrap();
     assert_eq!(references.0, "image-references");
@@ -174,11 +174,11 @@ fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
             applied.entry(text(object, "kind").to_owned()).or_insert(at);
         }
     }
-    // Whatever needs another comes after it.
+    // Every object follows its dependencies.
     let order = "Namespace CustomResourceDefinition ServiceAccount ClusterRoleBinding Deployment ClusterOperator ServiceMonitor";
     assert_rows!(order.split(' ').is_sorted_by(|one, two| applied[*one] < applied[*two]) => true, "{applied:?}");
     assert_rows!(applied["ValidatingAdmissionPolicy"] < applied["Deployment"] => true, "{applied:?}");
-    // Every place of the image is one that a payload's builder finds.
+    // The builder of a payload finds every reference to the image.
     let objects = || files.iter().flat_map(|(_, objects)| objects);
     let image = tag["from"]["name"].as_str().unwrap();
     let count = |object: &Value| object.to_string().matches(image).count();
@@ -189,12 +189,15 @@ fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
 }
 
 #[test]
-fn definitions_of_others_are_made_but_not_replaced_by_a_payload() {
-    let objects: Vec<Value> = of_release().into_iter().flat_map(|(_, it)| it).collect();
+fn payload_creates_foreign_crds_without_updates() {
+    let objects: Vec<Value> = of_release()
+        .into_iter()
+        .flat_map(|(_, objects)| objects)
+        .collect();
     let name = "platformoperators.platform.openshift.io";
     let annotations = &only(&objects, "CustomResourceDefinition", name)["metadata"]["annotations"];
     assert_eq!(annotations["release.openshift.io/create-only"], "true");
-    // Theirs has this one, too.
+    // The CRDs of other projects have this annotation, too.
     assert_rows!(annotations["api-approved.openshift.io"] => "https://github.com/openshift/api/pull/1234");
     let created_only = objects.iter().filter(|object| {
         let annotations = &object["metadata"]["annotations"];
@@ -207,7 +210,7 @@ fn definitions_of_others_are_made_but_not_replaced_by_a_payload() {
 }
 
 #[test]
-fn every_binding_is_of_a_role_and_an_account_that_are_there() {
+fn bindings_refer_to_existing_roles_and_accounts() {
     for target in TARGETS {
         let objects = usual(target);
         let has = |kind: &str, named: &Value| {
@@ -216,7 +219,7 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there() {
         };
         let bindings = objects.iter();
         let bindings = bindings.filter(|object| text(object, "kind").ends_with("Binding"));
-        // Those without a role are of a policy.
+        // Bindings without a role are those of admission policies.
         for binding in bindings.filter(|binding| !binding["roleRef"].is_null()) {
             let role = &binding["roleRef"];
             assert!(has(text(role, "kind"), &role["name"]), "{binding}");
@@ -232,12 +235,12 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there() {
 }
 
 #[test]
-fn whoever_may_write_platform_operators_is_said_by_an_admin() {
+fn write_roles_are_bound_only_by_admins() {
     for target in TARGETS {
         let objects = usual(target);
         for name in ["bundleinstances-admin", "platformoperators-admin"] {
             let role = only(&objects, "ClusterRole", name);
-            // In no role that a cluster has anyway, and bound to nobody.
+            // The role is not aggregated to default roles, and no binding refers to it.
             let labels = role["metadata"]["labels"].as_object().unwrap();
             assert!(labels.keys().all(|key| !key.contains("aggregate-to")));
             assert_rows!(objects.iter().all(|object| object["roleRef"]["name"] != name) => true);
@@ -251,14 +254,14 @@ fn whoever_may_write_platform_operators_is_said_by_an_admin() {
 }
 
 #[test]
-fn the_oldest_kubernetes_serves_everything_that_is_applied() {
-    // ValidatingAdmissionPolicies are what came last.
+fn oldest_kubernetes_serves_all_applied_apis() {
+    // ValidatingAdmissionPolicies are the newest API.
     assert_eq!(OLDEST, crate::version::KubeVersion::new(1, 30));
     for object in TARGETS.into_iter().flat_map(usual) {
         let api = text(&object, "apiVersion");
         assert_rows!(api == "v1" || api.ends_with("/v1") => true, "{api} {}", object["kind"]);
     }
-    // The pages that say from where on.
+    // The pages that name the minimum version.
     let pages = "README.md docs/operations.md docs/openshift.md docs/platform-operators.md";
     for page in pages.split(' ') {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

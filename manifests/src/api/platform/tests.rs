@@ -2,21 +2,21 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn operator(name: &str, spec: &Value, status: &Value, kept: Option<&str>) -> PlatformOperator {
+fn operator(name: &str, spec: &Value, status: &Value, minors: Option<&str>) -> PlatformOperator {
     serde_json::from_value(json!({
         "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-        "metadata": {"name": name, "annotations": kept.map(|kept| json!({labels::KEPT_MINORS: kept}))}, "spec": spec,
+        "metadata": {"name": name, "annotations": minors.map(|minors| json!({labels::KEPT_MINORS: minors}))}, "spec": spec,
         "status": status,
     }))
     .unwrap()
 }
 
-fn of(spec: &Value) -> Result<(), Unserved> {
+fn check_spec(spec: &Value) -> Result<(), Unserved> {
     operator("etcd", spec, &json!({}), None).check()
 }
 
 #[test]
-fn what_another_definition_lets_through_is_found() {
+fn values_that_a_foreign_crd_accepts_are_rejected() {
     for (spec, problem) in ::tests::rows![
         json!({"package": {"name": "etcd"}}) => None;
         json!({"package": {"name": "a".repeat(56)}}) => None;
@@ -27,44 +27,44 @@ fn what_another_definition_lets_through_is_found() {
         json!({"package": {"name": "etcd"}, "version": ">=1.0.0 <2.0.0"}) => None;
         json!({"package": {"name": "etcd"}, "version": "^1.0.0"}) => Some("spec.version: version range \"^1.0.0\"");
     ] {
-        match (of(&spec), problem) {
+        match (check_spec(&spec), problem) {
             (found, None) => assert_eq!(found, Ok(()), "{spec}"),
             (found, Some(problem)) => {
-                let said = found.unwrap_err().to_string();
-                assert!(said.contains(problem), "{said}");
-                assert!(said.starts_with("PlatformOperator etcd"), "{said}");
+                let message = found.unwrap_err().to_string();
+                assert!(message.contains(problem), "{message}");
+                assert!(message.starts_with("PlatformOperator etcd"), "{message}");
             }
         }
     }
     let package = json!({"package": {"name": "etcd"}});
     let named = |length| operator(&"e".repeat(length), &package, &json!({}), None).check();
     assert_eq!(named(45), Ok(()));
-    let said = named(46).unwrap_err().to_string();
-    assert!(said.contains("has more than 45 characters"), "{said}");
+    let message = named(46).unwrap_err().to_string();
+    assert!(message.contains("has more than 45 characters"), "{message}");
 }
 
 #[test]
-fn what_was_kept_is_found_where_the_status_drops_it() {
+fn recorded_minors_are_read_from_the_annotation() {
     let package = json!({"package": {"name": "etcd"}});
-    let kept = |status: Value, annotation: Option<&str>| {
-        let kept = operator("etcd", &package, &status, annotation).kept();
-        kept.map(|kept| kept.to_string())
+    let recorded = |status: Value, annotation: Option<&str>| {
+        let minors = operator("etcd", &package, &status, annotation).kept();
+        minors.map(|minors| minors.to_string())
     };
     let status = json!({"clusterMinor": "4.12", "packageMinor": "2.5"});
-    assert_each!(|status, annotation, expected| kept(status, annotation).as_deref() => expected;
+    assert_each!(|status, annotation, expected| recorded(status, annotation).as_deref() => expected;
         status.clone(), None => Some("4.12 2.5");
         status, Some("4.11 2.4") => Some("4.12 2.5");
         json!({}), Some("4.10 1.20") => Some("4.10 1.20");
         json!({"clusterMinor": "4.12"}), None => None;
     );
     for nonsense in ["", "4.10", "4.10 ", "a b", "4.10 1.20 3", "04.1 1.0"] {
-        assert_eq!(kept(json!({}), Some(nonsense)), None, "{nonsense}");
+        assert_eq!(recorded(json!({}), Some(nonsense)), None, "{nonsense}");
     }
 }
 
 // parity: openshift-8
 #[test]
-fn the_instance_is_found_under_either_name() {
+fn instance_is_found_under_both_names() {
     let package = json!({"package": {"name": "etcd"}});
     assert_each!(|status, expected| operator("etcd", &package, &status, None).active_instance() => expected;
         json!({}) => None;
@@ -76,7 +76,7 @@ fn the_instance_is_found_under_either_name() {
 }
 
 #[test]
-fn what_openshift_stores_is_read_with_safe_defaults() {
+fn object_of_openshift_has_safe_defaults() {
     let spec: PlatformOperatorSpec =
         serde_json::from_value(json!({"package": {"name": "etcd"}})).unwrap();
     assert_eq!(spec.upgrade_approval, UpgradeApproval::WithCluster);

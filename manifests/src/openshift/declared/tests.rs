@@ -28,7 +28,7 @@ fn installed(values: &[&str]) -> String {
     format!(r#"{{"properties": {}}}"#, list(values))
 }
 
-/// Each text has its part.
+/// Each message contains its part.
 fn assert_parts(texts: &[String], parts: &[&str]) {
     assert_eq!(texts.len(), parts.len(), "{texts:?}");
     for (text, part) in texts.iter().zip(parts) {
@@ -52,16 +52,19 @@ fn every_spelling_declares_a_version() {
         &[], vec![(LISTED, list(&["4.10"]))], "4.10" => "annotation olm.properties";
         &[], vec![(PLAIN, "4.8".into())], "4.8" => "annotation operators.coreos.com/maxOpenShiftVersion";
         &[], vec![(PLAIN, " 4.10 ".into())], "4.10" => "annotation operators.coreos.com/maxOpenShiftVersion";
-        // Go ignores the case of names, and the last of equal fields counts.
+        // Go ignores the case of names, and uses the last of equal fields.
         &[], vec![(INSTALLED, r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "value": "4.7", "Value": "4.8"}]}"#.into())],
             "4.8" => "annotation operatorframework.io/properties";
         &[], vec![(LISTED, r#"[{"type": "x", "Type": "olm.maxOpenShiftVersion", "VALUE": 4.10}]"#.into())], "4.10"
             => "annotation olm.properties";
-        // Another property without a value hides nothing, and equal texts count once.
+        // A second property without a value hides nothing, and equal texts count once.
         &[], vec![(LISTED, list(&["\"4.8\"", "\"4.8\""]).replacen('{', r#"{"type": "x"}, {"#, 1))], "4.8"
             => "annotation olm.properties";
     ] {
-        let annotations: Vec<_> = annotations.iter().map(|(key, it)| (*key, &**it)).collect();
+        let annotations: Vec<_> = annotations
+            .iter()
+            .map(|(key, text)| (*key, &**text))
+            .collect();
         let decision = declarations(properties, &annotations).decide();
         let declared = decision.declared.unwrap();
         assert_eq!(declared.text(), expected, "{annotations:?}");
@@ -81,7 +84,7 @@ fn every_spelling_declares_a_version() {
     }
 }
 
-/// The columns: catalog properties, the three annotations, the value that counts, and the problems.
+/// The columns: catalog properties, the three annotations, the effective value, and the problems.
 #[test]
 fn valid_and_lower_values_count() {
     let several = "more than one olm.maxOpenShiftVersion property";
@@ -89,14 +92,14 @@ fn valid_and_lower_values_count() {
         // The catalog's maintainer has raised the value of the bundle.
         &["\"4.9\""][..], None, Some(list(&["\"4.8\""])), None, Some("4.9") => &[][..];
         &[], Some(installed(&["\"4.9\""])), Some(list(&["\"4.8\""])), None, Some("4.9") => &[];
-        // The annotation of the enhancement: the lower version counts.
+        // The annotation of the enhancement: the lower version is used.
         &["\"4.9\""], None, None, Some("4.8"), Some("4.8")
             => &["max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and 4.9"];
         &["\"4.9\""], None, None, Some("4.10"), Some("4.9") => &["max OpenShift version is 4.9 (catalog properties) and 4.10"];
         &["\"4.9\""], None, None, Some("4.9"), Some("4.9") => &[];
-        // One and the same release.
+        // Two names of the same release.
         &["\"4.23\""], None, None, Some("5.0"), Some("4.23") => &[];
-        // Valid values count before invalid ones.
+        // Valid values precede invalid ones.
         &["\"4.9\""], None, None, Some("latest"), Some("4.9") => &["\"latest\" is not <major>.<minor> (annotation"];
         &["\"4.9.1\""], None, None, Some("4.8"), Some("4.8") => &["\"4.9.1\" is not <major>.<minor> (catalog properties)"];
         &["\"latest\""], None, Some(list(&["\"4.8\""])), None, Some("4.8")
@@ -109,7 +112,7 @@ fn valid_and_lower_values_count() {
         &["\"4.8\"", "\"4.9\""], None, None, None, None => &[several];
         &["\"4.8\"", "\"4.9\""], None, Some(list(&["\"4.9\""])), None, None => &[several];
         &["\"4.8\"", "\"4.9\""], None, None, Some("4.7"), Some("4.7") => &[several];
-        // Annotations that list nothing that can be read.
+        // Annotations without a readable list.
         &[], Some("[]".into()), None, None, None
             => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
         &[], Some("garbage".into()), Some(list(&["\"4.8\""])), None, Some("4.8")
@@ -118,13 +121,15 @@ fn valid_and_lower_values_count() {
         &["\"4.8\""], Some("garbage".into()), Some("4.7".into()), None, Some("4.8") => &[];
     ] {
         let texts = [installed_.as_deref(), listed.as_deref(), annotation];
-        let there = [INSTALLED, LISTED, PLAIN].into_iter().zip(texts);
-        let there: Vec<_> = there.filter_map(|(key, text)| Some((key, text?))).collect();
-        let decision = declarations(properties, &there).decide();
+        let present = [INSTALLED, LISTED, PLAIN].into_iter().zip(texts);
+        let present: Vec<_> = present
+            .filter_map(|(key, text)| Some((key, text?)))
+            .collect();
+        let decision = declarations(properties, &present).decide();
         let declared = decision.declared.as_ref();
         let release = declared.and_then(MaxOpenShiftVersion::release);
-        assert_rows!(release.map(|release| release.to_string()).as_deref() => expected, "{properties:?} {there:?}");
-        assert!(decision.declared.is_some(), "{properties:?} {there:?}");
+        assert_rows!(release.map(|release| release.to_string()).as_deref() => expected, "{properties:?} {present:?}");
+        assert!(decision.declared.is_some(), "{properties:?} {present:?}");
         let found: Vec<_> = decision.problems.iter().map(ToString::to_string).collect();
         assert_parts(&found, problems);
     }
@@ -193,7 +198,7 @@ fn spellings_of_numbers_are_no_releases() {
         &["+4.8", ".8", "0x48", "4_8.0", "4.8e0", "4.", "4", "04.8", "-4.8"] => None;
     ] {
         for &spelling in spellings {
-            // What a bundle has, and what a catalog has after its numbers became strings.
+            // The value in a bundle, and in a catalog whose numbers were converted to strings.
             let json = Unquoted::new(spelling).to_json();
             for text in [spelling, &json] {
                 let declared = MaxOpenShiftVersion::new(text, Spelling::CatalogProperties);
@@ -204,7 +209,7 @@ fn spellings_of_numbers_are_no_releases() {
     }
 }
 
-/// The columns: catalog properties, the key, the value that counts, its place, and the problems.
+/// The columns: catalog properties, the key, the effective value, its location, and the problems.
 #[test]
 fn lower_of_properties_and_key_counts() {
     let (key, properties) = (Spelling::CatalogKey, Spelling::CatalogProperties);

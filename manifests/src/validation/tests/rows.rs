@@ -1,7 +1,7 @@
 //! The rules of our CRDs: a table for each CRD, and the objects that its rows describe.
 //!
-//! A cell is a part of an object as JSON, and the outcome is `accepted` or the message of the API server. Two tests take
-//! every row: the unit test beside this module asks the validator, and a test of the provisioner asks an API server.
+//! A cell is a part of an object as JSON, and the outcome is `accepted` or the message of the API server. Two tests use
+//! every row: the unit test beside this module validates it, and a test of the provisioner sends it to an API server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,11 +33,11 @@ const ALL_OF_OPERATOR: &str = r#"
     }
 "#;
 
-/// A request of a row.
+/// Request of a row.
 pub(crate) enum Offer {
     /// A new object.
     Create(Value),
-    /// A merge patch of an object that is stored before.
+    /// A merge patch of a stored object.
     Change { object: Value, patch: Value },
 }
 
@@ -162,9 +162,9 @@ pub(crate) async fn class_names(test: impl AsyncFn(Offer) -> String) {
         check(tables::CLASSES, &values(), async |[class]| {
             let class = class.text();
             let object = replaced(kind, "class", place, class.clone().into());
-            let words = format!("{path}: Invalid value: {class:?}: {path} in body should");
+            let prefix = format!("{path}: Invalid value: {class:?}: {path} in body should");
             let found = test(Offer::Create(object)).await;
-            found.replace(&words, "rejected by its name")
+            found.replace(&prefix, "rejected by its name")
         })
         .await;
     }
@@ -234,7 +234,7 @@ pub(crate) async fn pod_options(test: impl AsyncFn(Offer) -> String) {
     }
 }
 
-/// Changes of objects that are stored before.
+/// Changes of stored objects.
 pub(crate) async fn changes(test: impl AsyncFn(Offer) -> String) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     check(tables::CHANGES, &values(), async |[kind, part, patch]| {

@@ -1,9 +1,9 @@
-//! The tables.
+//! Tables of rules.
 
 use serde_json::json;
 use tests::table::Values;
 
-/// Sources, in a Bundle and in the template of a BundleInstance. Those of v1 to v8 are of rukpak's own tests.
+/// Sources, in a Bundle and in the template of a BundleInstance. Rows v1 to v8 are rukpak's own tests.
 pub(super) const SOURCES: &str = r#"
     v1 image | {"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}} | accepted
     v1 image with all fields | {"type": "image", "image": {all-of-image}} | accepted
@@ -84,7 +84,7 @@ pub(super) const SOURCES: &str = r#"
     path: dots     | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests/a..b"}]} | accepted
 "#;
 
-/// Parts of a Bundle. rukpak's words for its name were those of the API server of that time: `may not be longer than 52`.
+/// Parts of a Bundle. rukpak used the message of the API server of its time for the name: `may not be longer than 52`.
 pub(super) const BUNDLES: &str = r#"
     v2 name of 52 | {"metadata": {"name": "{a*52}"}} | accepted
     v2 name of 53 | {"metadata": {"name": "{a*53}"}} | *metadata.name: Too long: may not be more than 52 bytes*
@@ -203,7 +203,7 @@ pub(super) const OPERATORS: &str = r#"
       | *spec.bundle.serviceAccount.namespace: Required value*
 "#;
 
-/// Changes of objects that are stored.
+/// Changes of stored objects.
 pub(super) const CHANGES: &str = r#"
     b4 source | Bundle | {} | {"spec": {"source": {"image": {"ref": "quay.io/example/bundle:v2"}}}} | *bundle.spec is immutable*
     b4 secret | Bundle | {} | {"spec": {"source": {"image": {"pullSecret": "a"}}}} | *bundle.spec is immutable*
@@ -225,7 +225,7 @@ pub(super) const CHANGES: &str = r#"
       | {"spec": {"channel": "stable", "upgradeApproval": "Manual", "approvedVersion": "1.2.3"}} | accepted
 "#;
 
-/// The ways to declare a catalog, as fields of a spec.
+/// The forms of a catalog, as fields of a spec.
 pub(super) fn catalog_values() -> Values {
     let pod = r#"{"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}},
         "priorityClassName": "", "securityContextConfig": "restricted", "memoryTarget": "50Mi",

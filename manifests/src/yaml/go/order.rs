@@ -76,9 +76,12 @@ mod tests {
     use super::*;
 
     fn sorted_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-        let map = keys.into_iter().map(|it| (it.to_owned(), Value::Null));
+        let map = keys.into_iter().map(|key| (key.to_owned(), Value::Null));
         let map: Map<String, Value> = map.collect();
-        sorted(&map).into_iter().map(|(it, _)| it.clone()).collect()
+        sorted(&map)
+            .into_iter()
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 
     #[test]
@@ -93,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_an_order_get_one() {
+    fn incomparable_keys_have_a_fixed_order() {
         let parts = ["a", "1", "9", "0", "e", ".", "é"];
         let mut keys = Vec::new();
         for one in parts {

@@ -1,4 +1,5 @@
-//! What go-yaml v2.4.3 prints, tried with `sigs.k8s.io/yaml` v1.6.0. `catalog`'s tests compare much more with a real one.
+//! Output of go-yaml v2.4.3 through `sigs.k8s.io/yaml` v1.6.0, recorded once. Tests of `catalog` compare far more
+//! values with the real library.
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ fn printed(value: &Value) -> String {
 }
 
 #[test]
-fn collections_are_blocks() {
+fn collections_have_block_style() {
     let value = json!({"b": [1, [2, [], {"x": {}}], {"z": 1, "y": [3]}], "a": {"k": {"l": null}}, "c": [[[1], 2]]});
     let expected = "\
 a:
@@ -35,7 +36,7 @@ c:
 }
 
 #[test]
-fn texts_are_quoted_where_they_have_to_be() {
+fn strings_are_quoted_if_necessary() {
     assert_each!(|text, written| printed(&json!({"m": {"k": text}})) => format!("m:\n  k: {written}\n");
         "a b" => "a b";
         "" => "\"\"";
@@ -72,21 +73,21 @@ fn texts_are_quoted_where_they_have_to_be() {
 
 #[test]
 fn long_lines_are_folded() {
-    let words = ["word"; 20].join(" ");
+    let line = ["word"; 20].join(" ");
     let (first, rest) = (["word"; 16].join(" "), ["word"; 4].join(" "));
     assert_each!(|text, expected| printed(&json!({"k": text})) => expected;
-        words.clone() => format!("k: {first}\n  {rest}\n");
-        format!("'{words}") => format!("k: '''{first}\n  {rest}'\n");
-        format!("\t{words}") => format!("k: \"\\t{first}\n  {rest}\"\n");
+        line.clone() => format!("k: {first}\n  {rest}\n");
+        format!("'{line}") => format!("k: '''{first}\n  {rest}'\n");
+        format!("\t{line}") => format!("k: \"\\t{first}\n  {rest}\"\n");
         format!("{}  b c", "x".repeat(90)) => format!("k: {}  b\n  c\n", "x".repeat(90));
     );
     // A key is never folded.
-    let key = words.replace(' ', "-");
-    assert_rows!(printed(&json!({&key: words})) => format!("{key}: word\n  {first}\n  word word word\n"));
+    let key = line.replace(' ', "-");
+    assert_rows!(printed(&json!({&key: line})) => format!("{key}: word\n  {first}\n  word word word\n"));
 }
 
 #[test]
-fn long_keys_and_those_of_several_lines_stand_behind_a_mark() {
+fn long_and_multiline_keys_have_an_explicit_mark() {
     let long = "k".repeat(129);
     assert_eq!(printed(&json!({&long: [1]})), format!("? {long}\n: - 1\n"));
     assert_rows!(printed(&json!({"a\nb": {"c": 1}})) => "? |-\n  a\n  b\n: c: 1\n");

@@ -24,7 +24,7 @@ fn git(repository: &str) -> Value {
 }
 
 #[test]
-fn a_secret_goes_only_to_the_hosts_that_it_names() {
+fn secret_is_sent_only_to_its_hosts() {
     let http = |url: &str| json!({"type": "http", "http": {"url": url}});
     let mut login = secret("Opaque", LOGIN);
     let mut key = secret("Opaque", KEY);
@@ -56,7 +56,7 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
 }
 
 #[test]
-fn each_source_takes_its_own_kind_of_secret() {
+fn each_source_type_requires_its_secret_type() {
     let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": BEGIN, "insecureSkipTLSVerify": true}});
     let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
     let type_ = "kubernetes.io/dockerconfigjson";
@@ -85,7 +85,7 @@ fn each_source_takes_its_own_kind_of_secret() {
 }
 
 #[test]
-fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
+fn wrong_secret_type_is_reported_without_its_data() {
     let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "pullSecret": "s"}});
     let bad = b"hush is no JSON".as_slice();
     for (spec, secret, expected) in ::tests::rows![
@@ -113,14 +113,14 @@ fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
 }
 
 #[test]
-fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_believes() {
+fn cluster_credentials_are_sent_only_to_verified_servers() {
     let cluster = r#"{"auths": {"registry.example": {"auth": "Y2x1c3Rlcjp3b3Jk"}}}"#;
     let cluster = Credentials::from_docker_config(cluster.as_bytes()).unwrap();
     let own = br#"{"auths": {"own.example": {"auth": "bWU6aHVzaA=="}}}"#;
     let type_ = "kubernetes.io/dockerconfigjson";
     let own = secret(type_, &[(".dockerconfigjson", own)]);
     let authority = ::tests::Authority::new("registry").pem();
-    for (image, secret, known) in ::tests::rows![
+    for (image, secret, is_sent) in ::tests::rows![
         json!({"ref": "r"}), None => (true, false);
         json!({"ref": "r"}), Some(&own) => (true, true);
         json!({"ref": "r", "insecureSkipTLSVerify": true}), None => (false, false);
@@ -131,6 +131,6 @@ fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_beli
         let given = with!(Access::default() => registries: cluster.clone());
         let access = with(given, &spec, secret).unwrap();
         let names = |registry| access.registries.names(registry, "app");
-        assert_rows!((names("registry.example"), names("own.example")) => known, "{spec:?}");
+        assert_rows!((names("registry.example"), names("own.example")) => is_sent, "{spec:?}");
     }
 }

@@ -6,12 +6,13 @@ use Event::{Apply, Delete, Init, InitApply, InitDone};
 
 type Make = fn() -> Event<Bundle>;
 
-/// The content of unpacked Bundles.
+/// Returns the content digest of unpacked Bundles.
 fn unpacked() -> Digest {
     Digest::of(b"content")
 }
 
-/// A Bundle that refers to Secret s, or to ConfigMaps m and n, or to nothing because it is unpacked, and has these metadata.
+/// Returns a Bundle with these metadata that refers to Secret s, or to ConfigMaps m and n, or to nothing because it is
+/// unpacked.
 fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
     let maps = ["m", "n"].map(|name| json!({"configMap": {"name": name}}));
     let spec = match source {
@@ -38,7 +39,7 @@ fn from_source(name: &str, source: &str) -> Bundle {
     bundle(name, source, json!({}))
 }
 
-/// A Bundle of an instance.
+/// Returns a Bundle of an instance.
 fn owned(name: &str, uid: &str) -> Bundle {
     let owner = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "name": "any", "uid": uid, "controller": true,
@@ -46,13 +47,14 @@ fn owned(name: &str, uid: &str) -> Bundle {
     bundle(name, "other", json!({"ownerReferences": [owner]}))
 }
 
-/// A Bundle that the garbage collector has released.
+/// Returns a Bundle that the garbage collector has released.
 fn released(name: &str, instance: &str) -> Bundle {
     let labels = json!({labels::OWNER_NAME: instance});
     bundle(name, "other", json!({"labels": labels}))
 }
 
-/// The Bundles that refer to Secret s, to ConfigMap n, to the instances one (uid 1) and two (uid 2), and to the content.
+/// Returns the Bundles that refer to Secret s, to ConfigMap n, to the instances one (uid 1) and two (uid 2), and to the
+/// content.
 fn found(cache: &BundleCache) -> [String; 5] {
     let names = |bundles: Vec<Arc<Bundle>>| {
         let names: Vec<String> = bundles.iter().map(|bundle| bundle.name_any()).collect();

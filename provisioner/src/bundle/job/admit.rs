@@ -104,23 +104,23 @@ mod tests {
 
     #[test]
     #[expect(clippy::large_stack_arrays, reason = "it is a table")]
-    fn only_the_pod_of_the_job_of_the_bundle_is_admitted() {
+    fn only_the_job_pod_of_the_bundle_is_authorized() {
         let rukpak = "core.rukpak.io/v1alpha1";
         let of_bundle = owner(rukpak, "Bundle", "bundle", true);
         let of_job = owner("batch/v1", "Job", "job", true);
         let good = job(&of_bundle);
-        let ours = pod(std::slice::from_ref(&of_job));
+        let own_pod = pod(std::slice::from_ref(&of_job));
         for (why, job, pod, uid, expected) in ::tests::rows![
-            "all is well", good.clone(), ours.clone(), "pod" => Ok(());
-            "a later pod of the same name", good.clone(), ours.clone(), "earlier" => Err(UploadDenied::PodReplaced);
+            "all is well", good.clone(), own_pod.clone(), "pod" => Ok(());
+            "a later pod of the same name", good.clone(), own_pod.clone(), "earlier" => Err(UploadDenied::PodReplaced);
             "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(UploadDenied::Foreign);
             "another Job's pod", good.clone(), pod(&[owner("batch/v1", "Job", "other", true)]), "pod" => Err(UploadDenied::Foreign);
             "somebody who only says so", good.clone(), pod(&[owner("batch/v1", "Job", "job", false)]), "pod"
                 => Err(UploadDenied::Foreign);
             "a Job of another API", good.clone(), pod(&[owner("example.com/v1", "Job", "job", true)]), "pod"
                 => Err(UploadDenied::Foreign);
-            "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), ours.clone(), "pod" => Err(UploadDenied::Foreign);
-            "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), ours.clone(), "pod"
+            "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), own_pod.clone(), "pod" => Err(UploadDenied::Foreign);
+            "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), own_pod.clone(), "pod"
                 => Err(UploadDenied::Foreign);
         ] {
             assert_eq!(
@@ -132,9 +132,9 @@ mod tests {
         let mut leaving = good;
         leaving.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_rows!(authorize_upload(&bundle("bundle"), &leaving, &ours, "pod") => Err(UploadDenied::Deleting));
+        assert_rows!(authorize_upload(&bundle("bundle"), &leaving, &own_pod, "pod") => Err(UploadDenied::Deleting));
         // A missing uid matches no owner.
-        assert!(!is_owned(&ours.metadata, "Job", None));
+        assert!(!is_owned(&own_pod.metadata, "Job", None));
         assert_rows!(!is_owned(&pod(&[owner("batch/v1", "Job", "", true)]).metadata, "Job", Some("")) => true);
     }
 }

@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn what_a_policy_takes_away_is_noticed_and_what_it_adds_is_not() {
+    fn removed_fields_are_detected_and_added_fields_ignored() {
         let bundle = object!({
             "metadata": {"name": "b", "uid": "u"},
             "spec": {"source": {"type": "image", "image": {"ref": "quay.io/a/b:v1"}}},

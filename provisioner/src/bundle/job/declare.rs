@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_image_runs_where_it_is_a_volume() {
+    fn image_volume_runs_no_container_of_the_image() {
         let job = declared(&bundle(Some("pull")), &pinned(), Mode::ImageVolume);
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_our_program_runs_in_the_image() {
+    fn init_container_installs_the_program_into_the_image() {
         let job = declared(&bundle(None), &tag(), Mode::InitContainer);
         let pod = &job["spec"]["template"]["spec"];
         let (init, main) = (&pod["initContainers"][0], &pod["containers"][0]);
@@ -313,7 +313,7 @@ mod tests {
 
     // parity: rukpak-45
     #[test]
-    fn pods_are_nobodys_and_may_do_nothing() {
+    fn pods_have_no_token_and_no_privileges() {
         for mode in [Mode::ImageVolume, Mode::InitContainer] {
             let job = declared(&bundle(None), &tag(), mode);
             let pod = &job["spec"]["template"]["spec"];
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_has_one_hash_and_another_job_has_another() {
+    fn equal_jobs_have_equal_hashes() {
         let hash = |image: &Image, mode| {
             let job = declared(&bundle(None), image, mode);
             let hash = job["metadata"]["annotations"][labels::DECLARED].as_str();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn names_fit_into_labels_and_tell_the_bundle() {
+    fn job_names_fit_into_labels_and_name_the_bundle() {
         let mut one = bundle(None);
         one.metadata.name = Some("b".repeat(52));
         let long = name(&one);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_of_a_job_is_what_it_was_made_for() {
+    fn image_is_read_from_the_declared_job() {
         let settings = Settings::default();
         assert_rows!(image(&job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap(), &pinned()) => tag());
     }

@@ -94,7 +94,7 @@ mod tests {
 
     // parity: rukpak-14
     #[test]
-    fn jobs_follow_each_other_ever_more_slowly() {
+    fn delay_between_jobs_grows() {
         let tries = JobBackoff::default();
         let start = Instant::now();
         let mut now = start;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_tidy_until_it_has_another_job() {
+    fn bundle_is_clean_until_its_next_job() {
         let tries = JobBackoff::default();
         tries.mark_finished("a");
         assert!(tries.is_finished("a") && !tries.is_finished("b"));

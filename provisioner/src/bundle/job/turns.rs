@@ -183,7 +183,7 @@ mod tests {
     fn full() -> JobQueue {
         let turns = JobQueue::default();
         let jobs: Vec<Job> = (0..MAX_CONCURRENT_JOBS)
-            .map(|it| job(&it.to_string(), None))
+            .map(|number| job(&number.to_string(), None))
             .collect();
         list(&turns, &jobs);
         turns
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_when_all_turns_are_taken_waits_and_goes_on_in_order() {
+    async fn bundles_wait_for_slots_in_order() {
         let turns = full();
         turns.wait_until_listed().await;
         assert!(turns.try_start("0", "0"), "it has one");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_have_ended_or_belong_to_nobody_take_no_turn() {
+    fn finished_and_unowned_jobs_occupy_no_slot() {
         let turns = full();
         let foreign = with!(job("x", None) => metadata.owner_references: None);
         let jobs = [
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken() {
+    async fn waiting_bundle_is_woken() {
         let turns = std::sync::Arc::new(full());
         assert!(!turns.try_start("a", "a"));
         let asked = std::sync::Arc::clone(&turns);

@@ -6,8 +6,8 @@ fn source(value: Value) -> BundleSource {
     serde_json::from_value(value).unwrap()
 }
 
-/// What is asked for, or why nothing is.
-fn told(value: Value) -> String {
+/// Describes the parsed source, or the error.
+fn describe(value: Value) -> String {
     match parse(&source(value)) {
         Ok(SourceRequest::Remote(source)) => source.to_string(),
         Ok(SourceRequest::ConfigMaps(listed)) => format!("{} ConfigMaps", listed.len()),
@@ -21,7 +21,7 @@ fn git(repository: &str, reference: &Value, directory: Option<&str>) -> Value {
 }
 
 #[test]
-fn every_type_is_read() {
+fn every_source_type_is_parsed() {
     let branch = || json!({"branch": "main"});
     let commit = "0123456789012345678901234567890123456789";
     for (value, expected) in ::tests::rows![
@@ -35,13 +35,13 @@ fn every_type_is_read() {
         json!({"type": "upload", "upload": {}}) => "upload";
         json!({"type": "upload"}) => "upload";
     ] {
-        let text = told(value.clone());
+        let text = describe(value.clone());
         assert!(text.contains(expected), "{value}: {text}");
     }
 }
 
 #[test]
-fn what_cannot_be_fetched_is_explained() {
+fn invalid_sources_are_explained() {
     let branch = || json!({"branch": "main"});
     let http = |url: &str| json!({"type": "http", "http": {"url": url}});
     for (value, expected) in ::tests::rows![
@@ -61,14 +61,14 @@ fn what_cannot_be_fetched_is_explained() {
         http("https://me@example.com/b.tgz") => "http.auth.secret references";
         http("https://example.com/b.tgz#sha256:12") => "http.url has an invalid fragment";
     ] {
-        let text = told(value.clone());
+        let text = describe(value.clone());
         assert!(text.contains(expected), "{value}: {text}");
         assert!(!text.contains("hush"), "{text}");
     }
 }
 
 #[test]
-fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
+fn resolved_sources_are_pinned_and_without_credentials() {
     let digest = format!("sha256:{}", "a".repeat(64));
     let commit = "0123456789012345678901234567890123456789";
     let image = source(json!({"type": "image", "image": {
@@ -104,7 +104,7 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
     ] {
         let found = resolved(spec, pin(spec).as_ref());
         assert_eq!(serde_json::to_value(&found).unwrap(), expected);
-        // What was pinned is asked for again, wherever the tag or the branch points by now.
+        // A pinned source is requested again, even if the tag or branch has moved.
         if let Some(pin) = pin(spec) {
             assert_eq!(
                 pinned(parse(spec).unwrap(), &found),
@@ -115,7 +115,7 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
 }
 
 #[test]
-fn secrets_and_config_maps_are_known_by_name() {
+fn referenced_secrets_and_config_maps_are_listed() {
     for (value, expected) in ::tests::rows![
         json!({"type": "image", "image": {"ref": "a", "pullSecret": "p"}}) => Some("p");
         json!({"type": "image", "image": {"ref": "a"}}) => None;

@@ -31,7 +31,7 @@ fn an_upload_must_have_the_digest_of_the_spec() {
 }
 
 #[test]
-fn unpacked_content_stays_the_content_in_every_phase() {
+fn unpacked_digest_is_kept_in_every_phase() {
     use Phase::{Failing, Pending, Unpacked, Unpacking};
     let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
     for phase in [Pending, Unpacking, Failing, Unpacked] {
@@ -60,7 +60,7 @@ fn index(size: usize, chunks: usize) -> Index {
 }
 
 #[test]
-fn an_index_is_read_as_it_was_written() {
+fn index_round_trips() {
     let with_links =
         with!(index(1, 1) => skipped.symlinks: 2, skipped.paths: vec!["docs/a".to_owned()]);
     for index in [
@@ -78,7 +78,7 @@ fn an_index_is_read_as_it_was_written() {
 }
 
 #[test]
-fn an_index_that_was_tampered_with_is_refused() {
+fn altered_index_is_rejected() {
     for (key, value) in [
         ("digest", "sha256:0"),
         ("archive", ""),
@@ -101,7 +101,7 @@ fn an_index_that_was_tampered_with_is_refused() {
 }
 
 #[test]
-fn what_belongs_to_an_earlier_bundle_of_the_name_is_not_taken_for_its_successors() {
+fn config_maps_of_a_former_bundle_are_ignored() {
     let map = chunk_map(&bundle("1"), "system", 3, b"bytes");
     assert_eq!(map.name_any(), chunk_name("etcd", 3));
     assert!(belongs(&map, "1"));
@@ -112,7 +112,7 @@ fn what_belongs_to_an_earlier_bundle_of_the_name_is_not_taken_for_its_successors
 }
 
 #[test]
-fn no_two_bundles_share_a_name() {
+fn bundles_share_no_config_map_names() {
     let bundles = "a a-upload a-upload-0 a-upload-0-upload a-upload-upload".split(' ');
     let names = bundles.flat_map(|bundle| {
         let chunks = [0, 10].map(|number| chunk_name(bundle, number));

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_of_what_was_watched_has_to_last() {
+    fn only_persistent_outages_of_a_watch_are_reported() {
         let now = Instant::now();
         let mut outage = Outage::default();
         // An outage of a watch that has never worked is reported at once.

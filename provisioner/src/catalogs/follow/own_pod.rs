@@ -326,12 +326,12 @@ impl CatalogObservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogs::status::tests::{kept, told};
+    use crate::catalogs::status::tests::{pod_report, pod_state};
 
     #[test]
-    fn a_catalog_is_ready_while_anybody_serves_it() {
-        let trouble = "pod mine-1 is not ready: ImagePullBackOff";
-        let kept = |state: State| told(Ok(kept(state, Some(trouble))));
+    fn catalog_is_ready_while_pod_or_server_serves_it() {
+        let problem_text = "pod mine-1 is not ready: ImagePullBackOff";
+        let pod_state = |state: State| pod_report(Ok(pod_state(state, Some(problem_text))));
         let by_us = || {
             let served = Served {
                 address: "mine.a.svc:50051".to_owned(),
@@ -342,7 +342,7 @@ mod tests {
         };
         let starting = || State::Starting("its pod is being created".to_owned());
         let serving = || State::Serving(None);
-        for (mut seen, state, expected) in [
+        for (mut observation, state, expected) in [
             (
                 CatalogObservation::default(),
                 starting(),
@@ -352,31 +352,31 @@ mod tests {
             (by_us(), starting(), Connection::Ready),
             (by_us(), serving(), Connection::Ready),
         ] {
-            seen.is_in_pod(&kept(state), "a");
-            let served = seen.served.unwrap();
+            observation.is_in_pod(&pod_state(state), "a");
+            let served = observation.served.unwrap();
             assert_eq!(served.connection, expected);
             assert_eq!(served.address, "mine.a.svc:50051");
-            let problem = seen.problem.unwrap();
+            let problem = observation.problem.unwrap();
             assert!(problem.message.contains("ImagePullBackOff"), "{problem:?}");
         }
         // The state of the pod is unknown, because it cannot be created.
-        let seen = with!(by_us() => |seen| seen.is_in_pod(&told(Err("no".to_owned())), "a"));
-        assert_eq!(seen.served.unwrap().connection, Connection::Ready);
+        let observation = with!(by_us() => |observation| observation.is_in_pod(&pod_report(Err("no".to_owned())), "a"));
+        assert_eq!(observation.served.unwrap().connection, Connection::Ready);
     }
 
     #[test]
-    fn a_pod_counts_as_served_while_nothing_is_wrong_with_it() {
-        let ok = |state, trouble| Ok(kept(state, trouble));
+    fn pod_without_problem_counts_as_served() {
+        let ok = |state, problem_text| Ok(pod_state(state, problem_text));
         let starting = State::Starting("its pod is being created".to_owned());
-        for (kept, is_for_good, expected) in [
+        for (pod_state, is_for_good, expected) in [
             (ok(State::Serving(None), None), false, Some(true)),
             (ok(State::Serving(None), Some("bad")), false, Some(false)),
             (ok(starting, None), false, Some(false)),
             (Err("the apiserver is away".to_owned()), false, None),
             (Err("it can have none".to_owned()), true, Some(false)),
         ] {
-            let told = with!(told(kept) => is_terminal: is_for_good);
-            assert_eq!(told.is_served(), expected, "{told:?}");
+            let pod_report = with!(pod_report(pod_state) => is_terminal: is_for_good);
+            assert_eq!(pod_report.is_served(), expected, "{pod_report:?}");
         }
     }
 }

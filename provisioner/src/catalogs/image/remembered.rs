@@ -177,14 +177,14 @@ mod tests {
         }
     }
 
-    fn digest(kept: &DigestCache, uid: &str, image: &str) -> Option<Digest> {
-        kept.get(uid, plain(image)).map(|(digest, _)| digest)
+    fn digest(cache: &DigestCache, uid: &str, image: &str) -> Option<Digest> {
+        cache.get(uid, plain(image)).map(|(digest, _)| digest)
     }
 
     #[test]
-    fn what_a_template_named_before_is_known_for_what_it_names_now() {
+    fn template_with_a_new_value_keeps_the_former_content() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = DigestCache::new(folder.path());
+        let cache = DigestCache::new(folder.path());
         let named = |image, template| ImageSelector {
             image,
             template: Some(template),
@@ -192,13 +192,13 @@ mod tests {
         let (minor, next) = ("r/c:v1.36", "r/c:v1.37");
         let one = Digest::of(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
-        kept.put("u1", named(minor, template), Some(one)).unwrap();
+        cache.put("u1", named(minor, template), Some(one)).unwrap();
         let again = DigestCache::new(folder.path());
-        let known = Some((one, minor.to_owned()));
+        let expected_content = Some((one, minor.to_owned()));
         for (uid, named, expected) in [
-            ("u1", named(minor, template), &known),
-            ("u1", named(next, template), &known),
-            ("u1", plain(minor), &known),
+            ("u1", named(minor, template), &expected_content),
+            ("u1", named(next, template), &expected_content),
+            ("u1", plain(minor), &expected_content),
             ("u1", plain(next), &None),
             ("u1", named(next, "r/other:{kube_minor_version}"), &None),
             ("u1", named(next, ""), &None),
@@ -207,41 +207,41 @@ mod tests {
             assert_eq!(again.get(uid, named), *expected, "{uid} {named:?}");
         }
         // The same content is recorded again if a template starts or stops resolving to it.
-        kept.put("u1", plain(minor), Some(one)).unwrap();
+        cache.put("u1", plain(minor), Some(one)).unwrap();
         assert_eq!(again.get("u1", named(next, template)), None);
-        kept.put("u1", named(minor, template), Some(one)).unwrap();
-        assert_eq!(again.get("u1", named(next, template)), known);
+        cache.put("u1", named(minor, template), Some(one)).unwrap();
+        assert_eq!(again.get("u1", named(next, template)), expected_content);
     }
 
     #[test]
-    fn what_a_template_was_last_is_known_also_of_what_nobody_has_read() {
+    fn last_image_of_a_template_is_recorded_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = DigestCache::new(folder.path());
+        let cache = DigestCache::new(folder.path());
         let named = |image| ImageSelector {
             image,
             template: Some("r/c:{platform_architecture}"),
         };
         let (one, other) = (named("r/c:x86_64"), named("r/c:aarch64"));
-        let last = |uid, template| kept.last_image(uid, template);
+        let last = |uid, template| cache.last_image(uid, template);
         let template = "r/c:{platform_architecture}";
         assert_eq!(last("u1", template), None);
-        kept.put("u1", one, None).unwrap();
+        cache.put("u1", one, None).unwrap();
         assert_eq!(last("u1", template).as_deref(), Some("r/c:x86_64"));
-        assert_eq!(kept.get("u1", one), None, "there is no content");
+        assert_eq!(cache.get("u1", one), None, "there is no content");
         let other_template = "r/c:{kube_minor_version}";
         for (uid, template) in [("u2", template), ("u1", other_template), ("u1", "")] {
             assert_eq!(last(uid, template), None, "{uid} {template}");
         }
         // The content of this image is kept, and that of another image is not used for it.
         let content = Digest::of(b"one");
-        kept.put("u1", one, Some(content)).unwrap();
-        kept.put("u1", one, None).unwrap();
-        assert_rows!(kept.get("u1", one) => Some((content, "r/c:x86_64".to_owned())));
-        kept.put("u1", other, None).unwrap();
+        cache.put("u1", one, Some(content)).unwrap();
+        cache.put("u1", one, None).unwrap();
+        assert_rows!(cache.get("u1", one) => Some((content, "r/c:x86_64".to_owned())));
+        cache.put("u1", other, None).unwrap();
         assert_eq!(last("u1", template).as_deref(), Some("r/c:aarch64"));
-        assert_eq!((kept.get("u1", one), kept.get("u1", other)), (None, None));
+        assert_eq!((cache.get("u1", one), cache.get("u1", other)), (None, None));
         // An image without a template is not the last one of any template.
-        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
+        cache.put("u1", plain(IMAGE), Some(content)).unwrap();
         assert_eq!(last("u1", template), None);
     }
 
@@ -249,11 +249,11 @@ mod tests {
     #[test]
     fn each_catalog_source_has_its_own_content_for_its_own_image() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = DigestCache::new(folder.path());
-        assert_eq!(digest(&kept, "u1", IMAGE), None);
+        let cache = DigestCache::new(folder.path());
+        assert_eq!(digest(&cache, "u1", IMAGE), None);
         let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
-        kept.put("u1", plain(IMAGE), Some(one)).unwrap();
-        kept.put("../u2", plain(IMAGE), Some(two)).unwrap();
+        cache.put("u1", plain(IMAGE), Some(one)).unwrap();
+        cache.put("../u2", plain(IMAGE), Some(two)).unwrap();
         let again = DigestCache::new(folder.path());
         assert_eq!(digest(&again, "u1", IMAGE), Some(one));
         assert_eq!(digest(&again, "../u2", IMAGE), Some(two));
@@ -270,33 +270,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_known_and_too_many_make_room() {
+    fn corrupt_records_are_ignored_and_old_ones_evicted() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = DigestCache::new(folder.path());
+        let cache = DigestCache::new(folder.path());
         let content = Digest::of(b"one");
-        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
+        cache.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");
         let cut = &whole[..whole.len() - 1];
         let (foreign, long) = ("sha256:1\nexample.com/catalog:v1\n", "x".repeat(1 << 20));
         for damaged in ["", "\n\n", cut, foreign, &long] {
-            fs::write(kept.path("u1"), damaged).unwrap();
-            assert_eq!(digest(&kept, "u1", IMAGE), None, "{damaged}");
+            fs::write(cache.path("u1"), damaged).unwrap();
+            assert_eq!(digest(&cache, "u1", IMAGE), None, "{damaged}");
         }
-        fs::write(kept.path("u1"), [0xff, 0xfe]).unwrap();
-        assert_eq!(digest(&kept, "u1", IMAGE), None);
-        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
-        assert_eq!(digest(&kept, "u1", IMAGE), Some(content));
+        fs::write(cache.path("u1"), [0xff, 0xfe]).unwrap();
+        assert_eq!(digest(&cache, "u1", IMAGE), None);
+        cache.put("u1", plain(IMAGE), Some(content)).unwrap();
+        assert_eq!(digest(&cache, "u1", IMAGE), Some(content));
 
         for at in 0..19 {
             let uid = format!("more{at}");
-            kept.put(&uid, plain(IMAGE), Some(content)).unwrap();
+            cache.put(&uid, plain(IMAGE), Some(content)).unwrap();
         }
-        let old = File::options().write(true).open(kept.path("u1")).unwrap();
+        let old = File::options().write(true).open(cache.path("u1")).unwrap();
         old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        kept.sweep(21).unwrap();
-        assert_eq!(digest(&kept, "u1", IMAGE), Some(content), "there is room");
-        kept.sweep(20).unwrap();
-        assert_eq!(digest(&kept, "u1", IMAGE), None);
-        assert_eq!(fs::read_dir(&kept.directory).unwrap().count(), 18);
+        cache.sweep(21).unwrap();
+        assert_eq!(digest(&cache, "u1", IMAGE), Some(content), "there is room");
+        cache.sweep(20).unwrap();
+        assert_eq!(digest(&cache, "u1", IMAGE), None);
+        assert_eq!(fs::read_dir(&cache.directory).unwrap().count(), 18);
     }
 }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_image_has_is_looked_at_once_and_other_failures_may_pass() {
+    fn content_errors_are_terminal_and_others_transient() {
         let within = |source| unpacker::Error::Layer {
             name: "a".to_owned(),
             source: Box::new(source),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_still_the_same_is_still_unfit() {
+    fn unchanged_image_stays_rejected() {
         assert_eq!(RejectedImage::from_error(&empty(), None, true), None);
         assert_rows!(RejectedImage::from_error(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
         let unfit = RejectedImage::from_error(&empty(), Some("sha256:a".to_owned()), true).unwrap();

@@ -14,17 +14,17 @@ fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
     }
 }
 
-/// The namespaces whose catalogs count, before anything is known of them.
+/// Returns a cache of these namespaces before their catalogs are listed.
 fn listing(namespaces: &[&str]) -> CatalogCache {
-    let mut known = CatalogCache::default();
+    let mut cache = CatalogCache::default();
     let namespaces: Vec<String> = namespaces.iter().map(|&name| name.to_owned()).collect();
-    known.reset(&namespaces);
-    known
+    cache.reset(&namespaces);
+    cache
 }
 
-fn put(known: &mut CatalogCache, key: &Key, priority: i64, read: CatalogContent) {
-    known.add(key, &CatalogIdentity::default(), priority);
-    known.read(key, &CatalogIdentity::default(), read);
+fn put(cache: &mut CatalogCache, key: &Key, priority: i64, read: CatalogContent) {
+    cache.add(key, &CatalogIdentity::default(), priority);
+    cache.read(key, &CatalogIdentity::default(), read);
 }
 
 fn as_image(uid: &str, image: &str) -> CatalogIdentity {
@@ -48,14 +48,14 @@ fn all(packages: Vec<Package>) -> CatalogContent {
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogContent {
     CatalogContent::Partial(Arc::new(with!(Packages::default() =>
-        asked: asked.iter().map(|&it| it.to_owned()).collect(),
+        asked: asked.iter().map(|&name| name.to_owned()).collect(),
         packages: packages.into_iter().map(|one| (one.name.clone(), Arc::new(one))).collect(),
         broken: broken.iter().map(|&one| (one.to_owned(), "it is bad".to_owned())).collect(),
     )))
 }
 
-fn said(known: &CatalogCache, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
-    let offers = known.offers(package, only);
+fn offer_lines(cache: &CatalogCache, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
+    let offers = cache.offers(package, only);
     let list = offers.list();
     list.iter()
         .map(|offer| {
@@ -71,35 +71,35 @@ fn said(known: &CatalogCache, package: &str, only: Option<&CatalogRef>) -> Vec<S
 }
 
 #[test]
-fn what_was_read_stays_while_a_catalog_is_away() {
-    let mut known = listing(&["ours"]);
+fn loaded_content_is_kept_while_a_catalog_is_unavailable() {
+    let mut cache = listing(&["ours"]);
     let mine = key("ours", "mine");
     let away = || "nobody is there".to_owned();
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
     assert_rows! {
-        known.add(&mine, &CatalogIdentity::default(), 5) => true;
-        known.add(&mine, &CatalogIdentity::default(), 5) => false;
-        said(&known, "etcd", None) => ["ours/mine 5: pending"];
-        known.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
-        known.set_problem(&mine, &CatalogIdentity::default(), away()) => false;
-        said(&known, "etcd", None) => ["ours/mine 5: nobody is there"];
-        known.read(&mine, &CatalogIdentity::default(), read) => true;
-        said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
-        said(&known, "other", None) => ["ours/mine 5: absent"];
-        known.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
-        said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
-        known.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
-        known.is_ready(&mine, &CatalogIdentity::default()) => true;
-        !known.is_ready(&mine, &CatalogIdentity::default()) => true;
-        known.remove(&mine) => true;
-        said(&known, "etcd", None).is_empty() => true;
-        known.read(&mine, &CatalogIdentity::default(), all(Vec::new())) => false, "it comes too late";
+        cache.add(&mine, &CatalogIdentity::default(), 5) => true;
+        cache.add(&mine, &CatalogIdentity::default(), 5) => false;
+        offer_lines(&cache, "etcd", None) => ["ours/mine 5: pending"];
+        cache.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
+        cache.set_problem(&mine, &CatalogIdentity::default(), away()) => false;
+        offer_lines(&cache, "etcd", None) => ["ours/mine 5: nobody is there"];
+        cache.read(&mine, &CatalogIdentity::default(), read) => true;
+        offer_lines(&cache, "etcd", None) => ["ours/mine 5: has etcd"];
+        offer_lines(&cache, "other", None) => ["ours/mine 5: absent"];
+        cache.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
+        offer_lines(&cache, "etcd", None) => ["ours/mine 5: has etcd"];
+        cache.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
+        cache.is_ready(&mine, &CatalogIdentity::default()) => true;
+        !cache.is_ready(&mine, &CatalogIdentity::default()) => true;
+        cache.remove(&mine) => true;
+        offer_lines(&cache, "etcd", None).is_empty() => true;
+        cache.read(&mine, &CatalogIdentity::default(), all(Vec::new())) => false, "it comes too late";
     }
 }
 
 #[test]
-fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
-    let mut known = listing(&["ours"]);
+fn content_of_a_replaced_catalog_is_dropped() {
+    let mut cache = listing(&["ours"]);
     let mine = key("ours", "mine");
     let package = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
     let first = as_image("1", "a:1");
@@ -108,86 +108,86 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
         as_image("2", "a:1"),
         with!(first.clone() => origin: Some(("service", "a:1".to_owned()))),
     ] {
-        known.add(&mine, &first, 0);
-        assert!(known.read(&mine, &first, all(vec![package.clone()])));
-        assert!(known.is_read(&mine, &first));
-        // For nothing else it is forgotten.
-        known.set_problem(&mine, &first, "away".to_owned());
-        assert!(known.add(&mine, &first, 7));
-        assert_eq!(said(&known, "etcd", None), ["ours/mine 7: has etcd"]);
-        assert!(known.add(&mine, &next, 7));
+        cache.add(&mine, &first, 0);
+        assert!(cache.read(&mine, &first, all(vec![package.clone()])));
+        assert!(cache.is_read(&mine, &first));
+        // Other changes do not drop the content.
+        cache.set_problem(&mine, &first, "away".to_owned());
+        assert!(cache.add(&mine, &first, 7));
+        assert_eq!(offer_lines(&cache, "etcd", None), ["ours/mine 7: has etcd"]);
+        assert!(cache.add(&mine, &next, 7));
         let unread = ["ours/mine 7: pending"];
-        assert_eq!(said(&known, "etcd", None), unread);
-        assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), Said::Away(None));
-        // Who has read the former one meanwhile comes too late.
-        assert!(!known.read(&mine, &first, all(vec![package.clone()])));
-        assert!(!known.set_problem(&mine, &first, "away".to_owned()));
-        assert!(!known.is(&mine, &first) && !known.is_read(&mine, &next));
-        assert_eq!(said(&known, "etcd", None), unread);
+        assert_eq!(offer_lines(&cache, "etcd", None), unread);
+        assert_eq!(cache.said("etcd", "etcd.v1", "sha256:1"), Said::Away(None));
+        // Content of the former catalog arrives too late.
+        assert!(!cache.read(&mine, &first, all(vec![package.clone()])));
+        assert!(!cache.set_problem(&mine, &first, "away".to_owned()));
+        assert!(!cache.is(&mine, &first) && !cache.is_read(&mine, &next));
+        assert_eq!(offer_lines(&cache, "etcd", None), unread);
     }
 }
 
 // parity: platform-12, complaint-19
 #[test]
-fn of_what_others_serve_only_what_was_asked_for_is_known() {
-    let mut known = listing(&["ours"]);
+fn served_catalogs_contain_only_requested_packages() {
+    let mut cache = listing(&["ours"]);
     let mine = key("ours", "mine");
     let etcd = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
     let read = some(&["bad", "etcd", "none"], vec![etcd], &["bad"]);
-    put(&mut known, &mine, 0, read);
+    put(&mut cache, &mine, 0, read);
     for (package, answer) in [
         ("etcd", "has etcd"),
         ("none", "absent"),
         ("bad", "it is bad"),
         ("other", "pending"),
     ] {
-        assert_rows!(said(&known, package, None) => [format!("ours/mine 0: {answer}")]);
+        assert_rows!(offer_lines(&cache, package, None) => [format!("ours/mine 0: {answer}")]);
     }
 }
 
 #[test]
-fn a_first_answer_comes_until_there_is_one_or_trouble() {
-    let mut known = listing(&["ours"]);
+fn catalog_is_pending_until_its_first_answer_or_problem() {
+    let mut cache = listing(&["ours"]);
     let (mine, other) = (key("ours", "mine"), key("ours", "other"));
-    known.add(&mine, &CatalogIdentity::default(), 0);
-    known.add(&other, &CatalogIdentity::default(), 0);
-    let pending = |known: &CatalogCache, package: &str| {
-        let offers = known.offers(package, None);
+    cache.add(&mine, &CatalogIdentity::default(), 0);
+    cache.add(&other, &CatalogIdentity::default(), 0);
+    let pending = |cache: &CatalogCache, package: &str| {
+        let offers = cache.offers(package, None);
         let list =
             with!(offers.list() => |list| list.retain(|one| matches!(one.answer, Answer::Pending)));
-        let names: Vec<&str> = list.iter().map(|it| it.catalog).collect();
+        let names: Vec<&str> = list.iter().map(|offer| offer.catalog).collect();
         names.join(" ")
     };
-    assert_eq!(pending(&known, "etcd"), "ours/mine ours/other");
-    known.set_problem(
+    assert_eq!(pending(&cache, "etcd"), "ours/mine ours/other");
+    cache.set_problem(
         &other,
         &CatalogIdentity::default(),
         "nobody is there".to_owned(),
     );
-    assert_eq!(pending(&known, "etcd"), "ours/mine");
+    assert_eq!(pending(&cache, "etcd"), "ours/mine");
     let etcd = some(&["etcd"], Vec::new(), &[]);
-    known.read(&mine, &CatalogIdentity::default(), etcd);
-    assert_eq!(pending(&known, "etcd"), "");
-    // It was not asked for this one so far.
-    assert_eq!(pending(&known, "other"), "ours/mine");
-    known.set_problem(
+    cache.read(&mine, &CatalogIdentity::default(), etcd);
+    assert_eq!(pending(&cache, "etcd"), "");
+    // The catalog was not queried for this package before.
+    assert_eq!(pending(&cache, "other"), "ours/mine");
+    cache.set_problem(
         &mine,
         &CatalogIdentity::default(),
         "nobody is there".to_owned(),
     );
-    assert_eq!(pending(&known, "other"), "");
-    // How they are is as of the same moment.
-    let offers = known.offers("etcd", None);
-    known.is_ready(&mine, &CatalogIdentity::default());
+    assert_eq!(pending(&cache, "other"), "");
+    // The states are from the same moment.
+    let offers = cache.offers("etcd", None);
+    cache.is_ready(&mine, &CatalogIdentity::default());
     assert_rows!(offers.states().map(|one| one.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
 }
 
 // parity: serve-15
 #[test]
-fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() {
-    let mut known = listing(&["z", "a"]);
+fn unqualified_catalog_is_searched_in_namespace_order() {
+    let mut cache = listing(&["z", "a"]);
     for (namespace, name) in [("a", "mine"), ("z", "mine"), ("a", "other")] {
-        put(&mut known, &key(namespace, name), 0, all(Vec::new()));
+        put(&mut cache, &key(namespace, name), 0, all(Vec::new()));
     }
     for (namespace, name, expected) in [
         (None, "mine", vec!["z/mine 0: absent"]),
@@ -197,24 +197,28 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
         (Some("b"), "mine", vec![]),
     ] {
         let only = named(namespace, name);
-        assert_eq!(said(&known, "etcd", Some(&only)), expected, "{only:?}");
+        assert_eq!(
+            offer_lines(&cache, "etcd", Some(&only)),
+            expected,
+            "{only:?}"
+        );
     }
-    assert_eq!(said(&known, "etcd", None).len(), 3);
-    assert!(!known.are_listed());
-    assert!(known.listed("a") && !known.are_listed());
-    assert!(known.listed("z") && !known.listed("z") && known.are_listed());
+    assert_eq!(offer_lines(&cache, "etcd", None).len(), 3);
+    assert!(!cache.are_listed());
+    assert!(cache.listed("a") && !cache.are_listed());
+    assert!(cache.listed("z") && !cache.listed("z") && cache.are_listed());
 }
 
 #[test]
-fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked() {
-    let mut known = listing(&["z", "a"]);
-    put(&mut known, &key("a", "mine"), 0, all(Vec::new()));
-    assert!(known.listed("a"));
-    assert!(!known.refused("other", "no".to_owned()));
-    assert!(!known.are_listed());
-    assert!(known.refused("z", "no".to_owned()));
-    assert!(!known.refused("z", "no".to_owned()));
-    assert!(known.are_listed(), "there is nothing to wait for");
+fn forbidden_namespace_counts_as_an_unavailable_catalog() {
+    let mut cache = listing(&["z", "a"]);
+    put(&mut cache, &key("a", "mine"), 0, all(Vec::new()));
+    assert!(cache.listed("a"));
+    assert!(!cache.refused("other", "no".to_owned()));
+    assert!(!cache.are_listed());
+    assert!(cache.refused("z", "no".to_owned()));
+    assert!(!cache.refused("z", "no".to_owned()));
+    assert!(cache.are_listed(), "there is nothing to wait for");
     let (mine, hidden) = ("a/mine 0: absent", "z/* 0: no");
     for (only, expected) in [
         (None, vec![mine, hidden]),
@@ -224,19 +228,23 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
         (Some(named(None, "mine")), vec![mine]),
         (Some(named(None, "none")), vec![hidden]),
     ] {
-        assert_eq!(said(&known, "etcd", only.as_ref()), expected, "{only:?}");
+        assert_eq!(
+            offer_lines(&cache, "etcd", only.as_ref()),
+            expected,
+            "{only:?}"
+        );
     }
-    let offers = known.offers("etcd", None);
+    let offers = cache.offers("etcd", None);
     let mut list = offers.list().into_iter();
     assert_rows! {
         list.all(|one| !matches!(one.answer, Answer::Pending)) => true;
-        known.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
-        known.listed("z") => true;
-        said(&known, "etcd", None) => [mine];
+        cache.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
+        cache.listed("z") => true;
+        offer_lines(&cache, "etcd", None) => [mine];
     }
 }
 
-fn says(value: &str) -> Said {
+fn declares(value: &str) -> Said {
     Said::Says(Some(value.to_owned()))
 }
 
@@ -244,7 +252,7 @@ fn away(others: &str) -> Said {
     Said::Away(Some(others.to_owned()))
 }
 
-/// A catalog that has `etcd.v1` in the image with this digest.
+/// Returns a catalog that has `etcd.v1` in the image with this digest.
 fn stocked(digest: &str, max: &str) -> CatalogContent {
     let image = format!("registry:5000/b@{digest}");
     all(vec![package("etcd", "etcd.v1", &image, max)])
@@ -252,8 +260,8 @@ fn stocked(digest: &str, max: &str) -> CatalogContent {
 
 #[test]
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
-    let mut known = listing(&["ours"]);
-    known.listed("ours");
+    let mut cache = listing(&["ours"]);
+    cache.listed("ours");
     let all = [
         ("a", 0, "sha256:1", "4.12"),
         ("b", 5, "sha256:1", "4.13"),
@@ -262,25 +270,25 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let none = CatalogIdentity::default();
     for (name, priority, digest, max) in all {
         let read = stocked(digest, max);
-        put(&mut known, &key("ours", name), priority, read);
+        put(&mut cache, &key("ours", name), priority, read);
     }
     let expected = [
-        ("etcd", "etcd.v1", "sha256:1", says("4.13")),
-        ("etcd", "etcd.v1", "sha256:2", says("4.14")),
+        ("etcd", "etcd.v1", "sha256:1", declares("4.13")),
+        ("etcd", "etcd.v1", "sha256:2", declares("4.14")),
         ("etcd", "etcd.v1", "sha256:3", Said::Absent),
         ("etcd", "etcd.v2", "sha256:1", Said::Absent),
         ("other", "etcd.v1", "sha256:1", Said::Absent),
     ];
     for (package, bundle, digest, expected) in &expected {
-        assert_rows!(known.said(package, bundle, digest) => *expected, "{package} {bundle} {digest}");
+        assert_rows!(cache.said(package, bundle, digest) => *expected, "{package} {bundle} {digest}");
     }
-    // Of those that are away the last seen value counts; and what they did not have, they may have by now.
+    // The last observed value of an unavailable catalog counts; a package that it did not have may have been added.
     for (name, ..) in all {
-        known.set_problem(&key("ours", name), &none, "away".to_owned());
+        cache.set_problem(&key("ours", name), &none, "away".to_owned());
     }
     for (package, bundle, digest, expected) in expected {
         assert_rows! {
-            known.said(package, bundle, digest)
+            cache.said(package, bundle, digest)
                 => match expected { Said::Absent => Said::Away(None), other => other }, "{package} {bundle} {digest}";
         }
     }
@@ -288,70 +296,70 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
 
 // parity: serve-17, complaint-3
 #[test]
-fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
+fn unread_catalog_of_higher_priority_is_not_overruled() {
     let none = CatalogIdentity::default();
-    let said = |known: &CatalogCache| known.said("etcd", "etcd.v1", "sha256:1");
-    // After a restart, the one that comes later is there first.
-    let mut known = CatalogCache::default();
-    assert_eq!(said(&known), Said::Away(None), "nobody has looked");
-    known.reset(&["ours".to_owned(), "theirs".to_owned()]);
+    let value = |cache: &CatalogCache| cache.said("etcd", "etcd.v1", "sha256:1");
+    // After a restart, the catalog of lower priority is read first.
+    let mut cache = CatalogCache::default();
+    assert_eq!(value(&cache), Said::Away(None), "nobody has looked");
+    cache.reset(&["ours".to_owned(), "theirs".to_owned()]);
     let (first, later) = (key("ours", "first"), key("ours", "later"));
-    put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
+    put(&mut cache, &later, 0, stocked("sha256:1", "4.14"));
     assert_rows! {
-        { known.listed("ours"); said(&known) } => away("4.14"), "there may be others";
-        { known.listed("theirs"); said(&known) } => says("4.14");
-        { known.add(&first, &none, 10); said(&known) } => away("4.14");
-        { known.set_problem(&first, &none, "nobody is there".to_owned()); said(&known) } => away("4.14");
-        { known.read(&first, &none, stocked("sha256:1", "4.12")); said(&known) } => says("4.12");
+        { cache.listed("ours"); value(&cache) } => away("4.14"), "there may be others";
+        { cache.listed("theirs"); value(&cache) } => declares("4.14");
+        { cache.add(&first, &none, 10); value(&cache) } => away("4.14");
+        { cache.set_problem(&first, &none, "nobody is there".to_owned()); value(&cache) } => away("4.14");
+        { cache.read(&first, &none, stocked("sha256:1", "4.12")); value(&cache) } => declares("4.12");
     }
-    // It says nothing, and it does not have it.
+    // It declares no value, and then does not contain the bundle.
     let mut silent = package("etcd", "etcd.v1", "r/b@sha256:1", "");
     let bundle = silent.bundles.get_mut("etcd.v1");
     bundle.unwrap().max_openshift = None;
-    known.read(&first, &none, all(vec![silent]));
-    assert_eq!(said(&known), Said::Says(None));
-    known.read(&first, &none, all(Vec::new()));
-    assert_eq!(said(&known), says("4.14"));
+    cache.read(&first, &none, all(vec![silent]));
+    assert_eq!(value(&cache), Said::Says(None));
+    cache.read(&first, &none, all(Vec::new()));
+    assert_eq!(value(&cache), declares("4.14"));
     // Its package has become unusable.
-    known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
-    assert_eq!(said(&known), away("4.14"));
+    cache.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
+    assert_eq!(value(&cache), away("4.14"));
     let broken = with!(Catalog, broken: [("etcd".to_owned(), 1)].into());
-    known.read(&first, &none, CatalogContent::Full(Arc::new(broken)));
-    assert_eq!(said(&known), away("4.14"));
-    // Nobody has asked it for this package.
-    known.read(&first, &none, some(&["other"], Vec::new(), &[]));
-    assert_eq!(said(&known), away("4.14"));
-    // It is another catalog now.
-    known.read(&first, &none, stocked("sha256:1", "4.12"));
+    cache.read(&first, &none, CatalogContent::Full(Arc::new(broken)));
+    assert_eq!(value(&cache), away("4.14"));
+    // It was not queried for this package.
+    cache.read(&first, &none, some(&["other"], Vec::new(), &[]));
+    assert_eq!(value(&cache), away("4.14"));
+    // Its identity has changed.
+    cache.read(&first, &none, stocked("sha256:1", "4.12"));
     assert_rows! {
-        { known.add(&first, &as_image("1", "b:1"), 10); said(&known) } => away("4.14");
-        { known.remove(&first); said(&known) } => says("4.14");
-        { known.remove(&later); said(&known) } => Said::Absent;
-        // Nobody may see what there is: it has the priority of those that say none.
-        { known.refused("theirs", "no".to_owned()); said(&known) } => Said::Away(None);
-        { put(&mut known, &later, 0, stocked("sha256:1", "4.14")); said(&known) } => says("4.14"), "its name comes first";
-        { known.add(&later, &none, -1); said(&known) } => away("4.14");
+        { cache.add(&first, &as_image("1", "b:1"), 10); value(&cache) } => away("4.14");
+        { cache.remove(&first); value(&cache) } => declares("4.14");
+        { cache.remove(&later); value(&cache) } => Said::Absent;
+        // A namespace that cannot be listed has the default priority.
+        { cache.refused("theirs", "no".to_owned()); value(&cache) } => Said::Away(None);
+        { put(&mut cache, &later, 0, stocked("sha256:1", "4.14")); value(&cache) } => declares("4.14"), "its name comes first";
+        { cache.add(&later, &none, -1); value(&cache) } => away("4.14");
     }
 }
 
 #[test]
-fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
-    let mut known = listing(&["a", "a-b"]);
+fn equal_priorities_are_ordered_by_namespace_and_name() {
+    let mut cache = listing(&["a", "a-b"]);
     for (namespace, max) in [("a", "4.12"), ("a-b", "4.13")] {
         let read = stocked("sha256:1", max);
-        put(&mut known, &key(namespace, "x"), 0, read);
-        known.listed(namespace);
+        put(&mut cache, &key(namespace, "x"), 0, read);
+        cache.listed(namespace);
     }
-    let offers = known.offers("etcd", None);
+    let offers = cache.offers("etcd", None);
     let list = with!(offers.list() => |list| list.sort_by(|a, b| a.catalog.cmp(b.catalog)));
     assert_eq!(list[0].catalog, "a-b/x");
-    assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), says("4.13"));
+    assert_eq!(cache.said("etcd", "etcd.v1", "sha256:1"), declares("4.13"));
 }
 
-/// Whoever writes the image that a template has become has not changed the catalog.
+/// Writing the value of a template to the image does not change the catalog.
 // parity: switch-1
 #[test]
-fn what_its_template_has_become_is_the_same_catalog() {
+fn new_value_of_a_template_keeps_the_catalog_identity() {
     use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
 
     let of = |spec: &str, annotation: Option<(&str, &str)>| {
@@ -369,24 +377,24 @@ fn what_its_template_has_become_is_the_same_catalog() {
     };
     let (old, new) = ("image=r/c:v36", "image=r/c:v37");
     let template = "r/c:v{kube_minor_version}";
-    let ours = Some((CATALOG_IMAGE_TEMPLATE, template));
+    let own = Some((CATALOG_IMAGE_TEMPLATE, template));
     let olms = Some((ANNOTATION, template));
     let other = Some((CATALOG_IMAGE_TEMPLATE, "r/c:{kube_minor_version}"));
     let plain = Some((CATALOG_IMAGE_TEMPLATE, "r/c:v36"));
     for (one, two, is_same) in [
-        (of(old, ours), of(new, ours), true),
+        (of(old, own), of(new, own), true),
         (of(old, olms), of(new, olms), true),
-        (of("", ours), of(old, ours), true),
-        (of(&format!("image={template}"), None), of(old, ours), true),
-        (of(old, ours), of(old, other), false),
-        (of(old, ours), of(old, None), false),
+        (of("", own), of(old, own), true),
+        (of(&format!("image={template}"), None), of(old, own), true),
+        (of(old, own), of(old, other), false),
+        (of(old, own), of(old, None), false),
         (of(old, None), of(new, None), false),
         (of(old, plain), of(new, plain), false),
-        (of("", None), of("", ours), false),
-        // In no image, an annotation counts for nothing.
-        (of("address=a:1", ours), of("address=a:1", None), true),
-        (of("address=a:1", ours), of("address=b:1", ours), false),
-        (of("address=a:1", ours), of(old, ours), false),
+        (of("", None), of("", own), false),
+        // Without an image, an annotation is ignored.
+        (of("address=a:1", own), of("address=a:1", None), true),
+        (of("address=a:1", own), of("address=b:1", own), false),
+        (of("address=a:1", own), of(old, own), false),
     ] {
         assert_eq!(one == two, is_same, "{one:?} {two:?}");
     }
@@ -396,64 +404,64 @@ fn what_its_template_has_become_is_the_same_catalog() {
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let none = CatalogIdentity::default();
     let ask =
-        |known: &CatalogCache, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
-    let mut known = CatalogCache::default();
+        |cache: &CatalogCache, catalog: &Key| cache.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
+    let mut cache = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     let away = Some(Said::Away(None));
     assert_rows! {
-        ask(&known, &first) => away, "no catalog is known yet";
-        { known.reset(&["ours".to_owned()]); ask(&known, &first) } => away, "catalogs are not listed yet";
+        ask(&cache, &first) => away, "no catalog is known yet";
+        { cache.reset(&["ours".to_owned()]); ask(&cache, &first) } => away, "catalogs are not listed yet";
         // Tenants' catalogs are ignored, whether or not the admin's are listed.
-        ask(&known, &key("theirs", "first")) => None;
-        { known.listed("ours"); ask(&known, &first) } => None, "it does not exist";
-        { known.add(&first, &none, 0); ask(&known, &first) } => away, "it is not read yet";
+        ask(&cache, &key("theirs", "first")) => None;
+        { cache.listed("ours"); ask(&cache, &first) } => None, "it does not exist";
+        { cache.add(&first, &none, 0); ask(&cache, &first) } => away, "it is not read yet";
     }
-    put(&mut known, &second, 10, stocked("sha256:2", "4.14"));
-    known.read(&first, &none, stocked("sha256:1", "4.13"));
+    put(&mut cache, &second, 10, stocked("sha256:2", "4.14"));
+    cache.read(&first, &none, stocked("sha256:1", "4.13"));
     // Only the named catalog counts, and priorities do not.
-    assert_eq!(ask(&known, &first), Some(says("4.13")));
-    assert_eq!(ask(&known, &second), Some(says("4.14")));
+    assert_eq!(ask(&cache, &first), Some(declares("4.13")));
+    assert_eq!(ask(&cache, &second), Some(declares("4.14")));
     for (package, bundle, version, expected) in [
-        ("etcd", "etcd.v1", "1.0.0", says("4.13")),
+        ("etcd", "etcd.v1", "1.0.0", declares("4.13")),
         ("etcd", "etcd.v1", "1.0.1", Said::Absent),
         ("etcd", "etcd.v1", "1.0", Said::Absent),
         ("etcd", "etcd.v2", "1.0.0", Said::Absent),
         ("other", "etcd.v1", "1.0.0", Said::Absent),
     ] {
-        assert_rows!(known.said_by(&first, package, bundle, version) => Some(expected), "{package} {bundle} {version}");
+        assert_rows!(cache.said_by(&first, package, bundle, version) => Some(expected), "{package} {bundle} {version}");
     }
     assert_rows! {
-        { known.set_problem(&first, &none, "connection refused".to_owned()); ask(&known, &first) } => Some(says("4.13"));
-        known.said_by(&first, "other", "etcd.v1", "1.0.0") => away;
+        { cache.set_problem(&first, &none, "connection refused".to_owned()); ask(&cache, &first) } => Some(declares("4.13"));
+        cache.said_by(&first, "other", "etcd.v1", "1.0.0") => away;
         // The read packages do not include this one.
-        { known.read(&first, &none, some(&["other"], Vec::new(), &[])); ask(&known, &first) } => away;
-        { known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"])); ask(&known, &first) } => away;
-        { known.remove(&first); known.refused("ours", "forbidden".to_owned()); ask(&known, &first) } => away;
-        { known.clear(); ask(&known, &first) } => None;
+        { cache.read(&first, &none, some(&["other"], Vec::new(), &[])); ask(&cache, &first) } => away;
+        { cache.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"])); ask(&cache, &first) } => away;
+        { cache.remove(&first); cache.refused("ours", "forbidden".to_owned()); ask(&cache, &first) } => away;
+        { cache.clear(); ask(&cache, &first) } => None;
     }
 }
 
 #[test]
 fn the_lowest_value_is_that_of_all_catalogs_together() {
     let none = CatalogIdentity::default();
-    let lowest = |known: &CatalogCache| known.lowest("etcd", "etcd.v1", "1.0.0");
+    let lowest = |cache: &CatalogCache| cache.lowest("etcd", "etcd.v1", "1.0.0");
     let is = |release: &str| Said::Says(Some(release.to_owned()));
     let unknown = Said::Away(None);
-    let mut known = CatalogCache::default();
+    let mut cache = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
-    assert_eq!(lowest(&known), unknown, "nothing is listed yet");
-    known.reset(&["ours".to_owned(), "more".to_owned()]);
-    known.listed("ours");
-    put(&mut known, &first, 0, stocked("sha256:1", "4.13"));
-    assert_eq!(lowest(&known), unknown, "a namespace is not listed yet");
-    known.listed("more");
-    assert_eq!(lowest(&known), is("4.13"));
-    known.refused("more", "forbidden".to_owned());
-    assert_eq!(lowest(&known), unknown, "a namespace cannot be listed");
-    known.listed("more");
+    assert_eq!(lowest(&cache), unknown, "nothing is listed yet");
+    cache.reset(&["ours".to_owned(), "more".to_owned()]);
+    cache.listed("ours");
+    put(&mut cache, &first, 0, stocked("sha256:1", "4.13"));
+    assert_eq!(lowest(&cache), unknown, "a namespace is not listed yet");
+    cache.listed("more");
+    assert_eq!(lowest(&cache), is("4.13"));
+    cache.refused("more", "forbidden".to_owned());
+    assert_eq!(lowest(&cache), unknown, "a namespace cannot be listed");
+    cache.listed("more");
 
-    known.add(&second, &none, -10);
-    assert_eq!(lowest(&known), unknown, "a catalog is not read yet");
+    cache.add(&second, &none, -10);
+    assert_eq!(lowest(&cache), unknown, "a catalog is not read yet");
     for (read, expected) in [
         // Neither priorities nor images matter.
         (stocked("sha256:2", "4.12"), is("4.12")),
@@ -464,14 +472,14 @@ fn the_lowest_value_is_that_of_all_catalogs_together() {
         (some(&["etcd"], Vec::new(), &[]), is("4.13")),
         (some(&["etcd"], Vec::new(), &["etcd"]), unknown.clone()),
     ] {
-        let shown = format!("{read:?}");
-        known.read(&second, &none, read);
-        assert_eq!(lowest(&known), expected, "{shown}");
+        let content = format!("{read:?}");
+        cache.read(&second, &none, read);
+        assert_eq!(lowest(&cache), expected, "{content}");
     }
-    known.read(&second, &none, stocked("sha256:2", "4.12"));
-    assert_eq!(known.lowest("etcd", "etcd.v1", "1.0.1"), Said::Says(None));
-    assert_eq!(known.lowest("etcd", "etcd.v2", "1.0.0"), Said::Says(None));
+    cache.read(&second, &none, stocked("sha256:2", "4.12"));
+    assert_eq!(cache.lowest("etcd", "etcd.v1", "1.0.1"), Said::Says(None));
+    assert_eq!(cache.lowest("etcd", "etcd.v2", "1.0.0"), Said::Says(None));
     // The last reading counts.
-    known.set_problem(&second, &none, "connection refused".to_owned());
-    assert_eq!(lowest(&known), is("4.12"));
+    cache.set_problem(&second, &none, "connection refused".to_owned());
+    assert_eq!(lowest(&cache), is("4.12"));
 }

@@ -23,7 +23,7 @@ fn unresolved(why: &str) -> CatalogLocation {
     })
 }
 
-/// A cluster of which all that matters here is known.
+/// Returns a cluster whose relevant facts are all known.
 fn around(has_olm: bool) -> ClusterFacts {
     with!(ClusterFacts::default() => has_olm: has_olm, pending: BTreeSet::new())
 }
@@ -38,7 +38,7 @@ fn decide(source: &CatalogSource, has_olm: bool, waited: u64) -> CatalogLocation
 }
 
 #[test]
-fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
+fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
     let none = json!({});
     let ready =
         json!({"connectionState": {"address": "a.svc:50051", "lastObservedState": "READY"}});
@@ -54,7 +54,7 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     for (spec, status, has_olm, waited, expected) in ::tests::rows![
         &by_image, &none, false, 0 => image("r/c:v1", None);
         &by_image, &ready, true, 0 => served("a.svc:50051");
-        // Whoever wrote that status is gone, and his server with him.
+        // The writer of that status was removed, and its server as well.
         &by_image, &ready, false, 0 => image("r/c:v1", None);
         &by_address, &ready, false, 0 => served("b:50051");
         &by_address, &ready, true, 0 => served("a.svc:50051");
@@ -79,7 +79,7 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
 
 // parity: serve-22
 #[test]
-fn registries_are_asked_for_what_may_change() {
+fn only_mutable_images_are_polled() {
     let interval = |seconds| PollInterval {
         every: Duration::from_secs(seconds),
         problem: None,
@@ -126,15 +126,15 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
         assert_eq!(is_same, before == decided, "{before:?}");
         assert_eq!(decided.unwrap().catalog, expected);
     }
-    // One that is wrong waits for nobody.
+    // An invalid template does not wait.
     around.pending = [FactSource::Openshift].into();
     let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
     let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
-    assert_rows!(matches!(&decided, CatalogLocation::Unresolved(it) if it.is_for_good) => true, "{decided:?}");
+    assert_rows!(matches!(&decided, CatalogLocation::Unresolved(template) if template.is_for_good) => true, "{decided:?}");
 }
 
 #[test]
-fn an_annotation_gives_an_image_to_what_has_none() {
+fn annotation_sets_the_image_of_a_source_without_image() {
     let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
     let around = with!(around(false) => values.kube: manifests::template::server("v1.20.3"));
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
@@ -150,7 +150,7 @@ fn an_annotation_gives_an_image_to_what_has_none() {
 
 // parity: switch-olm-8
 #[test]
-fn an_annotation_at_what_is_in_no_image_is_told() {
+fn annotation_without_image_is_reported() {
     let olms = manifests::template::ANNOTATION;
     let address = json!({"sourceType": "grpc", "address": "b:50051"});
     let map = json!({"configMapSource": {"configMap": "a"}});
@@ -178,7 +178,7 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
 }
 
 #[test]
-fn what_olm_writes_does_not_end_what_is_under_way() {
+fn status_updates_of_olm_do_not_interrupt_reading() {
     let status = |state: &str, at: &str| json!({"connectionState": {"address": "a.svc:50051", "lastConnect": at, "lastObservedState": state}});
     let of = |uid: &str, spec: &Value, status: &Value| with!(source(spec, status) => metadata.uid: Some(uid.to_owned()));
     let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z");
@@ -189,7 +189,7 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
         // Connected.
         0, status("READY", early), "1", &spec, status("READY", late) => true;
         0, status("READY", early), "1", &spec, status("CONNECTING", late) => false;
-        // Long enough, and the image is pulled.
+        // OLM had enough time, and the image is pulled.
         budget, status("CONNECTING", early), "1", &spec, status("TRANSIENT_FAILURE", late) => true;
         budget, status("CONNECTING", early), "1", &spec, status("READY", late) => false;
         budget, status("CONNECTING", early), "1", &secret, status("CONNECTING", early) => false;
@@ -204,12 +204,12 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
 }
 
 #[test]
-fn what_may_be_in_a_pod_of_its_own_is_in_an_image() {
+fn only_image_catalogs_can_have_a_pod() {
     let unresolved = unresolved("no");
     for (catalog, has_olm, expected) in [
         (image("r/c:v1", None), false, true),
         (image("r/c:v1", None), true, false),
-        // While its template has no value, the pod that is there stays.
+        // An existing pod is kept while the template has no value.
         (unresolved.clone(), false, true),
         (unresolved, true, false),
         (CatalogLocation::Address("b:50051".to_owned()), false, false),
@@ -227,7 +227,7 @@ fn what_may_be_in_a_pod_of_its_own_is_in_an_image() {
 }
 
 #[test]
-fn what_makes_an_image_is_the_template_that_counts() {
+fn annotation_precedes_a_template_in_the_image() {
     let text = "r/c:v{kube_minor_version}";
     for (image, annotation, expected) in [
         ("r/c:v1", None, None),
@@ -240,7 +240,7 @@ fn what_makes_an_image_is_the_template_that_counts() {
         let mut source = source(&json!({"sourceType": "grpc", "image": image}), &json!({}));
         let annotation = annotation.map(str::to_owned);
         source.metadata.annotations =
-            annotation.map(|it| [(CATALOG_IMAGE_TEMPLATE.to_owned(), it)].into());
+            annotation.map(|template| [(CATALOG_IMAGE_TEMPLATE.to_owned(), template)].into());
         assert_eq!(template_of(&source), expected, "{source:?}");
     }
 }

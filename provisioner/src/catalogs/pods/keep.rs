@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_asked_for_what_a_pod_that_is_ready_has() {
+    fn registry_is_not_polled_for_the_digest_of_a_ready_pod() {
         let pod = |is_ready: bool, hash: &str, digest: &str| {
             let digest = Some(digest.to_owned());
             with!(PodObservation, is_ready, hash: hash.to_owned(), digest)

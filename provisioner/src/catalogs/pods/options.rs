@@ -109,7 +109,7 @@ mod tests {
 
     // parity: pod-7
     #[test]
-    fn options_are_read_or_told_by_name() {
+    fn invalid_pod_options_are_reported_by_name() {
         let read = |options: &Value| Options::read("spec.grpcPodConfig", Some(options));
         assert_eq!(read(&Value::Null), Ok(Options::default()));
         assert_eq!(Options::read("x", None), Ok(Options::default()));
@@ -122,7 +122,10 @@ mod tests {
         assert_eq!(all.priority_class_name.as_deref(), Some(""));
         assert_eq!(all.security_context_config, Some(Security::Restricted));
         assert_eq!(all.memory_target.as_deref(), Some("30000000"));
-        assert_eq!(all.tolerations.map(|it| it.len()), Some(1));
+        assert_eq!(
+            all.tolerations.map(|tolerations| tolerations.len()),
+            Some(1)
+        );
         for (options, problem) in ::tests::rows![
             json!([]) => "failed to parse spec.grpcPodConfig";
             json!({"memoryTarget": "lots"}) => "spec.grpcPodConfig.memoryTarget";

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_undone_again_and_again_is_repaired_less_and_less_often() {
+    fn repeated_drift_is_repaired_with_backoff() {
         let mut now = Instant::now();
         let mut pace = RepairBackoff::default();
         // The objects are created, and the first repair follows at once.

@@ -65,7 +65,7 @@ mod tests {
 
     // parity: pod-7
     #[test]
-    fn memory_is_told_to_go_in_the_units_that_it_knows() {
+    fn memory_limit_is_converted_to_units_of_go() {
         for (text, expected) in [
             ("30Mi", "30MiB"),
             ("1024Mi", "1GiB"),

@@ -128,15 +128,15 @@ mod tests {
     use super::*;
 
     fn an_account(secrets: &[&str], before: Option<&str>) -> ServiceAccount {
-        let secrets: Vec<Value> = secrets.iter().map(|it| json!({"name": it})).collect();
+        let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
         let annotations = before.map(|before| json!({labels::PULL_SECRETS: before}));
         object!({"metadata": {"name": "a", "annotations": annotations}, "imagePullSecrets": secrets})
     }
 
     // parity: pod-5
     #[test]
-    fn secrets_follow_the_catalog_and_those_of_others_stay() {
-        for (there, before, wanted, expected) in ::tests::rows![
+    fn own_pull_secrets_are_updated_and_foreign_ones_kept() {
+        for (live, before, desired, expected) in ::tests::rows![
             &["s"][..], Some("s"), &["s"][..] => None;
             &["platform", "s"], Some("s"), &["s"] => None;
             &[], Some(""), &["s"] => Some(&["s"][..]);
@@ -147,30 +147,34 @@ mod tests {
             &["s"], None, &["s"] => Some(&["s"]);
             &["s"], None, &[] => Some(&["s"]);
         ] {
-            let wanted = an_account(wanted, Some(&wanted.join(",")));
-            let repaired = account(&an_account(there, before), &wanted);
+            let desired = an_account(desired, Some(&desired.join(",")));
+            let repaired = account(&an_account(live, before), &desired);
             let names = repaired
                 .as_ref()
-                .map(|it| it.image_pull_secrets.iter().flatten());
-            let names = names.map(|names| names.map(|it| it.name.as_str()).collect::<Vec<_>>());
-            assert_eq!(names.as_deref(), expected, "{there:?} {before:?}");
+                .map(|repaired| repaired.image_pull_secrets.iter().flatten());
+            let names = names.map(|names| {
+                names
+                    .map(|reference| reference.name.as_str())
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(names.as_deref(), expected, "{live:?} {before:?}");
             if let Some(repaired) = repaired {
-                assert_eq!(account(&repaired, &wanted), None);
+                assert_eq!(account(&repaired, &desired), None);
             }
         }
     }
 
     #[test]
-    fn annotations_follow_the_catalog_and_those_of_others_stay() {
+    fn own_annotations_are_updated_and_foreign_ones_kept() {
         // `our` stands for the annotation that lists the copied annotations.
         let read = |text: &str| -> BTreeMap<String, String> {
-            let words = text.split_whitespace();
-            let pairs = words.map(|it| it.split_once('=').unwrap());
+            let parts = text.split_whitespace();
+            let pairs = parts.map(|pair| pair.split_once('=').unwrap());
             pairs
                 .map(|(key, value)| (key.replace("our", COPIED_ANNOTATIONS), value.to_owned()))
                 .collect()
         };
-        for (there, wanted, expected) in [
+        for (live, desired, expected) in [
             ("", "", ""),
             ("a=1 our=a cni=x", "a=1 our=a", ""),
             ("a=1 our=a cni=x", "a=2 our=a", "a=2"),
@@ -185,42 +189,43 @@ mod tests {
             // Not listed, because the list was too long.
             ("a=1", "", ""),
         ] {
-            let due = annotations(&read(there), &read(wanted));
-            let told = due.iter().map(|(key, value)| match value {
+            let due = annotations(&read(live), &read(desired));
+            let changes = due.iter().map(|(key, value)| match value {
                 Some(value) => format!("{}={value}", key.replace(COPIED_ANNOTATIONS, "our")),
                 None => format!("{}!", key.replace(COPIED_ANNOTATIONS, "our")),
             });
-            let mut due: Vec<String> = told.collect();
+            let mut due: Vec<String> = changes.collect();
             due.sort();
-            assert_eq!(due.join(" "), expected, "{there} -> {wanted}");
+            assert_eq!(due.join(" "), expected, "{live} -> {desired}");
         }
     }
 
     #[test]
-    fn a_service_leads_where_it_should_and_keeps_its_address() {
+    fn service_is_repaired_and_keeps_its_address() {
         let made = |selector: Value, port: u16, address: &str| -> Service {
             object!({
                 "metadata": {"name": "a", "labels": {"h": "1"}},
                 "spec": {"selector": selector, "clusterIP": address, "ports": [{"port": port, "nodePort": 30000}]},
             })
         };
-        let wanted = made(json!({"a": "b"}), 1, "");
-        let there = made(json!({"a": "b"}), 1, "10.0.0.1");
-        assert_eq!(service(&there, &wanted), None);
+        let desired = made(json!({"a": "b"}), 1, "");
+        let live = made(json!({"a": "b"}), 1, "10.0.0.1");
+        assert_eq!(service(&live, &desired), None);
         for wrong in [
             made(json!({"a": "b", "c": "d"}), 1, "10.0.0.1"),
             made(json!({}), 1, "10.0.0.1"),
             made(json!({"a": "b"}), 2, "10.0.0.1"),
         ] {
-            assert_eq!(service(&wrong, &wanted), Some(there.clone()));
+            assert_eq!(service(&wrong, &desired), Some(live.clone()));
         }
         // A Service of the catalog server.
         let mut of_server = made(json!({}), 1, "10.0.0.1");
         let label = (labels::CATALOG.to_owned(), "a".to_owned());
         let labels = of_server.metadata.labels.get_or_insert_default();
         labels.extend([label]);
-        assert_eq!(service(&of_server, &wanted), Some(there.clone()));
-        let unlabeled = with!(there.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
-        assert_rows!(service(&unlabeled, &wanted).unwrap().metadata.labels.map(|one| one.len()) => Some(2));
+        assert_eq!(service(&of_server, &desired), Some(live.clone()));
+        let unlabeled =
+            with!(live.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
+        assert_rows!(service(&unlabeled, &desired).unwrap().metadata.labels.map(|one| one.len()) => Some(2));
     }
 }

@@ -109,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn somebody_leads_there_when_any_slice_has_what_is_ready() {
+    fn any_slice_with_a_ready_endpoint_counts() {
         let ready = json!([{"addresses": ["10.0.0.1"]}]);
         let not = json!([{"addresses": ["10.0.0.1"], "conditions": {"ready": false}}]);
-        let mut known = ForeignEndpoints::default();
+        let mut endpoints = ForeignEndpoints::default();
         for (event, expected) in [
             (Event::Init, None),
             (Event::InitApply(slice("a", &ready)), None),
@@ -126,12 +126,12 @@ mod tests {
             (Event::Init, None),
             (Event::InitDone, Some(false)),
         ] {
-            assert_eq!(known.observe(event), expected, "{known:?}");
+            assert_eq!(endpoints.observe(event), expected, "{endpoints:?}");
         }
     }
     #[test]
-    fn who_waits_goes_on_where_a_watch_fails() {
-        let there = json!([{"addresses": ["10.0.0.1"]}]);
+    fn failed_watch_ends_the_wait() {
+        let ready_endpoints = json!([{"addresses": ["10.0.0.1"]}]);
         let failed = |code: u16| {
             let status = Status::failure("no", "Any").with_code(code);
             watcher::Error::WatchFailed(kube::Error::Api(Box::new(status)))
@@ -145,13 +145,13 @@ mod tests {
             until(pin!(events), false).now_or_never().is_some()
         };
         let failing = |code: u16| -> Vec<_> {
-            let whole = whole(&there).into_iter();
+            let whole = whole(&ready_endpoints).into_iter();
             whole.chain([Err(failed(code))]).collect()
         };
         let again = |endpoints: &Value| failing(503).into_iter().chain(whole(endpoints)).collect();
         assert_rows! {
             [410, 503].map(|code| ends(failing(code))) => [false; 2];
-            ends(again(&there)) => false;
+            ends(again(&ready_endpoints)) => false;
             ends(again(&json!([]))) => true;
             // Without the permission to list, there is no wait.
             ends(failing(403)) => true;

@@ -291,8 +291,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_somebody_has_changed_is_repaired() {
-        let kept = |written: u64, is_pod_service: bool| AppliedObjects {
+    fn only_drifted_objects_are_repaired() {
+        let applied = |written: u64, is_pod_service: bool| AppliedObjects {
             service: None,
             slice: None,
             created: None,
@@ -300,14 +300,14 @@ mod tests {
             is_pod_service,
         };
         for (before, is_new, now, expected) in [
-            (None, true, kept(2, false), 0),
-            (None, false, kept(2, false), 0),
-            (Some(kept(2, false)), true, kept(1, false), 0),
-            (Some(kept(2, false)), false, kept(1, false), 1),
-            (Some(kept(0, false)), false, kept(0, false), 0),
+            (None, true, applied(2, false), 0),
+            (None, false, applied(2, false), 0),
+            (Some(applied(2, false)), true, applied(1, false), 0),
+            (Some(applied(2, false)), false, applied(1, false), 1),
+            (Some(applied(0, false)), false, applied(0, false), 0),
             // The Service belonged to a registry pod before.
-            (Some(kept(1, true)), false, kept(1, false), 0),
-            (Some(kept(1, false)), false, kept(1, true), 1),
+            (Some(applied(1, true)), false, applied(1, false), 0),
+            (Some(applied(1, false)), false, applied(1, true), 1),
         ] {
             assert_rows!(now.repaired(before.as_ref(), is_new) => expected, "{before:?} {now:?}");
         }

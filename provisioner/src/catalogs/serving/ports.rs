@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalog_has_its_place_in_the_range() {
+    fn port_candidates_are_stable_and_spread() {
         let (first, last) = (20_000, 20_003);
         let range = Ports::Range { first, last };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_taken_are_passed_over_and_those_given_up_rest() {
-        // Two ports that are most likely free.
+    fn used_ports_are_skipped_and_released_ones_cool_down() {
+        // Two ports that are very likely free.
         let address = Ipv4Addr::LOCALHOST.into();
         let (range, taken) = (0..100)
             .find_map(|_| {
@@ -133,7 +133,7 @@ mod tests {
         let none = ports.bind(&key("b"), now).unwrap_err().to_string();
         assert!(none.contains(&format!("{first}-{last}")), "{none}");
         assert!(none.contains("--catalog-ports"), "{none}");
-        // Both are free: the one that cools down comes last, and after that in the order of the offset.
+        // Both are free: the one that cools down comes last, the others follow in the order of the offset.
         drop((taken, other));
         for rests in [first, last] {
             let mut ports = PortAllocator::new(range, address);

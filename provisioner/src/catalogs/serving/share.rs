@@ -156,8 +156,8 @@ impl NamespaceQuotas {
 mod tests {
     use super::*;
 
-    /// Steps, each on a line: `begin` (with the room that there is), `take` or `large` with `namespace/name content size`,
-    /// or `gone`; and how that ends.
+    /// Steps, one per line: `begin` (with the remaining room), `take` or `large` with `namespace/name content size`, or
+    /// `gone`; and the outcome.
     const TABLE: &str = "
 begin a/1 x 100 | well
 take  a/1 x 60 | well
@@ -205,28 +205,28 @@ gone  a/4      | well
 
     // parity: serve-25
     #[test]
-    fn each_namespace_has_its_share() {
+    fn namespace_quotas_are_enforced() {
         let (catalogs, bytes) = (3, 100);
         let share = Share { catalogs, bytes };
         let mut quotas = NamespaceQuotas::default();
-        for row in TABLE.lines().filter(|it| it.contains('|')) {
+        for row in TABLE.lines().filter(|line| line.contains('|')) {
             let (step, expected) = row.split_once('|').unwrap();
-            let words: Vec<&str> = step.split_whitespace().collect();
-            let (namespace, name) = words[1].split_once('/').unwrap();
+            let parts: Vec<&str> = step.split_whitespace().collect();
+            let (namespace, name) = parts[1].split_once('/').unwrap();
             let key = crate::fixtures::key(namespace, name);
-            let digest = || Digest::of(words[2].as_bytes());
-            let done = match words[0] {
+            let digest = || Digest::of(parts[2].as_bytes());
+            let done = match parts[0] {
                 "room" => quotas.has_room(&key, &share),
                 "none" => {
                     quotas.release_served(&key);
                     Ok(())
                 }
                 "begin" => quotas.max_store_size(&key, digest(), &share).map(|room| {
-                    let told = words.get(3);
-                    assert_rows!(told.is_none_or(|one| *one == room.to_string()) => true, "{row}: {room}");
+                    let expected_room = parts.get(3);
+                    assert_rows!(expected_room.is_none_or(|text| *text == room.to_string()) => true, "{row}: {room}");
                 }),
-                "large" => quotas.record_too_large(&key, digest(), words[3].parse().unwrap(), &share),
-                "take" => quotas.reserve(&key, digest(), words[3].parse().unwrap(), &share),
+                "large" => quotas.record_too_large(&key, digest(), parts[3].parse().unwrap(), &share),
+                "take" => quotas.reserve(&key, digest(), parts[3].parse().unwrap(), &share),
                 _ => {
                     quotas.release(&key);
                     Ok(())
@@ -237,9 +237,12 @@ gone  a/4      | well
                     => expected.trim(), "{row}";
             }
             if let Err(error) = done {
-                let told = error.to_string();
-                assert!(told.contains(&format!("namespace {namespace}")), "{told}");
-                assert!(told.contains("-per-namespace"), "{told}");
+                let message = error.to_string();
+                assert!(
+                    message.contains(&format!("namespace {namespace}")),
+                    "{message}"
+                );
+                assert!(message.contains("-per-namespace"), "{message}");
             }
         }
         assert_eq!(quotas.namespaces.len(), 1, "what is gone is forgotten");

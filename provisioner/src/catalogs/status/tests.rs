@@ -17,9 +17,9 @@ fn late() -> Timestamp {
     LATE.parse().unwrap()
 }
 
-fn due(was: &Value, seen: &CatalogObservation) -> Value {
+fn due(was: &Value, observation: &CatalogObservation) -> Value {
     let was: CatalogSourceStatus = serde_json::from_value(was.clone()).unwrap();
-    let due = status(&was, seen, OWNED_CONDITIONS, Some(7), late());
+    let due = status(&was, observation, OWNED_CONDITIONS, Some(7), late());
     serde_json::to_value(due).unwrap()
 }
 
@@ -30,21 +30,21 @@ fn problem(reason: Reason, message: &str) -> Problem {
     }
 }
 
-/// A pod in this state, and what is wrong with it.
-pub(in crate::catalogs) fn kept(state: PodState, trouble: Option<&str>) -> Kept {
+/// Returns a registry pod in this state, with this problem.
+pub(in crate::catalogs) fn pod_state(state: PodState, problem: Option<&str>) -> Kept {
     Kept {
         service: "mine".to_owned(),
         state,
-        trouble: trouble.map(str::to_owned),
+        trouble: problem.map(str::to_owned),
         judged: None,
         asked: false,
         again: None,
     }
 }
 
-pub(in crate::catalogs) fn told(kept: Result<Kept, String>) -> PodReport {
+pub(in crate::catalogs) fn pod_report(pod_state: Result<Kept, String>) -> PodReport {
     PodReport {
-        kept,
+        kept: pod_state,
         is_terminal: false,
         asked: None,
     }
@@ -83,29 +83,30 @@ fn with(status: &Value, more: &Value) -> Value {
 
 // parity: serve-11
 #[test]
-fn a_status_tells_what_is() {
+fn status_reports_the_observation() {
     let ready = with!(CatalogObservation::default() => served: Some(served(Connection::Ready)));
     let refused = "couldn't ensure registry server - no";
     let failing = with!(ready.clone() => problem: Some(problem(Reason::RegistryServer, refused)));
-    let trouble = json!({"reason": "RegistryServerError", "message": refused});
+    let server_error = json!({"reason": "RegistryServerError", "message": refused});
     let invalid = with!(CatalogObservation::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
-    let said = json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
+    let invalid_reason =
+        json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
     let last_poll = json!({"latestImageRegistryPoll": EARLY});
     let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), last_poll: Some(late()));
     let elsewhere = with!(served(Connection::Failing) => address: "a:1".to_owned(), service: None);
     let elsewhere = with!(CatalogObservation, served: Some(elsewhere));
     let empty = json!({});
-    for (was, seen, expected) in ::tests::rows![
+    for (was, observation, expected) in ::tests::rows![
         &empty, &CatalogObservation::default() => empty.clone();
         &empty, &ready => well(LATE);
-        // Nothing to write where nothing has changed.
+        // An unchanged observation writes nothing.
         &well(EARLY), &ready => well(EARLY);
-        &well(EARLY), &failing => with(&well(EARLY), &trouble);
-        &with(&well(EARLY), &trouble), &ready => well(EARLY);
-        // What is invalid is not served.
-        &with(&well(EARLY), &last_poll), &invalid => with(&last_poll, &said);
-        // And what comes of it begins anew.
-        &with(&well(EARLY), &with(&last_poll, &said)), &ready => well(LATE);
+        &well(EARLY), &failing => with(&well(EARLY), &server_error);
+        &with(&well(EARLY), &server_error), &ready => well(EARLY);
+        // An invalid source is not served.
+        &with(&well(EARLY), &last_poll), &invalid => with(&last_poll, &invalid_reason);
+        // A corrected source starts without a former state.
+        &with(&well(EARLY), &with(&last_poll, &invalid_reason)), &ready => well(LATE);
         &with(&well(EARLY), &last_poll), &interval
             => with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": LATE}));
         &with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": EARLY})),
@@ -115,7 +116,7 @@ fn a_status_tells_what_is() {
             "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
         });
     ] {
-        assert_eq!(due(was, seen), expected, "{was} {seen:?}");
+        assert_eq!(due(was, observation), expected, "{was} {observation:?}");
     }
     let reconnecting =
         with!(CatalogObservation::default() => served: Some(served(Connection::Connecting)));
@@ -124,16 +125,16 @@ fn a_status_tells_what_is() {
 }
 
 #[test]
-fn what_we_serve_ourselves_is_told_from_how_that_goes() {
+fn status_of_a_served_catalog_reports_its_serving_state() {
     let registered = ServedCatalog {
         service: served(Connection::Ready).service.unwrap(),
         address: "mine.catalogs.svc:50051".to_owned(),
         digest: unpacker::Digest::of(b"a"),
         since: late(),
     };
-    let state = |is_registered: bool, trouble: Option<&str>| ServingState {
+    let state = |is_registered: bool, serving_problem: Option<&str>| ServingState {
         registered: is_registered.then(|| registered.clone()),
-        trouble: trouble.map(str::to_owned),
+        trouble: serving_problem.map(str::to_owned),
     };
     let interval = Some(problem(Reason::InvalidInterval, "bad"));
     let unread = Some(problem(Reason::RegistryServer, "cannot be read"));
@@ -148,24 +149,23 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let seen =
-            with!(with!(CatalogObservation, problem: before) => |seen| seen.is_served(&state));
-        assert_eq!(seen.problem, after, "{state:?}");
-        assert_rows!(seen.served.map(|one| one.connection) => connection, "{state:?}");
+        let observation = with!(with!(CatalogObservation, problem: before) => |observation| observation.is_served(&state));
+        assert_eq!(observation.problem, after, "{state:?}");
+        assert_rows!(observation.served.map(|one| one.connection) => connection, "{state:?}");
     }
 }
 
 #[test]
-fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
+fn pod_is_reported_as_by_olm_with_its_poll_time() {
     let early: Timestamp = EARLY.parse().unwrap();
-    let kept = |trouble| kept(PodState::Serving(None), trouble);
+    let pod_state = |pod_problem| pod_state(PodState::Serving(None), pod_problem);
     let begin = "couldn't ensure registry server - ";
     let update = "update pod u in a Failed state: deleted update pod";
     let refused = "failed to create Pod a";
-    for (kept, message, connection) in ::tests::rows![
-        Ok(kept(None)), None => Some(Connection::Ready);
-        Ok(kept(Some(update))), Some(format!("{begin}{update}")) => Some(Connection::Ready);
-        // Said once.
+    for (pod_state, message, connection) in ::tests::rows![
+        Ok(pod_state(None)), None => Some(Connection::Ready);
+        Ok(pod_state(Some(update))), Some(format!("{begin}{update}")) => Some(Connection::Ready);
+        // The prefix appears once.
         Err(format!("{begin}{refused}")), Some(format!("{begin}{refused}")) => None;
         Err("error fetching defaultNamespace: no".to_owned()), Some(format!("{begin}error fetching defaultNamespace: no"))
             => None;
@@ -176,28 +176,34 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
             (Some(late()), Some(early), Some(late())),
             (Some(early), Some(late()), Some(late())),
         ] {
-            let mut seen = with!(CatalogObservation::default() => last_poll: read);
-            let told = with!(told(kept.clone()) => asked: asked);
-            seen.is_in_pod(&told, "catalogs");
+            let mut observation = with!(CatalogObservation::default() => last_poll: read);
+            let pod_report = with!(pod_report(pod_state.clone()) => asked: asked);
+            observation.is_in_pod(&pod_report, "catalogs");
             let problem = message
                 .as_ref()
                 .map(|text| problem(Reason::RegistryServer, text));
-            assert_eq!((seen.problem, seen.last_poll), (problem, expected));
-            assert_eq!(seen.served.map(|it| it.connection), connection);
+            assert_eq!(
+                (observation.problem, observation.last_poll),
+                (problem, expected)
+            );
+            assert_eq!(
+                observation.served.map(|served| served.connection),
+                connection
+            );
         }
     }
 }
 
 // parity: switch-olm-6
 #[test]
-fn conditions_of_others_stay_where_they_are() {
+fn foreign_conditions_keep_their_positions() {
     let condition = |type_: &str, status: &str, message: &str, since: &str| {
         json!({
             "type": type_, "status": status, "reason": "Said", "message": message, "lastTransitionTime": since,
             "observedGeneration": 7,
         })
     };
-    let told = |type_: &'static str, is_true: bool, message: &str| Condition {
+    let update = |type_: &'static str, is_true: bool, message: &str| Condition {
         type_,
         is_true,
         reason: "Said",
@@ -205,38 +211,38 @@ fn conditions_of_others_stay_where_they_are() {
     };
     let first = condition("First", "True", "theirs", EARLY);
     let last = condition("Last", "False", "theirs", EARLY);
-    let ours = |status: &str, message: &str, since: &str| {
+    let own = |status: &str, message: &str, since: &str| {
         condition("ResolvedImage", status, message, since)
     };
     let all = |conditions: &[&Value]| json!({"conditions": conditions});
-    for (was, seen, expected) in ::tests::rows![
-        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![told("ResolvedImage", true, "r/c:v20")]
-            => all(&[&first, &ours("True", "r/c:v20", EARLY), &last]);
-        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![told("ResolvedImage", false, "r/c:missing")]
-            => all(&[&first, &ours("False", "r/c:missing", LATE), &last]);
-        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![] => all(&[&first, &last]);
-        all(&[&last, &first]), vec![told("ResolvedImage", true, "r/c:v20")]
-            => all(&[&last, &first, &ours("True", "r/c:v20", LATE)]);
+    for (was, updates, expected) in ::tests::rows![
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![update("ResolvedImage", true, "r/c:v20")]
+            => all(&[&first, &own("True", "r/c:v20", EARLY), &last]);
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![update("ResolvedImage", false, "r/c:missing")]
+            => all(&[&first, &own("False", "r/c:missing", LATE), &last]);
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![] => all(&[&first, &last]);
+        all(&[&last, &first]), vec![update("ResolvedImage", true, "r/c:v20")]
+            => all(&[&last, &first, &own("True", "r/c:v20", LATE)]);
     ] {
-        let seen = with!(CatalogObservation::default() => conditions: seen);
-        assert_eq!(due(&was, &seen), expected, "{was}");
-        // They survive what is invalid, too.
+        let updates = with!(CatalogObservation::default() => conditions: updates);
+        assert_eq!(due(&was, &updates), expected, "{was}");
+        // They are also kept if the source is invalid.
         let bad = json!({"reason": "SpecInvalidError", "message": "bad"});
         let invalid = with(&was, &bad);
-        assert_eq!(due(&invalid, &seen), expected, "{invalid}");
+        assert_eq!(due(&invalid, &updates), expected, "{invalid}");
     }
 }
 
 #[test]
-fn what_is_said_fits_the_schema() {
-    let seen = with!(CatalogObservation::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
-    let due = due(&json!({}), &seen);
+fn messages_fit_the_schema() {
+    let observation = with!(CatalogObservation::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
+    let due = due(&json!({}), &observation);
     assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(bounds::MESSAGE).unwrap() => true);
 }
 
 #[test]
-fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
-    let kept = |is_for_good| UnresolvedImage {
+fn template_problem_precedes_interval_problem() {
+    let unresolved = |is_for_good| UnresolvedImage {
         why: "no value".to_owned(),
         is_for_good,
         last: None,
@@ -246,42 +252,46 @@ fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
         problem: problem.map(str::to_owned),
     };
     let (good, bad) = (interval(None), interval(Some("too short")));
-    let (passing, lasting) = (kept(false), kept(true));
-    for (kept, poll, expected) in ::tests::rows![
+    let (passing, lasting) = (unresolved(false), unresolved(true));
+    for (unresolved, poll, expected) in ::tests::rows![
         None, None => None;
         None, Some(&good) => None;
         None, Some(&bad) => Some(problem(Reason::InvalidInterval, "too short"));
         Some(&passing), None => Some(problem(Reason::RegistryServer, "no value"));
         Some(&lasting), Some(&bad) => Some(problem(Reason::SpecInvalid, "no value"));
     ] {
-        assert_eq!(Problem::of_read(kept, poll), expected, "{kept:?} {poll:?}");
+        assert_eq!(
+            Problem::of_read(unresolved, poll),
+            expected,
+            "{unresolved:?} {poll:?}"
+        );
     }
 }
 
 #[test]
-fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
-    let away = told(Err("the apiserver is away".to_owned()));
-    let never = with!(told(Err("it can have none".to_owned())) => is_terminal: true);
+fn reported_pod_state_is_kept_while_the_pod_is_unknown() {
+    let away = pod_report(Err("the apiserver is away".to_owned()));
+    let never = with!(pod_report(Err("it can have none".to_owned())) => is_terminal: true);
     let was = well(EARLY);
-    for (may_be_served, told, is_kept) in [
-        // After a start, before anybody has looked.
+    for (may_be_served, pod_report, is_kept) in [
+        // After a start, before the first observation.
         (true, None, true),
         (true, Some(&away), true),
         (true, Some(&never), false),
-        // One that is to have no pod.
+        // A source that needs no pod.
         (false, None, false),
     ] {
-        let mut seen = with!(CatalogObservation::default() => may_be_served: may_be_served);
-        if let Some(told) = told {
-            seen.is_in_pod(told, "catalogs");
+        let mut observation = with!(CatalogObservation::default() => may_be_served: may_be_served);
+        if let Some(pod_report) = pod_report {
+            observation.is_in_pod(pod_report, "catalogs");
         }
-        let due = due(&was, &seen);
+        let due = due(&was, &observation);
         let expected = |name: &str| is_kept.then(|| was[name].clone());
         for name in ["registryService", "connectionState"] {
-            assert_eq!(due.get(name).cloned(), expected(name), "{told:?}");
+            assert_eq!(due.get(name).cloned(), expected(name), "{pod_report:?}");
         }
-        assert_eq!(due.get("message").is_some(), told.is_some());
-        // And nothing is said of what was never told.
-        assert_rows!(self::due(&json!({}), &seen).get("connectionState") => None);
+        assert_eq!(due.get("message").is_some(), pod_report.is_some());
+        // A state that was never reported remains absent.
+        assert_rows!(self::due(&json!({}), &observation).get("connectionState") => None);
     }
 }

@@ -9,7 +9,7 @@ fn values(kube: Option<&str>) -> Values {
     with!(Values::default() => kube: kube.and_then(template::server), openshift: template::server("4.8.3"))
 }
 
-/// An image of which nothing else is known, where OLM does not run.
+/// Returns the input for an image without annotations, in a cluster without OLM.
 fn input(reference: &str) -> Input<'_> {
     Input {
         reference,
@@ -33,11 +33,16 @@ fn condition(reason: &str, message: &str) -> Condition {
     }
 }
 
-/// A line a condition: type, status, reason and message.
+/// Formats each condition as a line: type, status, reason and message.
 fn lines(resolved: &ResolvedImage) -> Vec<String> {
     let all = resolved.conditions.iter();
-    all.map(|it| format!("{} {} {} {}", it.type_, it.is_true, it.reason, it.message))
-        .collect()
+    all.map(|condition| {
+        format!(
+            "{} {} {} {}",
+            condition.type_, condition.is_true, condition.reason, condition.message
+        )
+    })
+    .collect()
 }
 
 fn pairs(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -60,7 +65,7 @@ fn resolved(
 
 // parity: switch-17
 #[test]
-fn an_image_without_a_template_is_what_it_is() {
+fn image_without_template_is_unchanged() {
     for has_olm in [false, true] {
         let resolved = resolved("r/c:v1", &[("a", "{b}")], &[], has_olm, None);
         assert_eq!(resolved.image, Ok("r/c:v1".to_owned()));
@@ -70,7 +75,7 @@ fn an_image_without_a_template_is_what_it_is() {
 
 // parity: switch-10, switch-11, switch-12
 #[test]
-fn a_template_in_the_image_becomes_one_or_is_told() {
+fn image_template_is_resolved_or_reported() {
     let template = "r/c:v{kube_major_version}.{kube_minor_version}";
     let good = resolved(template, &[], &[], false, Some("v1.20.1+build"));
     assert_eq!(good.image, Ok("r/c:v1.20".to_owned()));
@@ -126,7 +131,7 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
 
 // parity: switch-olm-1, switch-olm-2
 #[test]
-fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
+fn annotation_of_olm_is_resolved_as_by_olm_if_olm_is_absent() {
     let good = ("r/c:v{kube_minor_version}", Some("v1.20.1"));
     let has_resolved = [
         "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
@@ -142,7 +147,7 @@ fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
             "ResolvedImage false UnableToResolve r/c:vmissing",
             "resolved_image false LastResolved r/c:v19",
         ];
-        // Not one of the three.
+        // Not one of OLM's three variables.
         "r/c:v19", ("r/c:v{ocp_minor_version}", good.1), "r/c:v19", None => [
             "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because one or more \
              template(s) has improper syntax",
@@ -152,11 +157,11 @@ fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
     ] {
         let found = resolved(reference, &[(ANNOTATION, text)], &[], false, kube);
         assert_eq!(found.image, Ok(image.to_owned()), "{reference} {text}");
-        // Conditions tell of it, and nothing else does.
+        // Only conditions report it.
         assert_eq!(found.kept, None, "{reference} {text}");
         assert_eq!(found.write.as_deref(), write, "{reference} {text}");
         assert_eq!(lines(&found), expected, "{reference} {text}");
-        // Where it does, nothing is ours.
+        // If OLM runs, this provisioner reports nothing.
         let found = resolved(reference, &[(ANNOTATION, text)], &[], true, kube);
         assert_eq!(found.image, Ok(reference.to_owned()));
         assert_eq!((lines(&found), found.write), (vec![], None));
@@ -165,11 +170,11 @@ fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
 
 // parity: switch-olm-4
 #[test]
-fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
+fn own_annotation_has_all_variables_also_beside_olm() {
     let text = "r/c:v{kube_minor_version}-{ocp_minor_version}";
-    let ours = [(CATALOG_IMAGE_TEMPLATE, text)];
+    let own = [(CATALOG_IMAGE_TEMPLATE, text)];
     for has_olm in [false, true] {
-        let found = resolved("r/c:any", &ours, &[], has_olm, Some("v1.20.1"));
+        let found = resolved("r/c:any", &own, &[], has_olm, Some("v1.20.1"));
         assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
         assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
         let first = [TEMPLATES_HAVE_RESOLVED, TEMPLATE_RESOLVED][usize::from(has_olm)];
@@ -179,21 +184,21 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
             lines(&found)[0] => format!("{first} true AllTemplatesResolved catalog image reference was successfully resolved");
         }
 
-        let found = resolved("r/c:any", &ours, &[], has_olm, None);
+        let found = resolved("r/c:any", &own, &[], has_olm, None);
         assert_eq!(found.image.as_deref(), Ok("r/c:any"));
         assert_eq!(found.write, None);
-        // The first condition has the text of the design document, word for word.
+        // The first condition has the exact text of the design document.
         let message = "variable \"kube_minor_version\" couldn't be resolved";
         assert_rows!(lines(&found).last().unwrap() => "resolved_image false LastResolved r/c:any");
         assert_rows!(lines(&found)[0] => format!("{first} false UnableToResolve {CANNOT}, {message}"));
         assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
-        let kept = found.kept.unwrap();
-        assert!(kept.why.contains("\"kube_minor_version\"") && !kept.is_for_good);
-        // Nothing half of an image is ever pulled.
-        let found = resolved("r/c:{kube_minor_version}", &ours, &[], has_olm, None);
+        let unresolved = found.kept.unwrap();
+        assert!(unresolved.why.contains("\"kube_minor_version\"") && !unresolved.is_for_good);
+        // A partly resolved image is never pulled.
+        let found = resolved("r/c:{kube_minor_version}", &own, &[], has_olm, None);
         assert!(found.image.is_err() && found.write.is_none(), "{found:?}");
     }
-    let both = [ours[0], (ANNOTATION, "r/c:v{kube_major_version}")];
+    let both = [own[0], (ANNOTATION, "r/c:v{kube_major_version}")];
     let found = resolved("r/c:any", &both, &[], true, Some("v1.20.1"));
     assert_eq!(found.image.as_deref(), Ok("r/c:any"));
     assert_eq!(found.write, None);
@@ -212,10 +217,10 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
     assert!(warning.contains(ANNOTATION) && warning.contains(CATALOG_IMAGE_TEMPLATE));
 }
 
-/// What only an edit can mend is not told as what may pass.
+/// An error that only an edit can correct is not reported as transient.
 // parity: switch-11
 #[test]
-fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
+fn terminal_annotation_errors_are_reported_as_terminal() {
     let kube = Some("v1.20.1");
     for (annotation, text, kube, is_for_good) in ::tests::rows![
         CATALOG_IMAGE_TEMPLATE, "r/c:{foobar}", kube => true;
@@ -229,29 +234,29 @@ fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
         ANNOTATION, "r/c:{foobar}{kube_minor_version}", None => true;
     ] {
         let annotations = [(annotation, text)];
-        // Where there is no image yet, and where there is one.
+        // Without an image, and with one.
         let none = resolved("", &annotations, &[], false, kube);
-        let told = none.image.unwrap_err();
-        assert_eq!(told.is_for_good, is_for_good, "{text}: {told:?}");
-        assert_eq!(Some(&told.why), none.warning.as_ref(), "{text}");
+        let error = none.image.unwrap_err();
+        assert_eq!(error.is_for_good, is_for_good, "{text}: {error:?}");
+        assert_eq!(Some(&error.why), none.warning.as_ref(), "{text}");
         assert_eq!((none.write, none.kept), (None, None), "{text}");
         let some = resolved("r/c:v19", &annotations, &[], false, kube);
         assert_eq!(some.image, Ok("r/c:v19".to_owned()), "{text}");
-        let kept = (annotation == CATALOG_IMAGE_TEMPLATE).then_some(told);
-        assert_eq!((some.write, some.kept), (None, kept), "{text}");
+        let expected = (annotation == CATALOG_IMAGE_TEMPLATE).then_some(error);
+        assert_eq!((some.write, some.kept), (None, expected), "{text}");
     }
 }
 
-/// At a start, conditions would say now this and now that.
+/// Otherwise conditions would change several times after a start.
 // parity: switch-olm-7
 #[test]
-fn nothing_is_said_before_the_cluster_was_asked() {
+fn conditions_wait_for_the_facts_that_a_template_needs() {
     use FactSource::{ClusterOperator, Kubernetes, Nodes, Olm, Openshift, Packageserver};
     let kube = "r/c:v{kube_minor_version}";
     let ocp = "r/c:v{ocp_minor_version}-{ocp_update_channels}";
     let nodes = "r/c:{platform_architecture}";
     let olm = "r/c:{olm_minor_version}";
-    // The image, the annotation, whether OLM runs, what nobody has asked for yet, and whether that is waited for.
+    // The image, the annotation, whether OLM runs, the pending facts, and whether the conditions wait for them.
     for (image, annotation, has_olm, pending, waits) in ::tests::rows![
         kube, None, false, &[Kubernetes][..] => true;
         kube, None, true, &[Kubernetes] => true;
@@ -267,10 +272,10 @@ fn nothing_is_said_before_the_cluster_was_asked() {
         "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, kube)), true, &[Kubernetes] => true;
         "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, ocp)), true, &[Openshift] => true;
         "r/c:v1", Some((ANNOTATION, kube)), false, &[Kubernetes] => true;
-        // OLM asks itself, and has these three alone.
+        // OLM resolves these three variables itself, and has no others.
         "r/c:v1", Some((ANNOTATION, kube)), true, &[Kubernetes] => false;
         "r/c:v1", Some((ANNOTATION, ocp)), false, &[Openshift] => false;
-        // Our own version is known; that of OLM is declared somewhere.
+        // The version of this program is known; that of OLM is declared elsewhere.
         olm, None, false, &[ClusterOperator, Packageserver] => false;
         olm, None, true, &[ClusterOperator] => true;
         olm, None, true, &[Packageserver] => true;
@@ -290,7 +295,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
 
 // parity: switch-olm-4
 #[test]
-fn a_template_that_olm_cannot_read_is_told() {
+fn template_that_olm_cannot_parse_is_reported() {
     let template = "r/c:v{kube_minor_version}";
     let found = resolved(template, &[], &[], true, Some("v1.20.1"));
     assert_eq!(found.image, Ok("r/c:v20".to_owned()));
@@ -309,7 +314,7 @@ fn a_template_that_olm_cannot_read_is_told() {
 
 // parity: switch-11
 #[test]
-fn unknown_olm_version_is_explained_where_a_template_needs_it() {
+fn missing_olm_version_is_explained_if_a_template_needs_it() {
     let unknown = "cannot determine the version of OLM";
     let cannot = |names: &str| format!("{CANNOT}, {names} couldn't be resolved");
     for (text, unknown_olm, expected) in ::tests::rows![
@@ -324,7 +329,7 @@ fn unknown_olm_version_is_explained_where_a_template_needs_it() {
         let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
         let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");
         assert_eq!(lines(&found)[0], condition);
-        // The Event says the same.
+        // The Event has the same text.
         assert_eq!(found.warning.as_deref(), Some(&*expected));
     }
 }
@@ -336,27 +341,27 @@ fn the_last_image_is_that_of_the_same_spec() {
     for (reason, image, generation, expected) in [
         (reason::RESOLVED, "r/c:v19", Some(2), Some("r/c:v19")),
         (reason::KEPT, "r/c:v19", Some(2), Some("r/c:v19")),
-        // Of another spec, perhaps with another template.
+        // From another spec, perhaps with another template.
         (reason::RESOLVED, "r/c:v19", Some(1), None),
         (reason::RESOLVED, "r/c:v19", None, None),
         (reason::UNRESOLVED, template, Some(2), None),
-        // Whoever wrote that.
+        // The condition contains the template itself.
         (reason::KEPT, template, Some(2), None),
     ] {
         let before = with!(condition(reason, image) => observed_generation: generation);
-        // What was noted of this very template counts where nothing else is known.
+        // The recorded image of this template is used if no other is known.
         for noted in [None, Some("r/c:v18")] {
             let input =
                 with!(input(template) => conditions: std::slice::from_ref(&before), noted: noted);
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
             let expected = expected.or(noted);
-            let said = lines(&found).pop();
+            let last_line = lines(&found).pop();
             assert_rows!(found.image.unwrap_err().last.as_deref() => expected, "{reason} {generation:?}");
-            let kept = match expected {
+            let expected_line = match expected {
                 Some(image) => format!("resolved_image false LastResolved {image}"),
                 None => format!("resolved_image false UnableToResolve {template}"),
             };
-            assert_eq!(said, Some(kept), "{reason} {generation:?}");
+            assert_eq!(last_line, Some(expected_line), "{reason} {generation:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ fn headers(values: &[&[u8]]) -> HeaderMap {
 }
 
 #[test]
-fn a_token_is_one_bearer_token_and_nothing_else() {
+fn only_a_single_bearer_token_is_accepted() {
     for value in ["Bearer abc", "bearer abc", "Bearer   abc "] {
         assert_eq!(token(&headers(&[value.as_bytes()])), Ok("abc"), "{value:?}");
     }
@@ -32,7 +32,7 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
 }
 
 #[test]
-fn a_forbidden_operation_names_the_permission_to_grant() {
+fn forbidden_response_names_the_permission() {
     let message = forbidden("system:serviceaccount:a:b", Operation::Download, "x");
     assert_rows! {
         message => "system:serviceaccount:a:b is not allowed to get /bundles/x.tgz; an admin grants it \
@@ -53,7 +53,7 @@ fn a_forbidden_operation_names_the_permission_to_grant() {
 }
 
 #[test]
-fn each_permission_is_asked_for_one_bundle() {
+fn permission_checks_name_one_bundle() {
     for (operation, permission, path, verb, is_deprecated) in ::tests::rows![
         Operation::Download, Permission::Url, "/bundles/x.tgz", "get" => false;
         Operation::ReadUpload, Permission::Url, "/uploads/x.tgz", "get" => true;
@@ -94,7 +94,7 @@ fn a_denial_counts_more_than_an_allowance() {
 }
 
 #[test]
-fn answers_are_forgotten_by_age_and_by_number() {
+fn cached_answers_expire_and_are_bounded() {
     let answers = TtlCache::new(2, Duration::from_secs(10));
     let start = Instant::now();
     let get = |key, seconds| answers.get(&key, start + Duration::from_secs(seconds));

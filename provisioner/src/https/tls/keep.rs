@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_waited_for_longer_and_longer_within_a_bound() {
+    fn retry_delay_grows_up_to_a_maximum() {
         for (failures, most) in [(1, 500), (2, 1000), (5, 8000), (40, 60_000)] {
             let wait = backoff(failures).as_millis();
             assert!((most / 2..=most).contains(&wait), "{failures}: {wait}");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_without_the_secret_is_a_change() {
+    async fn list_without_the_secret_is_a_change() {
         // Deleted between the read and the start of the watch, so no event reports it.
         let begun = stream::iter([Ok(Event::Init)]).chain(stream::pending());
         let begun = std::pin::pin!(begun);

@@ -20,24 +20,24 @@ fn names() -> Vec<String> {
     vec!["core.system.svc".to_owned(), "127.0.0.1".to_owned()]
 }
 
-/// Who there is, as letters: predecessor, current, successor.
-fn turn(authorities: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
-    let turned = authorities.rotate(at).unwrap();
-    let what = match &turned {
+/// Rotates the CA, and names the change.
+fn rotate(authorities: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
+    let rotated = authorities.rotate(at).unwrap();
+    let change = match &rotated {
         None => "same",
-        Some(turned) if turned.current != authorities.current => "succession",
-        Some(turned) if turned.next.is_some() && authorities.next.is_none() => "successor",
+        Some(rotated) if rotated.current != authorities.current => "succession",
+        Some(rotated) if rotated.next.is_some() && authorities.next.is_none() => "successor",
         Some(_) => "farewell",
     };
-    (turned.unwrap_or_else(|| authorities.clone()), what)
+    (rotated.unwrap_or_else(|| authorities.clone()), change)
 }
 
 #[test]
-fn an_authority_is_succeeded_by_one_that_was_known_before() {
+fn ca_is_succeeded_by_a_published_successor() {
     let start = now();
     let mut authorities = CaRotation::new(start).unwrap();
     let first = authorities.current.clone();
-    for (day, what, certificates) in [
+    for (day, change, certificates) in [
         (0, "same", 1),
         (304, "same", 1),
         (305, "successor", 2),
@@ -48,50 +48,50 @@ fn an_authority_is_succeeded_by_one_that_was_known_before() {
         (609, "same", 1),
         (610, "successor", 2),
     ] {
-        let (turned, found) = turn(&authorities, start + days(day));
-        assert_eq!(found, what, "day {day}");
-        let count = turned.bundle().matches("BEGIN").count();
+        let (rotated, found) = rotate(&authorities, start + days(day));
+        assert_eq!(found, change, "day {day}");
+        let count = rotated.bundle().matches("BEGIN").count();
         assert_eq!(count, certificates, "day {day}");
-        let again = turned.rotate(start + days(day)).unwrap();
+        let again = rotated.rotate(start + days(day)).unwrap();
         assert!(again.is_none(), "day {day}, again");
-        authorities = turned;
+        authorities = rotated;
     }
     assert!(first != authorities.current);
 }
 
 #[test]
-fn a_successor_that_nobody_can_know_yet_waits_unless_there_is_no_time() {
+fn unpublished_successor_waits_unless_the_ca_expires() {
     let start = now();
     let authorities = CaRotation::new(start).unwrap();
-    let (late, what) = turn(&authorities, start + days(350));
-    assert_eq!(what, "successor");
+    let (late, change) = rotate(&authorities, start + days(350));
+    assert_eq!(change, "successor");
     let soon = start + days(350) + SignedDuration::from_hours(1);
-    assert_eq!(turn(&late, soon).1, "same");
-    assert_eq!(turn(&late, start + days(351)).1, "succession");
-    let (too_late, what) = turn(&authorities, start + days(400));
-    assert_eq!(what, "succession");
+    assert_eq!(rotate(&late, soon).1, "same");
+    assert_eq!(rotate(&late, start + days(351)).1, "succession");
+    let (too_late, change) = rotate(&authorities, start + days(400));
+    assert_eq!(change, "succession");
     assert!(too_late.previous.is_none());
-    // After years, not even the successor is of use.
-    let (older, what) = turn(&late, start + days(2000));
-    assert_eq!(what, "succession");
+    // After years, the successor has expired as well.
+    let (older, change) = rotate(&late, start + days(2000));
+    assert_eq!(change, "succession");
     assert!(older.current.ends > start + days(2300));
 }
 
 #[test]
-fn certificates_hold_for_their_names_and_not_beyond_their_authority() {
+fn certificates_are_limited_to_their_names_and_their_ca() {
     let authority = CertificateAuthority::new(now()).unwrap();
     let (_, ends) = authority.issue(&names(), now()).unwrap();
     assert_eq!(ends, now() + CERTIFICATE_LIFETIME);
     let late = now() + CA_LIFETIME - SignedDuration::from_hours(1);
     let (_, ends) = authority.issue(&names(), late).unwrap();
     assert_eq!(ends, authority.ends);
-    // A name that no client could check is refused before it is shown to one.
+    // A name that clients cannot verify is rejected when the certificate is issued.
     assert!(authority.issue(&["not a name".to_owned()], now()).is_err());
     assert!(authority.issue(&[], now()).is_err());
 }
 
 #[test]
-fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
+fn secret_round_trips_and_detects_corruption() {
     let start = now();
     let old = CaRotation::new(start - days(300)).unwrap();
     let previous = RetiredCa {
@@ -118,13 +118,13 @@ fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
         secret.data.as_mut().unwrap().remove(key);
         assert!(secret::read(&secret).is_none(), "no {key}");
     }
-    // A key of somebody else's.
+    // A key of another CA.
     let mixed = with!(full.current.clone() => key: old.current.key.clone());
     assert!(matches!(mixed.issue(&names(), start), Err(Error::Damaged)));
 }
 
 #[test]
-fn somebody_elses_certificate_is_read_or_refused_without_telling_the_key() {
+fn provided_certificate_is_checked_without_logging_its_key() {
     let authority = CertificateAuthority::new(now()).unwrap();
     let other = CertificateAuthority::new(now()).unwrap();
     let (chain, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());

@@ -11,7 +11,7 @@ fn bundle(name: &str, phase: Phase) -> Bundle {
     object!({"metadata": {"name": name}, "status": {"phase": phase}})
 }
 
-/// What was decided, as a word and a name or number.
+/// Formats a goal as a word and a name or number.
 fn decided(goal: &Goal<'_>) -> String {
     match goal {
         Goal::Bundle(bundle) => format!("bundle {}", bundle.metadata.name.as_deref().unwrap()),

@@ -6,7 +6,7 @@ fn sample(objects: usize) -> Inventory {
         .map(|n| {
             let group = ["", "apps"][n % 2];
             let namespace = ["", "etcd"][n / 2 % 2];
-            // Names of roles may have spaces, and look like fingerprints.
+            // Names of roles may contain spaces, and may look like fingerprints.
             let mut names = "n|n |n 0f1e2d3c4b5a |0f1e2d3c4b5a 0f1e2d3c4b+recreate".split('|');
             let name = names.nth(n % 4).unwrap();
             let fields = (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap());
@@ -32,10 +32,12 @@ fn listed_objects_read_back() {
 }
 
 #[test]
-fn status_lists_what_no_record_tells_first() {
+fn status_lists_unrecorded_objects_first() {
     let names = (0..MAX_IN_STATUS + 10).map(|number| format!("n{number:04}"));
     let identities = names.map(|name| identity("", "ConfigMap", "etcd", &name));
-    let mut inventory: Inventory = identities.map(|it| (it, Entry::default())).collect();
+    let mut inventory: Inventory = identities
+        .map(|identity| (identity, Entry::default()))
+        .collect();
     inventory.last_entry().unwrap().get_mut().recreating = true;
     let status = list(&inventory, MAX_IN_STATUS);
     assert_eq!(status.count, 510);
@@ -51,7 +53,7 @@ fn status_lists_what_no_record_tells_first() {
 }
 
 #[test]
-fn an_inventory_is_easy_to_read() {
+fn inventory_is_readable() {
     let fields = Some("0f1e2d3c4b5a".parse().unwrap());
     let entry = |fields| with!(Entry, version: "v1".to_owned(), fields);
     let recreated = with!(entry(fields) => recreating: true);

@@ -132,8 +132,8 @@ mod tests {
         let hash = |name: &str, data: &str| Some(step(name, data, Configuration).1.hash);
         let live = |rows: &[(&str, &str)]| {
             let objects = rows.iter().map(|(name, data)| {
-                let seen = with!(Seen, hash: hash(name, data));
-                (step(name, data, Configuration).0, seen)
+                let observed = with!(Seen, hash: hash(name, data));
+                (step(name, data, Configuration).0, observed)
             });
             with!(View, objects: objects.collect())
         };
@@ -148,7 +148,7 @@ mod tests {
             (none, false, "added", None, false, "later"),
             (none, false, "left", None, false, "older 1"),
             (none, false, "unknown", None, false, "gone"),
-            // An object of the wave was applied: what is missing comes in its new form, what has the old form keeps it.
+            // An object of the wave was applied: missing objects get the new form, and objects in the old form keep it.
             (begun, false, "other", Some("1"), false, "older 1"),
             (begun, false, "other", None, false, "newest 2"),
             (begun, false, "added", None, false, "newest 1"),

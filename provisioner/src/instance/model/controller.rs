@@ -15,7 +15,7 @@ use crate::instance::{
     trust,
 };
 
-/// The result of something that takes requests.
+/// The result of a step that sends requests.
 pub(super) type Run<T> = Result<T, Killed>;
 
 /// The memory of the controller.
@@ -56,11 +56,11 @@ pub(super) fn settled(install: Install, health: Health) -> RolloutResult {
 }
 
 /// The number of objects that a status lists.
-const MOST_LISTED: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// Returns an inventory as the status lists it.
 pub(super) fn listed(inventory: &Inventory) -> Listed {
-    index::list(inventory, MOST_LISTED)
+    index::list(inventory, MAX_LISTED)
 }
 
 impl Controller {

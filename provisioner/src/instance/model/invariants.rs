@@ -84,7 +84,7 @@ pub(super) fn unhealthy(server: &Server, status: &Status) -> Option<Identity> {
         live.is_some_and(|live| live.is_labelled(&owner) && live.health == Health::Current)
     };
     let truth = server.truth.get(&status.newest()?.number)?;
-    truth.keys().find(|it| !is_healthy(it)).cloned()
+    truth.keys().find(|identity| !is_healthy(identity)).cloned()
 }
 
 /// Reports whether a status claims health.
@@ -192,7 +192,7 @@ fn complete(server: &Server) -> Result<(), String> {
     let expected = server.truth[&active].iter();
     let expected = expected.map(|(identity, hash)| (identity, Some(*hash)));
     let expected: BTreeMap<_, _> = expected.collect();
-    // An object whose record and index are both lost stays until the instance is removed.
+    // An object whose record and index are both lost remains until the instance is removed.
     let is_lost = |identity: &Identity| server.has_lost_both && !expected.contains_key(&identity);
     let found = server.objects.iter();
     let found = found.filter(|(identity, live)| live.is_labelled(&owner) && !is_lost(identity));

@@ -115,7 +115,7 @@ impl Live {
         };
     }
 
-    /// Removes the labels that say whose the object is, as another client.
+    /// Removes the labels of the owner, as another client.
     pub(super) fn strip(&mut self) {
         self.change(&label(labels::OWNER_KIND), None);
         self.change(&label(labels::OWNER_NAME), None);

@@ -30,7 +30,7 @@ impl Controller {
     /// Does what `maintain::run` does.
     pub(super) fn maintain(&mut self, server: &mut Server, status: &Status) -> Run<RolloutResult> {
         self.removing.clone_from(&status.removing);
-        let mut repaired = self.keep(server, status)?;
+        let mut repaired = self.repair_drifted(server, status)?;
         let mut done = install::unchanged(&server.instance, status);
         let mut is_changed = repaired.is_changed || revisions::is_index_lost(status);
         if let Some(active) = prune::due(status) {
@@ -90,8 +90,8 @@ impl Controller {
         }
     }
 
-    /// Repairs what has drifted.
-    fn keep(&mut self, server: &mut Server, status: &Status) -> Run<Repaired> {
+    /// Repairs drifted objects.
+    fn repair_drifted(&mut self, server: &mut Server, status: &Status) -> Run<Repaired> {
         let before = self.inventory();
         let view = server.view(before.keys());
         let drifted = maintain::drifted(&before, &BTreeSet::new(), status, &view);
@@ -122,10 +122,10 @@ impl Controller {
         let mut repaired = Repaired::default();
         let mut due = Vec::new();
         for identity in &drifted {
-            let seen = view.objects.get(identity);
+            let observed = view.objects.get(identity);
             let entry = before.get(identity);
-            let is_deleted = seen.is_none() && entry.is_some_and(|entry| entry.recreating);
-            let hash = seen.and_then(|seen| seen.hash);
+            let is_deleted = observed.is_none() && entry.is_some_and(|entry| entry.recreating);
+            let hash = observed.and_then(|observed| observed.hash);
             match forms.form(identity, hash, is_deleted) {
                 Form::Newest(step) | Form::Older(step) => due.push(step.clone()),
                 Form::Later => {}
@@ -169,7 +169,7 @@ impl Controller {
         }
     }
 
-    /// Deletes objects in order, as `apply::ssa::prune` does, and forgets those that are gone.
+    /// Deletes objects in order, as `apply::ssa::prune` does, and removes deleted ones from the inventory.
     pub(super) fn prune(
         &mut self,
         server: &mut Server,
@@ -200,7 +200,7 @@ impl Controller {
         Ok(pruned)
     }
 
-    /// Removes what is installed, as `uninstall::run` does; the answer says whether nothing is left to do.
+    /// Removes the installed objects, as `uninstall::run` does; the answer says whether nothing is left to do.
     pub(super) fn uninstall(&mut self, server: &mut Server) -> Run<bool> {
         let status = server.status();
         self.read_inventory(server, &status);

@@ -52,11 +52,11 @@ pub(super) enum Operation {
     LoseRecord(Index, bool),
     /// The process starts again.
     Restart,
-    /// The process is killed after so many requests.
+    /// The process is killed after this number of requests.
     Kill(u32),
-    /// So many seconds pass.
+    /// This number of seconds passes.
     Wait(u16),
-    /// The clock is set forward or back by so many seconds.
+    /// The clock is set forward or back by this number of seconds.
     SetClock(i32),
 }
 
@@ -184,7 +184,7 @@ impl Operation {
             }
             Self::LoseRecord(index, is_altered) => lose(server, *index, *is_altered),
             Self::Restart => {
-                // What an unfinished rollout has applied is in memory only.
+                // The objects that an unfinished rollout has applied are recorded in memory only.
                 server.is_disturbed |=
                     server.status().applied_digest.is_none() || !server.lists_all();
                 *controller = Controller::default();
@@ -284,7 +284,7 @@ fn lose(server: &mut Server, index: Index, is_altered: bool) {
     server.has_lost_both |= !server.lists_all();
 }
 
-/// Removes all finalizers. What waited for one is deleted.
+/// Removes all finalizers. Objects that waited for one are deleted.
 pub(super) fn release_finalizers(server: &mut Server) {
     for live in server.objects.values_mut() {
         live.has_finalizer = false;
@@ -300,7 +300,7 @@ pub(super) fn heal(server: &mut Server) {
     }
 }
 
-/// Removes what other clients created where the instance has objects.
+/// Removes the objects that other clients created in place of the instance's objects.
 pub(super) fn remove_foreign(server: &mut Server) {
     let is_foreign = |live: &Live| live.fields.contains_key("foreign");
     server.objects.retain(|_, live| !is_foreign(live));

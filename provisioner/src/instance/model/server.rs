@@ -1,5 +1,5 @@
-//! A model of the API server: objects with fields, field owners and finalizers, the records of revisions, and what can go
-//! wrong with a request.
+//! A model of the API server: objects with fields, field owners and finalizers, the records of revisions, and faults of
+//! requests.
 //!
 //! The server knows which requests come from the controller under test, and reports each one that breaks a rule of the
 //! engine ([`Server::violations`]).
@@ -24,7 +24,7 @@ pub(super) enum Phase {
     Uninstall,
 }
 
-/// What was applied of an object, or why nothing was.
+/// The fingerprint of an applied object, or the reason why it was not applied.
 type Applied = Result<Option<Fingerprint>, ssa::Failure>;
 
 /// The record of a revision.
@@ -55,7 +55,7 @@ pub(super) struct Server {
     pub(super) has_lost_both: bool,
     /// The objects of the active revision that do not exist, and how many reconciles have ended since.
     pub(super) missing: BTreeMap<Identity, u32>,
-    /// Whether the controller may have lost what it had applied, so that an unchanged object may be written.
+    /// Whether the controller may have lost the state of a rollout, so that an unchanged object may be written.
     pub(super) is_disturbed: bool,
     pub(super) violations: Vec<String>,
     /// The time, in seconds.
@@ -121,8 +121,8 @@ impl Server {
                 Some(live) if live.is_labelled(&owner) => {
                     let (fields, deleting) = (live.fingerprint(), live.is_terminating);
                     let health = live.health.clone();
-                    let seen = with!(Seen, hash: live.hash(), fields, deleting, health);
-                    view.objects.insert(identity.clone(), seen);
+                    let observed = with!(Seen, hash: live.hash(), fields, deleting, health);
+                    view.objects.insert(identity.clone(), observed);
                 }
                 _ => {
                     view.absent.insert(identity.clone());
@@ -154,8 +154,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn violate(&mut self, what: impl Into<String>) {
-        self.violations.push(what.into());
+    pub(super) fn violate(&mut self, rule: impl Into<String>) {
+        self.violations.push(rule.into());
     }
 
     /// Returns why applying would fail.
@@ -312,7 +312,7 @@ impl Server {
         Ok(())
     }
 
-    /// Deletes the objects that refer to the instance as their owner, as the garbage collector does when it is gone.
+    /// Deletes the objects that refer to the instance as their owner, as the garbage collector does after its deletion.
     pub(super) fn collect_garbage(&mut self) {
         let uid = self.owner().uid;
         let is_referred_to = |live: &Live| {

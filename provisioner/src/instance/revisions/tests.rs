@@ -67,7 +67,11 @@ fn promotion_archives_all_older_revisions() {
         status.revisions.iter().map(|revision| revision.removed_apis.is_some()).collect::<Vec<_>>()
             => [false, false, false, true];
     }
-    let states: Vec<RevisionState> = status.revisions.iter().map(|it| it.state).collect();
+    let states: Vec<RevisionState> = status
+        .revisions
+        .iter()
+        .map(|revision| revision.state)
+        .collect();
     assert_eq!(states, [Archived, Archived, Archived, Active]);
 }
 
@@ -108,7 +112,7 @@ fn history_keeps_the_newest_archived_revisions() {
 }
 
 #[test]
-fn inventory_is_built_from_all_revisions_whose_objects_may_exist() {
+fn inventory_covers_all_revisions_whose_objects_may_exist() {
     use RevisionState::{Active, Archived, RollingOut};
     let leaving = vec!["ConfigMap a/b".to_owned()];
     for (states, removing, expected) in [

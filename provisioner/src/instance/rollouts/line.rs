@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_that_comes_back_has_one_place() {
+    fn requeued_instance_has_one_place() {
         let mut line = Line::default();
         for name in ["a", "b", "c"] {
             line.join(name);

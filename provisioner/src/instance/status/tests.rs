@@ -51,7 +51,15 @@ fn failure(bundle: &str, touched: bool) -> Install {
 /// `type status reason message` of every condition.
 fn lines(status: &BundleInstanceStatus) -> Vec<String> {
     let conditions = status.conditions.iter();
-    let lines = conditions.map(|it| [&*it.type_, &it.status, &it.reason, &it.message].join(" "));
+    let lines = conditions.map(|condition| {
+        [
+            &*condition.type_,
+            &condition.status,
+            &condition.reason,
+            &condition.message,
+        ]
+        .join(" ")
+    });
     lines.collect()
 }
 
@@ -79,14 +87,14 @@ fn installed() -> BundleInstanceStatus {
     first(&outcome(unpacked("old"), done, Health::Healthy))
 }
 
-/// The status after this, where the bundle `old` was installed.
+/// Returns the status after this, if the bundle `old` was installed.
 fn then(valid: TemplateState, install: Install, health: Health) -> BundleInstanceStatus {
     after(&installed(), &outcome(valid, install, health))
 }
 
 // parity: rukpak-3
 #[test]
-fn an_installation_says_which_bundle_is_there() {
+fn installation_reports_the_installed_bundle() {
     assert_rows! {
         lines(&installed()) => [
             "HasValidBundle True UnpackSuccessful Successfully unpacked the old Bundle",
@@ -108,7 +116,7 @@ fn an_installation_says_which_bundle_is_there() {
 }
 
 #[test]
-fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
+fn failing_bundle_keeps_the_installed_one() {
     let valid = TemplateState::Failed {
         bundle: "new".to_owned(),
         message: "no such image".to_owned(),
@@ -129,11 +137,11 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
 
 // parity: rukpak-4
 #[test]
-fn a_failed_upgrade_says_which_is_which() {
-    for (touched, what) in [(false, "is still installed"), (true, "is partly replaced")] {
+fn failed_upgrade_reports_both_bundles() {
+    for (touched, expected) in [(false, "is still installed"), (true, "is partly replaced")] {
         let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
         let failed = "failed to install bundle new: Deployment etcd/operator is invalid";
-        assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {what}; {failed}"));
+        assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {expected}; {failed}"));
         assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
         assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
     }
@@ -159,7 +167,7 @@ fn a_failed_installation_is_not_installed() {
 }
 
 #[test]
-fn the_way_back_is_told_and_remembered() {
+fn rollback_is_reported_and_recorded() {
     let [template_hash, why] = ["hash", "Deployment is stuck"].map(|text| Some(text.to_owned()));
     let back = with!(done("old") => rolled_back: Some(RolledBack { template_hash, why, to: 1 }));
     let status = then(unpacked("new"), installs(back), Health::Healthy);
@@ -171,7 +179,7 @@ fn the_way_back_is_told_and_remembered() {
 }
 
 #[test]
-fn progress_until_the_objects_are_observed() {
+fn health_is_progressing_until_objects_are_observed() {
     let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
     let waiting = then(unpacked("old"), Install::Unchanged, waiting);
     let paused = then(
@@ -202,7 +210,7 @@ fn progress_until_the_objects_are_observed() {
 }
 
 #[test]
-fn times_move_with_the_status_alone() {
+fn transition_times_change_only_with_the_status() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
     let waits = "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned();
     let waits = Health::Progressing(vec![waits]);
@@ -221,21 +229,24 @@ fn times_move_with_the_status_alone() {
 fn messages_are_bounded() {
     let install = Install::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
     let status = then(unpacked("new"), install, Health::Healthy);
-    // Apiservers count characters.
+    // The API server limits the number of characters.
     assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(MAX_MESSAGE_LEN + 1));
 }
 
 #[test]
-fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
+fn repair_during_failed_upgrade_updates_only_the_inventory() {
     let inventory = with!(Inventory::default() => count: 7);
     let waiting = vec!["Widget example.com/v1 a".to_owned()];
-    let kept =
+    let repaired_inventory =
         RepairedInventory::from_done(&with!(done("old") => inventory: inventory, waiting: waiting));
     let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
     let before = installed();
-    let status = after(&before, &with!(failed => repaired: Some(kept)));
+    let status = after(
+        &before,
+        &with!(failed => repaired: Some(repaired_inventory)),
+    );
     assert_rows! {
-        status.inventory.as_ref().map(|kept| kept.count) => Some(7);
+        status.inventory.as_ref().map(|inventory| inventory.count) => Some(7);
         status.waiting => ["Widget example.com/v1 a"];
         status.installed_bundle_name => before.installed_bundle_name;
         status.applied_digest => before.applied_digest;
@@ -300,7 +311,7 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
     ] {
         assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
     }
-    // What was not replaced keeps its reason.
+    // A bundle that was not replaced keeps its reason.
     let status = then(pending(), Install::Unchanged, Health::Healthy);
     assert!(lines(&status)[1].starts_with("Installed True InstallationSucceeded"));
 }

@@ -36,7 +36,7 @@ fn an_upload_without_a_digest_keeps_its_hash() {
 }
 
 #[test]
-fn only_what_a_template_says_changes_its_hash() {
+fn hash_depends_only_on_the_template() {
     let base = hash(&instance("a", &image("example.com/a:1")));
     let mut same = image("example.com/a:1");
     same["metadata"] = json!({"labels": {}, "annotations": {}});
@@ -53,7 +53,7 @@ fn only_what_a_template_says_changes_its_hash() {
 }
 
 #[test]
-fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
+fn bundle_names_are_valid_for_every_instance_name() {
     let long = format!("{}.{}", "x".repeat(37), "y".repeat(7));
     for name in ["a", "a.b", &"x".repeat(45), &long] {
         let instance = instance(name, &image("example.com/a:1"));
@@ -79,18 +79,18 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
     let is_distinct = one.iter().all(|name| !two.contains(name));
     assert!(is_distinct, "{one:?} {two:?}");
     // An older provisioner made its Bundles under the first name.
-    let known = instance("a", &image("example.com/a:1"));
-    let all = || -> Vec<String> { bundle_names(&known, &hash(&known)).collect() };
+    let existing = instance("a", &image("example.com/a:1"));
+    let all = || -> Vec<String> { bundle_names(&existing, &hash(&existing)).collect() };
     let (first, again) = (all(), all());
     let distinct = ["a", "682509083659fdf7195e8faf92c6b0c1dc2a75b4"];
     assert_eq!(first[0], names::generated("a", &distinct, LONGEST_NAME));
     assert_eq!(first[0], again[0]);
-    // Nobody can tell the others in advance.
+    // The other names are not predictable.
     assert!(first[1..].iter().all(|name| !again.contains(name)));
 }
 
 #[test]
-fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
+fn orphaned_bundle_is_found_by_its_labels() {
     let instance = instance("a", &image("example.com/a:1"));
     let own = bundle(&instance, &hash(&instance), "a-1");
     let mut orphan = own.clone();
@@ -117,7 +117,7 @@ fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
 }
 
 #[test]
-fn a_bundle_refers_to_its_instance_by_more_than_a_uid() {
+fn reference_needs_group_kind_uid_and_controller() {
     type Change = fn(&mut OwnerReference);
     let instance = instance("a", &image("example.com/a:1"));
     let own = bundle(&instance, &hash(&instance), "a-1");
@@ -137,7 +137,7 @@ fn a_bundle_refers_to_its_instance_by_more_than_a_uid() {
 }
 
 #[test]
-fn a_template_cannot_forge_our_labels() {
+fn template_cannot_set_reserved_labels() {
     let mut template = image("example.com/a:1");
     template["metadata"] = json!({"labels": {
         labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
@@ -151,7 +151,7 @@ fn a_template_cannot_forge_our_labels() {
 }
 
 #[test]
-fn the_oldest_failing_bundles_go_first() {
+fn oldest_failing_bundles_are_deleted_first() {
     let made = |name: &str, age: i64, phase: Phase| -> Bundle {
         object!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},

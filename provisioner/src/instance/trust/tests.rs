@@ -7,7 +7,7 @@ fn instance() -> BundleInstance {
     })
 }
 
-/// A Bundle `a-1` with everything that a client can copy.
+/// Returns a Bundle `a-1` with all fields that a client can copy.
 fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
     let instance = instance();
     let hash = template::hash(&instance);
@@ -35,7 +35,7 @@ fn created(uid: &str) -> CreatedBundle {
     }
 }
 
-/// The status after Bundle `a-1` was installed; an older provisioner records no uid.
+/// Returns the status after the installation of Bundle `a-1`; an older provisioner records no uid.
 fn status(installed: Option<&str>, created_uids: &[&str]) -> BundleInstanceStatus {
     let installed = installed.map(|uid| record(uid, "good"));
     let bundles = created_uids.iter().map(|uid| created(uid)).collect();
@@ -135,17 +135,17 @@ fn adoption_keeps_records_within_their_bound() {
     let adopted = adopt(&status(None, &uids), &instance(), Some(&found), &all).unwrap();
     assert_eq!(adopted.bundles.len(), MAX_CREATED);
     assert_eq!(adopted.bundles.last(), Some(&created("any")));
-    // Its own record is there already.
+    // Its record exists already.
     assert_rows!(adopt(&status(None, &["any"]), &instance(), Some(&found), &[]).unwrap().bundles => [created("any")]);
 }
 
 // parity: rukpak-26
 #[test]
-fn the_template_is_served_by_created_bundles_alone() {
+fn template_uses_only_created_bundles() {
     let (instance, hash) = (instance(), template::hash(&instance()));
-    let ours = Arc::new(bundle("ours", None, Phase::Pending));
+    let own = Arc::new(bundle("ours", None, Phase::Pending));
     let theirs = Arc::new(bundle("theirs", Some("evil"), Phase::Unpacked));
-    let both = [theirs, Arc::clone(&ours)];
+    let both = [theirs, Arc::clone(&own)];
     let found = |status: &BundleInstanceStatus, bundles: &[Arc<Bundle>]| {
         let found = of_template(status, &instance, &hash, bundles);
         found.and_then(|bundle| bundle.metadata.uid.clone())
@@ -157,7 +157,7 @@ fn the_template_is_served_by_created_bundles_alone() {
 
     // The newer of two created Bundles counts.
     let newer = Arc::new(bundle("newer", None, Phase::Pending));
-    assert_rows!(found(&status(None, &["ours", "newer"]), &[Arc::clone(&ours), newer]).as_deref() => Some("newer"));
+    assert_rows!(found(&status(None, &["ours", "newer"]), &[Arc::clone(&own), newer]).as_deref() => Some("newer"));
 
     let mut other_template = status(None, &["ours"]);
     other_template.bundles[0].template_hash = "other".to_owned();
@@ -166,7 +166,7 @@ fn the_template_is_served_by_created_bundles_alone() {
     other_spec.spec.provisioner_class_name = "core-rukpak-io-registry".to_owned();
     assert_rows!(found(&status(None, &["ours"]), &[Arc::new(other_spec)]) => None);
 
-    // Labels are not asked: clients change them.
+    // Labels do not matter: clients can change them.
     let unlabeled = with!(bundle("ours", None, Phase::Pending) => metadata.labels: None);
     assert_rows!(found(&status(None, &["ours"]), &[Arc::new(unlabeled)]) => uid);
 

@@ -9,7 +9,7 @@ fn inventory(names: &[(&str, &str, &str)]) -> Inventory {
 }
 
 #[test]
-fn custom_resources_go_first_and_definitions_as_the_policy_says() {
+fn custom_resources_precede_crds_which_follow_the_policy() {
     let inventory = inventory(&::tests::rows![
         "apps", "Deployment" => "operator";
         "", "ServiceAccount" => "operator";

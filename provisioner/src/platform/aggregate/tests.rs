@@ -40,7 +40,7 @@ fn blocks(operator: &str) -> Concern {
     }
 }
 
-/// A platform operator whose condition Installed is `(status, reason, minute since when)`.
+/// Returns a platform operator whose condition Installed is `(status, reason, minute since when)`.
 fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
     let conditions = installed.map(|(status, reason, since)| {
         json!({"type": "Installed", "status": status, "reason": reason, "message": format!("{reason} it is"),
@@ -52,8 +52,8 @@ fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperato
     })
 }
 
-/// The same, that was installed once.
-fn known(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
+/// Returns such an operator that was installed once.
+fn installed_operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
     let mut operator = operator(name, installed);
     let status = operator.status.get_or_insert_default();
     status.active_bundle_instance = Some(manifests::api::platform::InstanceRef {
@@ -63,10 +63,10 @@ fn known(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
 }
 
 fn good(name: &str) -> PlatformOperator {
-    known(name, Some(("True", "InstallSuccessful", 0)))
+    installed_operator(name, Some(("True", "InstallSuccessful", 0)))
 }
 
-/// What is known while the gate is open.
+/// Returns the input while the gate is open.
 fn input(operators: &[PlatformOperator], minute: i64) -> Input<'_> {
     Input {
         operators: Ok(operators.iter().collect()),
@@ -85,7 +85,9 @@ fn written(before: Option<&ClusterOperatorStatus>, input: &Input<'_>) -> Cluster
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatusCondition {
     let mut conditions = status.conditions.iter();
-    conditions.find(|it| it.type_ == type_).unwrap()
+    conditions
+        .find(|condition| condition.type_ == type_)
+        .unwrap()
 }
 
 fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
@@ -94,16 +96,16 @@ fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
     objects.collect()
 }
 
-fn told<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
+fn reported<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
     let condition = find(status, type_);
     let (reason, message) = (condition.reason.as_deref(), condition.message.as_deref());
     (&condition.status, reason.unwrap(), message.unwrap())
 }
 
-/// `A P D`: the statuses in short.
+/// Formats the statuses of Available, Progressing and Degraded by their first letters.
 fn brief(status: &ClusterOperatorStatus) -> String {
     ["Available", "Progressing", "Degraded"]
-        .map(|type_| told(status, type_).0.get(..1).unwrap().to_owned())
+        .map(|type_| reported(status, type_).0.get(..1).unwrap().to_owned())
         .join(" ")
 }
 
@@ -114,7 +116,7 @@ fn since(status: &ClusterOperatorStatus, type_: &str) -> Timestamp {
 
 // parity: openshift-1
 #[test]
-fn without_platform_operators_all_is_well() {
+fn status_is_healthy_without_platform_operators() {
     let input = input(&[], 0);
     let status = written(None, &input);
     let message = "No platform operators are present in the cluster";
@@ -124,7 +126,7 @@ fn without_platform_operators_all_is_well() {
         ("Degraded", "False", message),
         ("Upgradeable", "True", "Ready for upgrade"),
     ] {
-        assert_eq!(told(&status, type_), (expected, "AsExpected", message));
+        assert_eq!(reported(&status, type_), (expected, "AsExpected", message));
     }
     let versions = status.versions.iter();
     assert_rows! {
@@ -138,10 +140,10 @@ fn without_platform_operators_all_is_well() {
     assert_eq!(cluster_operator(None, &later, "a", None).recheck, None);
 }
 
-/// While the cluster is being installed: who is not installed keeps it from being ready.
+/// While the cluster is being installed, operators that are not installed keep it from being ready.
 // parity: openshift-7
 #[test]
-fn on_day_0_everything_has_to_be_installed() {
+fn day_0_requires_all_operators_to_be_installed() {
     let all_well = "All platform operators are in a successful state";
     let failing = |name: &str, reason: &str| {
         format!("encountered the failing {name} platform operator with reason \"{reason}\"")
@@ -158,26 +160,29 @@ fn on_day_0_everything_has_to_be_installed() {
             => format!("[{}, {}]\n- c: SourceFailed it is", failing("b", "InstallPending"), failing("c", "SourceFailed"));
         vec![operator("a", Some(("Unknown", "ReconcileFailed", 0)))], "F T F"
             => format!("{}\n- a: ReconcileFailed it is", failing("a", "ReconcileFailed"));
-        // Something else than Installed says nothing.
+        // Other conditions than Installed are ignored.
         { let mut other = good("a"); let status = other.status.as_mut().unwrap(); status.conditions[0].type_ = "Ready".into(); vec![other] },
         "F T F" => failing("a", "InstallPending");
     ] {
-        // However long it takes.
+        // The duration does not matter.
         for minute in [2, 500] {
             let status = written(None, &input(&operators, minute));
             assert_eq!(brief(&status), brief_, "{operators:?}");
-            assert_eq!(told(&status, "Available").2, available);
+            assert_eq!(reported(&status, "Available").2, available);
             for type_ in ["Available", "Progressing", "Degraded", "Upgradeable"] {
-                assert!(!told(&status, type_).1.is_empty() && !told(&status, type_).2.is_empty());
+                assert!(
+                    !reported(&status, type_).1.is_empty()
+                        && !reported(&status, type_).2.is_empty()
+                );
             }
         }
     }
     let bad = [bad("a"), good("b")];
     let status = written(None, &input(&bad, 5));
-    assert_eq!(told(&status, "Available").1, "PlatformOperatorError");
+    assert_eq!(reported(&status, "Available").1, "PlatformOperatorError");
     let installing = "Installing 1 of 2 platform operators";
-    assert_rows!(told(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing));
-    // The bad one goes, and all is well.
+    assert_rows!(reported(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing));
+    // The failing operator is deleted, and the status is healthy.
     let status = written(Some(&status), &input(&bad[1..], 6));
     assert_eq!(brief(&status), "T F F");
 }
@@ -199,13 +204,13 @@ fn day_0_lasts_until_the_cluster_is_installed() {
 
 // parity: max-olm-21, openshift-21
 #[test]
-fn nothing_moves_without_a_reason() {
+fn transition_times_change_only_with_the_status() {
     let operators = [good("a"), operator("b", Some(("False", "Unpacking", 0)))];
     let first = written(None, &input(&operators, 1));
     let second = written(Some(&first), &input(&operators, 2));
     assert_eq!(first, second);
     assert_eq!(since(&second, "Available"), at(1));
-    // Another message is no transition.
+    // A changed message is not a transition.
     let worse = [good("a"), operator("b", Some(("False", "UnpackFailed", 0)))];
     let third = written(Some(&second), &input(&worse, 3));
     assert_ne!(third, second);
@@ -214,11 +219,11 @@ fn nothing_moves_without_a_reason() {
     let fourth = written(Some(&third), &input(&well, 4));
     assert_eq!(since(&fourth, "Available"), at(4));
     assert_eq!(since(&fourth, "Degraded"), at(1));
-    // A clock with parts of seconds writes none.
+    // Fractions of a second are not written.
     let now = at(5).checked_add(Duration::from_millis(1234)).unwrap();
     let odd = with!(input(&operators, 0) => now: now);
     assert_rows!(since(&written(None, &odd), "Available") => at(5).checked_add(Duration::from_secs(1)).unwrap());
-    // The order in which a cache lists them does not matter.
+    // The order of the operators in the cache does not matter.
     let two = [operator("b", None), operator("a", None)];
     let turned = [operator("a", None), operator("b", None)];
     let listed = |operators| written(None, &input(operators, 1));
@@ -227,7 +232,7 @@ fn nothing_moves_without_a_reason() {
 
 // parity: openshift-21
 #[test]
-fn what_others_have_edited_is_put_right() {
+fn edited_status_is_repaired() {
     let operators = [good("a")];
     let right = written(None, &input(&operators, 1));
     let mut edited = right.clone();
@@ -242,10 +247,10 @@ fn what_others_have_edited_is_put_right() {
     assert_rows! {
         brief(&status) => "T F F";
         status.conditions.len() => 4;
-        told(&status, "Progressing").1 => "AsExpected";
+        reported(&status, "Progressing").1 => "AsExpected";
         (status.versions, status.related_objects) => (right.versions.clone(), right.related_objects.clone());
     }
-    // Conditions of others stay.
+    // Foreign conditions are kept.
     let mut foreign = right.clone();
     foreign.conditions.push(right.conditions[0].clone());
     foreign.conditions[4].type_ = "EvaluationConditionsDetected".into();
@@ -254,7 +259,7 @@ fn what_others_have_edited_is_put_right() {
 
 // parity: openshift-22
 #[test]
-fn the_release_is_what_the_payload_says() {
+fn reported_release_is_that_of_the_payload() {
     for (release, version) in [
         (Some("4.13.1"), "4.13.1"),
         (Some(""), "0.0.1-snapshot"),
@@ -265,12 +270,12 @@ fn the_release_is_what_the_payload_says() {
 }
 
 #[test]
-fn the_gate_is_told_and_its_list_kept() {
+fn upgrade_gate_is_reported_and_its_list_recorded() {
     let gate = with!(closed() => concerns: vec![blocks("a/b")], more: 3);
     let mut input = with!(input(&[], 0) => gate: &gate);
     input.catalog_maxima = [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into();
     let status = written(None, &input);
-    assert_rows!(told(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
+    assert_rows!(reported(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
     assert_rows! {
         status.extension.clone().unwrap() => json!({
             "firstAvailable": START, "operators": 0, "installed": 0, "moreConcerns": 3,
@@ -278,7 +283,7 @@ fn the_gate_is_told_and_its_list_kept() {
             "catalogMaxima": {"etcd/etcd.v1@sha256:a": "4.12"},
         });
     }
-    // A PlatformStatus says the same.
+    // A PlatformStatus has the same conditions.
     let platform = platform_status(None, &input, Some("1.36")).status;
     assert_eq!(platform.cluster_minor.as_deref(), Some("1.36"));
     assert_rows!(serde_json::to_value(&platform.details).unwrap() => status.extension.unwrap());
@@ -292,7 +297,7 @@ fn the_gate_is_told_and_its_list_kept() {
 }
 
 #[test]
-fn as_many_maxima_are_written_as_there_is_room_for() {
+fn recorded_maxima_are_bounded() {
     let mut input = input(&[], 0);
     let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
     input.catalog_maxima.extend(many);
@@ -301,7 +306,7 @@ fn as_many_maxima_are_written_as_there_is_room_for() {
 
 // parity: platform-26
 #[test]
-fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
+fn message_about_many_failing_operators_is_bounded() {
     let many = (0..1000).map(|n| {
         let name = format!("operator-{n:04}");
         let mut operator = operator(&name, Some(("False", "UnpackFailed", 0)));
@@ -310,7 +315,7 @@ fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
     });
     let operators: Vec<_> = many.collect();
     let status = written(None, &input(&operators, 0));
-    let message = told(&status, "Available").2;
+    let message = reported(&status, "Available").2;
     assert!(message.contains(", and 950 more]"), "{message}");
     assert!(message.chars().count() <= 32_768);
     assert_eq!(status.extension.unwrap()["operators"], 1000);

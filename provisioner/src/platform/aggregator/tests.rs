@@ -31,7 +31,7 @@ use crate::{
 
 type Change = fn(&mut ClusterState) -> bool;
 
-/// A cluster of which everything is known: an OpenShift 4.12 with nothing installed.
+/// Returns a fully observed cluster: an OpenShift 4.12 without installed operators.
 fn facts() -> ClusterState {
     let mut facts = ClusterState::default();
     facts.operators.list([].into());
@@ -48,7 +48,7 @@ fn facts() -> ClusterState {
     facts
 }
 
-/// A BundleInstance with an installed bundle, after it was read.
+/// Returns a BundleInstance with an installed bundle, as it is cached.
 fn instance(name: &str, newest: &str) -> BundleInstance {
     let digest = format!("sha256:{}", "a".repeat(64));
     let instance = object!({
@@ -64,11 +64,11 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 }
 
 #[derive(Default)]
-struct Said {
+struct TestInputs {
     /// `None` if no catalog has the bundle.
     catalogs: Option<maxima::Said>,
     subscribed: Option<maxima::Said>,
-    /// The lowest value of all catalogs; `None` if there is only the catalog of the Subscription.
+    /// The lowest value of all catalogs; `None` if only the catalog of the Subscription exists.
     lowest: Option<maxima::Said>,
     kept: Option<Arc<Maxima>>,
     removed: Removed,
@@ -76,16 +76,16 @@ struct Said {
     written: LastStatuses,
 }
 
-fn says(text: &str) -> maxima::Said {
+fn declares(text: &str) -> maxima::Said {
     maxima::Said::Says(Some(text.to_owned()))
 }
 
-fn decided(facts: &ClusterState, said: &Said) -> Option<Decision> {
+fn decided(facts: &ClusterState, inputs: &TestInputs) -> Option<Decision> {
     let absent = maxima::Said::Absent;
-    let catalogs = |_: &Identity| said.catalogs.clone().unwrap_or(absent.clone());
+    let catalogs = |_: &Identity| inputs.catalogs.clone().unwrap_or(absent.clone());
     let subscribed = |_: &Entry| {
-        let named = said.subscribed.clone()?;
-        let lowest = said.lowest.clone();
+        let named = inputs.subscribed.clone()?;
+        let lowest = inputs.lowest.clone();
         Some((named.clone(), lowest.unwrap_or(named)))
     };
     let remedy = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
@@ -95,23 +95,23 @@ fn decided(facts: &ClusterState, said: &Said) -> Option<Decision> {
         let version = format!("{}-after-{}-on-{next}", package.unwrap(), than.unwrap());
         UpgradeRemedy::Upgrade(version)
     };
-    let removed = |_: &BundleInstance| said.removed.clone();
+    let removed = |_: &BundleInstance| inputs.removed.clone();
     let outside = DecisionInputs {
-        release: said.release,
+        release: inputs.release,
         system_namespace: "system",
         catalogs: &catalogs,
         subscribed: &subscribed,
-        recorded_maxima: said.kept.clone(),
+        recorded_maxima: inputs.kept.clone(),
         remedy: &remedy,
         removed: &removed,
-        written: &said.written,
+        written: &inputs.written,
         minor: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
     };
     decide(facts, &outside)
 }
 
-/// The same, of which the package `etcd` is installed.
+/// Returns such a cluster with the installed package `etcd`.
 fn facts_with_etcd(newest: &str) -> ClusterState {
     with!(facts() => |facts| facts.instances.put("etcd".into(), instance("etcd", newest)))
 }
@@ -123,15 +123,15 @@ fn aggregated(decided: Decision) -> ClusterOperatorStatus {
     *aggregated
 }
 
-fn gate(facts: &ClusterState, said: &Said) -> (&'static str, String) {
-    let verdict = decided(facts, said).unwrap().verdict;
+fn gate(facts: &ClusterState, inputs: &TestInputs) -> (&'static str, String) {
+    let verdict = decided(facts, inputs).unwrap().verdict;
     (verdict.reason, verdict.message)
 }
 
 // parity: max-olm-11
 #[test]
-fn nothing_is_said_before_everything_was_heard() {
-    assert!(decided(&facts(), &Said::default()).is_some());
+fn decision_waits_for_every_initial_list() {
+    assert!(decided(&facts(), &TestInputs::default()).is_some());
     let forget: [fn(&mut ClusterState); 10] = [
         |facts| facts.operators = ObjectCache::default(),
         |facts| facts.instances = ObjectCache::default(),
@@ -147,13 +147,13 @@ fn nothing_is_said_before_everything_was_heard() {
     for forget in forget {
         let mut facts = facts();
         forget(&mut facts);
-        assert!(decided(&facts, &Said::default()).is_none());
+        assert!(decided(&facts, &TestInputs::default()).is_none());
     }
 }
 
 // parity: max-olm-10
 #[test]
-fn what_cannot_be_read_closes_the_gate_and_is_named() {
+fn failed_lists_close_the_gate_and_are_named() {
     let broken: [(Change, &str); 6] = ::tests::rows![
         |facts| facts.instances.fails(&"no instances") => "no instances";
         |facts| facts.services.fails(&"no services") => "no services";
@@ -162,21 +162,21 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
         |facts| facts.version.fails(&"no version") => "no version";
         |facts| facts.version.list([].into()) => "ClusterVersion \"version\" not found";
     ];
-    for (break_it, words) in broken {
+    for (break_it, expected) in broken {
         let mut facts = facts();
         assert!(break_it(&mut facts));
-        let (reason, message) = gate(&facts, &Said::default());
+        let (reason, message) = gate(&facts, &TestInputs::default());
         assert_eq!(reason, "ErrorCheckingOperatorCompatibility");
-        assert!(message.contains(words), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     // Related objects only decide about a warning.
     let mut facts = facts();
     facts.components.fails(&"no components");
-    assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
+    assert_eq!(gate(&facts, &TestInputs::default()).0, "AsExpected");
     // The gate does not depend on PlatformOperators.
     facts.operators.fails(&"no operators");
-    assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
-    let found = decided(&facts, &Said::default()).unwrap();
+    assert_eq!(gate(&facts, &TestInputs::default()).0, "AsExpected");
+    let found = decided(&facts, &TestInputs::default()).unwrap();
     assert_eq!(found.tally, None);
     let StatusTarget::ClusterOperators { core, .. } = found.report else {
         panic!("there are ClusterOperators");
@@ -187,10 +187,10 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
 
 // parity: max-olm-12
 #[test]
-fn a_release_payload_knows_its_release_without_being_told() {
+fn own_release_replaces_an_unreadable_cluster_version() {
     let mut facts = facts_with_etcd("4.13");
     facts.version.fails(&"nobody answers");
-    let of = |release| gate(&facts, &with!(Said::default() => release: release)).0;
+    let of = |release| gate(&facts, &with!(TestInputs::default() => release: release)).0;
     for unknown in [None, Some("0.0.1-snapshot")] {
         assert_eq!(of(unknown), "ErrorCheckingOperatorCompatibility");
     }
@@ -198,13 +198,13 @@ fn a_release_payload_knows_its_release_without_being_told() {
     assert_eq!(of(Some("4.13.0")), "IncompatibleOperatorsInstalled");
     facts.version.is_not_served();
     assert_rows! {
-        gate(&facts, &Said { release: Some("4.13.0"), ..Said::default() }).0 => "AsExpected", "no OpenShift at all";
+        gate(&facts, &TestInputs { release: Some("4.13.0"), ..TestInputs::default() }).0 => "AsExpected", "no OpenShift at all";
     }
 }
 
 // parity: platform-21
 #[test]
-fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
+fn operator_condition_matches_by_name_and_namespace() {
     for (name, reason) in [
         ("ns/etcd.v1", "OperatorConditionsNotUpgradeable"),
         ("ns/etcd.v2", "AsExpected"),
@@ -215,46 +215,46 @@ fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
         olm::put(&mut facts, "olm/moon.v1", &olm::properties("4.13"));
         let refusal = ("Busy".into(), "moving data".into());
         facts.refusals.put(name.into(), refusal);
-        let (found, message) = gate(&facts, &Said::default());
+        let (found, message) = gate(&facts, &TestInputs::default());
         assert_eq!(found, reason, "{name}: {message}");
         assert_eq!(message.contains("Busy: moving data"), found != "AsExpected");
     }
 }
 
 #[test]
-fn the_last_word_of_a_catalog_stays_while_it_is_away() {
+fn last_value_counts_while_its_catalog_is_unavailable() {
     let facts = facts_with_etcd("4.12");
-    let said = |catalogs: maxima::Said| with!(Said, catalogs: Some(catalogs));
-    let away = || said(maxima::Said::Away(None));
+    let inputs_with = |catalogs: maxima::Said| with!(TestInputs, catalogs: Some(catalogs));
+    let away = || inputs_with(maxima::Said::Away(None));
     let blocked = "IncompatibleOperatorsInstalled";
     let (reason, message) = gate(&facts, &away());
     let remedy = "upgrade the operator to etcd-after-1.0.0-on-4.13, which supports 4.13";
     assert_eq!(reason, blocked);
     assert!(message.contains(remedy), "{message}");
-    let found = decided(&facts, &said(says("\"4.13\""))).unwrap();
+    let found = decided(&facts, &inputs_with(declares("\"4.13\""))).unwrap();
     assert_eq!(found.verdict.reason, "AsExpected");
-    let kept = found.maxima.clone().map(Arc::new);
+    let recorded = found.maxima.clone().map(Arc::new);
     let status = aggregated(found);
     let written = || with!(LastStatuses::default() => aggregated: Some(status.clone()));
     let mut failing = facts_with(aggregated_operator());
     failing.aggregated.fails(&"connection refused");
-    let there = |extension: Option<Value>| {
+    let facts_with_extension = |extension: Option<Value>| {
         let status = with!(status.clone() => extension: extension);
         facts_with(with!(aggregated_operator() => status: Some(status)))
     };
     assert_rows! {
-        // Of what this process knows, however much of it was written.
-        gate(&facts, &with!(away() => kept: kept)).0 => "AsExpected";
-        // Of what was written by this process, whatever somebody has made of it.
+        // Recorded by this process, even if it was not written.
+        gate(&facts, &with!(away() => kept: recorded)).0 => "AsExpected";
+        // Written by this process, even if another client changed it afterwards.
         gate(&facts, &with!(away() => written: written())).0 => "AsExpected";
-        gate(&facts, &with!(Said::default() => written: written())).0 => blocked;
-        // Also while it is not known whether it still stands there.
+        gate(&facts, &with!(TestInputs::default() => written: written())).0 => blocked;
+        // Also if the written status cannot be read again.
         gate(&failing, &with!(away() => written: written())).0 => "AsExpected";
-        // Of what another one has written.
-        gate(&there(status.extension.clone()), &away()).0 => "AsExpected";
+        // Written by another replica.
+        gate(&facts_with_extension(status.extension.clone()), &away()).0 => "AsExpected";
     }
     for odd in [json!("text"), json!({"catalogMaxima": 7}), json!([])] {
-        assert_rows!(gate(&there(Some(odd)), &away()).0 => blocked);
+        assert_rows!(gate(&facts_with_extension(Some(odd)), &away()).0 => blocked);
     }
 }
 
@@ -266,29 +266,29 @@ fn facts_with(operator: ClusterOperator) -> ClusterState {
     with!(facts_with_etcd("4.12") => |facts| facts.aggregated.put(AGGREGATED.into(), operator))
 }
 
-/// Who has not read what was written down must not tell that there is nothing.
+/// A replica that has not read the recorded values must not report an empty list.
 #[test]
-fn nothing_is_kept_before_what_was_written_can_be_read() {
-    let said = with!(Said, catalogs: Some(says("4.13")));
-    let kept = |change: Change| {
+fn maxima_are_recorded_only_if_the_former_ones_are_readable() {
+    let inputs = with!(TestInputs, catalogs: Some(declares("4.13")));
+    let recorded = |change: Change| {
         let mut facts = facts_with_etcd("4.12");
         change(&mut facts);
-        let maxima = decided(&facts, &said).unwrap().maxima;
-        maxima.map(|it| it.len())
+        let maxima = decided(&facts, &inputs).unwrap().maxima;
+        maxima.map(|maxima| maxima.len())
     };
-    assert_eq!(kept(|_| false), Some(1));
-    assert_eq!(kept(|facts| facts.aggregated.is_not_served()), None);
-    assert_eq!(kept(|facts| facts.aggregated.fails(&"forbidden")), None);
+    assert_eq!(recorded(|_| false), Some(1));
+    assert_eq!(recorded(|facts| facts.aggregated.is_not_served()), None);
+    assert_eq!(recorded(|facts| facts.aggregated.fails(&"forbidden")), None);
 }
 
 #[test]
-fn what_upgrades_break_is_a_warning_of_the_gate() {
+fn removed_apis_are_warnings_of_the_gate() {
     let mut facts = facts_with_etcd("4.13");
     let word = "ClusterRole etcd refers to the resource of IPAddress";
     let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
     let uses = |messages: &[&str], is_incomplete| {
         let messages = messages.iter().map(|&message| message.to_owned()).collect();
-        with!(Said::default() => removed: Removed { messages, is_incomplete })
+        with!(TestInputs::default() => removed: Removed { messages, is_incomplete })
     };
     let found = decided(&facts, &uses(&[word], false)).unwrap();
     let line = format!("Ready for upgrade\n- ns/etcd: Warning: {word}");
@@ -302,18 +302,18 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let instances = &mut facts.instances;
     instances.put("other".into(), instance("other", "4.13"));
     let both = |message| format!("- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
-    for (known, expected) in ::tests::rows![
+    for (messages, expected) in ::tests::rows![
         &[][..] => line;
         &[word] => format!("Ready for upgrade\n{}", both(word));
         &[call] => format!("Ready for upgrade\n{}", both(call));
     ] {
-        assert_rows!(gate(&facts, &uses(known, true)) => ("RemovedAPIsInUse", expected), "{known:?}");
+        assert_rows!(gate(&facts, &uses(messages, true)) => ("RemovedAPIsInUse", expected), "{messages:?}");
     }
     assert_rows!(gate(&facts, &uses(&[], false)) => ("AsExpected", "Ready for upgrade".to_owned()));
 }
 
 #[test]
-fn an_operator_condition_without_a_spec_asks_for_nothing() {
+fn operator_condition_without_a_spec_is_ignored() {
     let of = |object: Value| read::refusal(serde_json::from_value(object).unwrap());
     let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
     assert_eq!(of(json!({"metadata": metadata})), None);
@@ -330,7 +330,7 @@ fn an_operator_condition_without_a_spec_asks_for_nothing() {
 }
 
 #[test]
-fn of_an_object_no_more_is_kept_than_is_needed() {
+fn only_needed_fields_of_objects_are_cached() {
     let instance = instance("etcd", "4.12");
     assert_eq!(instance.spec.template.spec.source.image, None);
     let status = instance.status.unwrap();
@@ -348,12 +348,12 @@ fn of_an_object_no_more_is_kept_than_is_needed() {
 }
 
 #[test]
-fn without_cluster_operators_there_is_the_platform_status() {
+fn platform_status_is_used_without_cluster_operators() {
     let report = |aggregated: Change, status: Change| {
         let mut facts = facts();
         aggregated(&mut facts);
         status(&mut facts);
-        match decided(&facts, &Said::default()).unwrap().report {
+        match decided(&facts, &TestInputs::default()).unwrap().report {
             StatusTarget::ClusterOperators { .. } => "operators",
             StatusTarget::PlatformStatus(_) => "status",
             StatusTarget::None => "nowhere",

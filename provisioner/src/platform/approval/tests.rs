@@ -8,7 +8,7 @@ fn release(text: &str) -> Release {
     Release::read(text).unwrap()
 }
 
-/// A case in short: `installed`, `next`, `cluster`, `kept`.
+/// A case: `installed`, `next`, `cluster`, `kept`.
 struct Case {
     installed: Version,
     next: Option<Version>,
@@ -19,23 +19,25 @@ struct Case {
 }
 
 impl Case {
-    fn new(installed: &str, next: Option<&str>, cluster: &str, kept: Option<&str>) -> Self {
+    fn new(installed: &str, next: Option<&str>, cluster: &str, recorded: Option<&str>) -> Self {
         Self {
             installed: version(installed),
             next: next.map(version),
-            cluster: Some(cluster).filter(|it| !it.is_empty()).map(release),
-            kept: kept.map(|it| it.parse().unwrap()),
+            cluster: Some(cluster)
+                .filter(|release| !release.is_empty())
+                .map(release),
+            kept: recorded.map(|minors| minors.parse().unwrap()),
             unblocks_cluster: UnblocksCluster::None,
             gains: PermissionChange::NotChecked,
         }
     }
 
-    /// 1.2.0 is installed, 4.12 was kept.
+    /// 1.2.0 is installed, and 4.12 is recorded.
     fn on(cluster: &str, next: &str) -> Self {
         Self::new("1.2.0", Some(next), cluster, Some("4.12 1.2"))
     }
 
-    /// What is decided for these approvals.
+    /// Decides for these approvals.
     fn decide<'a>(&'a self, change: impl FnOnce(&mut Input<'a>)) -> Decision {
         let mut input = Input {
             approval: UpgradeApproval::WithCluster,
@@ -66,58 +68,59 @@ fn brief(decision: &Decision) -> (&'static str, Option<String>) {
     (step, decision.keep.map(|kept| kept.to_string()))
 }
 
-/// Installed, next, cluster, kept (cluster/package); what is decided, and what is kept then.
+/// Installed, next, cluster, recorded (cluster/package); the decision, and the new record.
 const WITH_CLUSTER: &[&str] = &[
-    // The first look keeps what was installed for which cluster.
+    // The first reconcile records the installed version and the cluster version.
     "1.2.0 -      4.12 -        stay 4.12/1.2",
     "1.2.0 1.2.1  4.12 -        go   4.12/1.2",
     "1.2.0 1.3.0  4.12 -        wait 4.12/1.2",
-    // Patches at once, whatever the cluster does.
+    // Patches do not wait for the cluster.
     "1.2.0 1.2.1  4.12 4.12/1.2 go   4.12/1.2",
     "1.2.0 1.2.1  -    4.12/1.2 go   4.12/1.2",
-    // A patch of the cluster moves nothing.
+    // A patch of the cluster has no effect.
     "1.2.0 1.3.0  4.12 4.12/1.2 wait 4.12/1.2",
     "1.2.0 2.0.0  4.12 4.12/1.2 wait 4.12/1.2",
-    // The cluster has moved, also by several versions while nobody looked.
+    // The cluster was upgraded, also by several versions between two reconciles.
     "1.2.0 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
     "1.2.0 2.0.0  4.15 4.12/1.2 go   4.12/1.2",
     // One edge at a time, up to the head.
     "1.3.0 1.4.0  4.13 4.12/1.2 go   4.12/1.2",
-    // There: from now on the next move counts.
+    // The head is reached: the next cluster upgrade counts.
     "1.4.0 -      4.13 4.12/1.2 stay 4.13/1.4",
     "1.4.0 1.5.0  4.13 4.13/1.4 wait 4.13/1.4",
-    // The catalog of the new cluster comes later.
+    // The catalog for the new cluster version is published later.
     "1.2.0 -      4.13 4.12/1.2 stay 4.12/1.2",
     "1.2.3 -      4.13 4.12/1.2 stay 4.12/1.2",
     "1.2.3 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
-    // Both names of one release are no move, and neither is a step back.
+    // Both names of one release are no upgrade, and neither is a downgrade.
     "1.2.0 1.3.0  5.0  4.23/1.2 wait 4.23/1.2",
     "1.2.0 1.3.0  5.0  4.22/1.2 go   4.22/1.2",
     "1.2.0 1.3.0  4.11 4.12/1.2 wait 4.12/1.2",
     // 4.10 comes after 4.9.
     "1.2.0 1.3.0  4.10 4.9/1.2  go   4.9/1.2",
-    // A minor version that somebody else has approved is not the answer to the next move.
+    // A minor version that was approved otherwise does not count for the next upgrade.
     "1.3.0 -      4.12 4.12/1.2 stay 4.12/1.3",
     "1.3.0 1.4.0  4.13 4.12/1.3 go   4.12/1.3",
-    // Not knowing is no move.
+    // An unknown version is no upgrade.
     "1.2.0 1.3.0  -    4.12/1.2 wait 4.12/1.2",
     "1.2.0 1.3.0  -    -        wait -",
-    // Kubernetes' versions count alike.
+    // Versions of Kubernetes count alike.
     "1.2.0 1.3.0  1.36 1.35/1.2 go   1.35/1.2",
 ];
 
 // parity: platform-31
 #[test]
-fn minor_versions_come_with_the_cluster_and_patches_at_once() {
+fn minor_versions_follow_the_cluster_and_patches_do_not_wait() {
     for row in WITH_CLUSTER {
-        let words = row.split_whitespace();
-        let words = words.map(|word| (word != "-").then(|| word.replace('/', " ")));
-        let [installed, next, cluster, kept, step, keep] = &words.collect::<Vec<_>>()[..] else {
+        let columns = row.split_whitespace();
+        let columns = columns.map(|word| (word != "-").then(|| word.replace('/', " ")));
+        let [installed, next, cluster, recorded, step, keep] = &columns.collect::<Vec<_>>()[..]
+        else {
             panic!("{row}");
         };
         let text = |word: &Option<String>| word.clone().unwrap_or_default();
-        let (next, kept) = (next.as_deref(), kept.as_deref());
-        let decision = Case::new(&text(installed), next, &text(cluster), kept).decide(|_| ());
+        let (next, recorded) = (next.as_deref(), recorded.as_deref());
+        let decision = Case::new(&text(installed), next, &text(cluster), recorded).decide(|_| ());
         assert_rows!(match brief(&decision).0 { reason::WITH_CLUSTER => "wait", other => other } => text(step), "{row}");
         assert_rows!(brief(&decision).1 => *keep, "{row}");
     }
@@ -125,7 +128,7 @@ fn minor_versions_come_with_the_cluster_and_patches_at_once() {
 
 // parity: platform-3
 #[test]
-fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
+fn minor_version_that_unblocks_the_cluster_does_not_wait() {
     let waits = "1.3.0 is a new minor version and is installed when the cluster is upgraded to a new minor version \
                  after 4.12; to install it now, set spec.upgradeApproval to Automatic, or to Manual with \
                  spec.approvedVersion: 1.3.0";
@@ -141,7 +144,7 @@ fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
 
 // parity: platform-31
 #[test]
-fn what_is_of_no_known_version_waits_for_whoever_decides() {
+fn upgrade_from_an_unknown_version_waits_for_approval() {
     for (approval, approved, cluster, expected) in ::tests::rows![
         UpgradeApproval::Automatic, None, "4.12" => "go";
         UpgradeApproval::Manual, Some("1.3.0"), "4.12" => "go";
@@ -154,19 +157,19 @@ fn what_is_of_no_known_version_waits_for_whoever_decides() {
         });
         assert_rows!(brief(&decision) => (expected, Some("4.12 1.2".to_owned())), "{approval:?} {cluster}");
     }
-    // Nothing can be kept of it.
+    // An unknown version is not recorded.
     assert_rows!(brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("stay", None));
-    // Automatic waits for nobody.
+    // Automatic does not wait.
     assert_rows!(brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "go");
 }
 
 // parity: platform-31, complaint-8
 #[test]
-fn manual_goes_up_to_what_is_approved() {
+fn manual_policy_upgrades_up_to_the_approved_version() {
     for (next, approved, expected) in ::tests::rows![
         "1.3.0", None => Err("1.3.0 is waiting for approval");
         "1.3.0", Some("1.3.0") => Ok(());
-        // On the way to it.
+        // A version below the approved one.
         "1.3.0", Some("1.4.0") => Ok(());
         "1.3.0-rc.1", Some("1.3.0") => Ok(());
         "1.3.0+b", Some("1.3.0") => Ok(());
@@ -191,7 +194,7 @@ fn manual_goes_up_to_what_is_approved() {
 
 // parity: platform-31
 #[test]
-fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
+fn manual_rights_approval_waits_for_the_digest() {
     let digest = "sha256:abc";
     let these = PermissionChange::Digest(digest);
     let decided = |next, rights, gains, approved| {
@@ -200,10 +203,10 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     };
     for (rights, gains, approved, expected) in ::tests::rows![
         RightsApproval::Automatic, these, None => "go";
-        // Nobody has to look where nobody wants to know.
+        // The permissions are not checked unless the policy requires it.
         RightsApproval::Automatic, PermissionChange::NotChecked, None => "go";
         RightsApproval::Manual, PermissionChange::NotChecked, None => "look";
-        // What was approved may be for another bundle.
+        // The approved digest may be that of another bundle.
         RightsApproval::Manual, PermissionChange::NotChecked, Some(digest) => "look";
         RightsApproval::Manual, PermissionChange::None, None => "go";
         RightsApproval::Manual, these, None => reason::RIGHTS;
@@ -222,14 +225,14 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
         decided("1.2.1", manual, PermissionChange::Unknown("the registry is away"), Some(digest)).step
             => ApprovalDecision::Wait { reason: reason::RIGHTS, message: "cannot determine the permissions of 1.2.1: \
                                                                           the registry is away".into() };
-        // The version is asked about first, and then nobody has to look.
+        // The version is decided first, and then no check is needed.
         brief(&decided("1.3.0", manual, these, None)).0 => reason::WITH_CLUSTER;
         brief(&decided("1.3.0", manual, PermissionChange::NotChecked, None)).0 => reason::WITH_CLUSTER;
     }
 }
 
 #[test]
-fn many_rights_are_counted_and_their_digest_is_of_all() {
+fn long_rights_are_counted_and_the_digest_covers_all() {
     for (count, listed_, last) in [
         (1, 1, "line 0"),
         (64, 64, "line 63"),

@@ -138,12 +138,13 @@ mod tests {
     fn copies_of_a_csv_do_not_count() {
         let csv = |metadata: Value, reason| {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            Operator::of_csv(&metadata, reason).map(|it| format!("{}/{}", it.namespace, it.name))
+            Operator::of_csv(&metadata, reason)
+                .map(|operator| format!("{}/{}", operator.namespace, operator.name))
         };
         let own = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "a"}});
         assert_eq!(csv(own.clone(), None).as_deref(), Some("a/etcd.v1"));
         assert_rows!(csv(own.clone(), Some("InstallSucceeded")).as_deref() => Some("a/etcd.v1"));
-        // It has no spec.overrides, and no catalog of ours leads on from it.
+        // A ClusterServiceVersion has no spec.overrides, and no catalog offers an upgrade from it.
         let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
         let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
         assert_eq!(remedy, UpgradeRemedy::Subscription);
@@ -161,21 +162,21 @@ mod tests {
 
     // parity: max-6
     #[test]
-    fn a_catalog_counts_before_the_bundle_for_just_this_content() {
+    fn catalog_value_precedes_the_bundle_for_the_same_content() {
         let digest = format!("sha256:{}", "a".repeat(64));
         let status = json!({
             "installedBundleName": "etcd-1", "installNamespace": "etcd-system", "package": "etcd", "version": "1.0.0",
             "clusterServiceVersion": "etcd.v1", "maxOpenShiftVersion": "4.12",
             "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/etcd@{digest}")}},
         });
-        let said = |key: String| {
+        let value = |key: String| {
             let maxima = BTreeMap::from([(key, "\"4.13\"".to_owned())]);
             let operator = Operator::of_instance(&instance(&status, &json!([])), &maxima);
             operator.unwrap().maximum.unwrap()
         };
-        assert_eq!(said(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
-        assert_eq!(said(key("etcd", "etcd.v2", &digest)), "4.12");
-        assert_eq!(said(key("etcd", "etcd.v1", "sha256:b")), "4.12");
+        assert_eq!(value(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
+        assert_eq!(value(key("etcd", "etcd.v2", &digest)), "4.12");
+        assert_eq!(value(key("etcd", "etcd.v1", "sha256:b")), "4.12");
 
         let none = BTreeMap::new();
         let by = |digest: &str, constraint: &str| {
@@ -202,7 +203,7 @@ mod tests {
             Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.14"]]) => Some(Some("4.12"));
             Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "x"]]) => Some(Some("x"));
             Some("4.12"), json!([["Archived", "etcd-0", "4.8"], ["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
-            // The first installation has failed half-way.
+            // The first installation failed after some objects were applied.
             None, json!([["RollingOut", "etcd-1", "4.13"]]) => Some(Some("4.13"));
             None, json!([["RollingOut", "etcd-1", null]]) => Some(None);
             None, json!([]) => None;
@@ -246,7 +247,7 @@ mod tests {
             Some("4.12"), None, "4.12", false => false;
             Some("4.12"), Some("\"4.13\""), "\"4.13\"", true => false;
             Some("4.12"), Some("\"4.11\""), "\"4.11\"", true => false;
-            // What is no release raises nothing, and lowers nothing.
+            // An invalid release neither raises nor lowers the value.
             Some("4.12"), Some("\"4.13.0\""), "4.12", false => true;
             Some("4.12"), Some("\"4.12\" and \"4.13\""), "4.12", false => true;
             Some("4.x"), Some("\"4.13\""), "\"4.13\"", true => false;
@@ -296,7 +297,7 @@ mod tests {
 
     // parity: platform-24, platform-25
     #[test]
-    fn plain_manifests_are_known_by_what_they_were_chosen_for() {
+    fn plain_manifests_are_identified_by_their_recorded_choice() {
         let digest = format!("sha256:{}", "a".repeat(64));
         let status = json!({
             "installedBundleName": "etcd-1", "installNamespace": "etcd-system",
@@ -306,7 +307,7 @@ mod tests {
             let mut instance = instance(&status, &json!([]));
             let annotation = (labels::CHOSEN_BUNDLE.to_owned(), memo.to_owned());
             instance.metadata.annotations = Some([annotation].into());
-            identity(&instance).map(|it| it.key())
+            identity(&instance).map(|identity| identity.key())
         };
         let memo = |package: &str, of: &str| {
             json!({
@@ -316,7 +317,7 @@ mod tests {
             .to_string()
         };
         assert_rows!(of(&memo("etcd", &digest)) => Some(format!("etcd/etcd.v2@{digest}")));
-        // Of what is only on its way nothing counts.
+        // An unfinished rollout does not count.
         let other = format!("sha256:{}", "b".repeat(64));
         for memo in [&memo("etcd", &other), &memo("", &digest), "garbage"] {
             assert_eq!(of(memo), None, "{memo}");

@@ -14,7 +14,7 @@ fn judged(cluster: &Cluster, operators: &[Operator]) -> Verdict {
     judge(cluster, operators, &[])
 }
 
-fn told(verdict: &Verdict) -> (bool, &str, &str) {
+fn summary(verdict: &Verdict) -> (bool, &str, &str) {
     (verdict.is_upgradeable, verdict.reason, &verdict.message)
 }
 
@@ -25,7 +25,7 @@ const WILL_NOT: &str = "The following operators will not run on the next OpenShi
 /// Rows 1 to 8 of the acceptance list, and A.5's table: whether the cluster may be upgraded, reason and first line.
 // parity: max-2, max-7, max-8, max-14, max-15, max-olm-6
 #[test]
-fn the_three_messages_are_those_of_the_enhancement() {
+fn messages_match_the_enhancement() {
     let (fine, silent, blocking) = (Some("4.13"), None, Some("4.12"));
     for (operators, upgradeable, reason, first) in ::tests::rows![
         vec![], true, "AsExpected" => READY.to_owned();
@@ -47,32 +47,32 @@ fn the_three_messages_are_those_of_the_enhancement() {
     }
 }
 
-/// Values that are no maximum do not block, and neither do the ones that OLM refuses.
+/// Values that are not a maximum do not block, and neither do those that OLM rejects.
 // parity: max-9, max-14, max-olm-2, max-olm-5
 #[test]
-fn what_is_no_release_is_not_known() {
+fn invalid_release_is_indeterminate() {
     let quoted = [" ", "4.8.0", "4.8.1", "v4.8", "4.8-rc", "4.08"].map(|text| format!("{text:?}"));
     let bare = ["", "4", "null", "{}", "4.8 and 4.8", "bad_version"];
     let values = quoted.iter().map(String::as_str).chain(bare);
     for value in values.chain(["4.8\n\u{202e}\u{7}"]) {
         let verdict = judged(&openshift("4.12"), &[operator("a", Some(value))]);
         assert_eq!(verdict.reason, reason::INDETERMINATE, "{value:?}");
-        let said = &verdict.concerns[0].message;
-        assert_eq!(verdict.message, format!("{MAY_NOT}ns/a\n- ns/a: {said}"));
+        let message = &verdict.concerns[0].message;
+        assert_eq!(verdict.message, format!("{MAY_NOT}ns/a\n- ns/a: {message}"));
         let error = maximum(value).unwrap_err();
         let remedy =
             format!("{error}; ask the bundle author to declare a release such as \"4.13\"");
-        assert!(said.starts_with(&remedy), "{said}");
-        assert!(!said.contains(['\n', '\u{202e}', '\u{7}']), "{said}");
+        assert!(message.starts_with(&remedy), "{message}");
+        assert!(!message.contains(['\n', '\u{202e}', '\u{7}']), "{message}");
         let of_catalog = with!(operator("a", Some(value)) => is_from_catalog: true);
         let verdict = judged(&openshift("4.12"), &[of_catalog]);
         assert!(verdict.message.contains("; ask the catalog author to "));
     }
 }
 
-/// A catalog's word that is no release does not open what the bundle's own keeps closed, and is told.
+/// An invalid value of a catalog does not open the gate that the bundle's value closes, and is reported.
 #[test]
-fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
+fn invalid_catalog_value_is_reported_with_the_bundle_value() {
     for (bundle, reason, effects) in ::tests::rows![
         "4.12", reason::INCOMPATIBLE => &[Effect::Blocks, Effect::Unknown][..];
         "4.13", reason::INDETERMINATE => &[Effect::Unknown];
@@ -90,15 +90,20 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
 
 // parity: max-7
 #[test]
-fn the_next_release_is_named_and_so_is_the_remedy() {
-    let known =
+fn messages_name_the_next_release_and_the_remedy() {
+    let limited_operator =
         with!(operator("a", Some("4.22")) => remedy: UpgradeRemedy::Upgrade("2.0.0".into()));
     let mut invalid_maximum = operator("c", Some("4.22"));
     invalid_maximum.remedy =
         UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".into());
-    // OLM has installed it: there is no spec.overrides.
+    // OLM has installed it: spec.overrides does not exist.
     let olm = with!(operator("d.v1", Some("4.22")) => remedy: UpgradeRemedy::Subscription);
-    let operators = [known, operator("b", Some("4.9")), invalid_maximum, olm];
+    let operators = [
+        limited_operator,
+        operator("b", Some("4.9")),
+        invalid_maximum,
+        olm,
+    ];
     let verdict = judged(&openshift("4.22"), &operators);
     assert_rows! {
         verdict.message => format!(
@@ -123,29 +128,29 @@ fn the_next_release_is_named_and_so_is_the_remedy() {
 }
 
 #[test]
-fn an_override_opens_the_gate_and_is_told() {
+fn override_opens_the_gate_and_is_reported() {
     let overridden =
         with!(operator("a", Some("4.12")) => overridden: Some("tested by us,\nreally".into()));
     let verdict = judged(&openshift("4.12"), std::slice::from_ref(&overridden));
     let message = "Ready for upgrade\n- ns/a: supports OpenShift up to 4.12 (overridden in spec.overrides: tested by \
                    us, really)";
-    assert_eq!(told(&verdict), (true, reason::AS_EXPECTED, message));
+    assert_eq!(summary(&verdict), (true, reason::AS_EXPECTED, message));
     assert_eq!(verdict.concerns[0].effect, Effect::Overridden);
-    // Where it is not needed there is nothing to tell.
+    // An unneeded override is not reported.
     let verdict = judged(&openshift("4.11"), &[overridden]);
     assert_eq!((&*verdict.message, verdict.concerns.len()), (READY, 0));
 }
 
 // parity: max-olm-10
 #[test]
-fn what_cannot_be_found_out_keeps_the_gate_closed() {
+fn errors_keep_the_gate_closed() {
     let unknown = Cluster::OpenShift(Err("the cluster's version \"x\" is no version".into()));
     let operators = [("bad", "garbage"), ("good", "9.9")];
     let operators = operators.map(|(name, maximum)| operator(name, Some(maximum)));
     let verdict = judged(&unknown, &operators);
     let message = "Encountered errors while checking compatibility with the next minor version of OpenShift: the cluster's \
                    version \"x\" is no version";
-    assert_eq!(told(&verdict), (false, reason::ERROR, message));
+    assert_eq!(summary(&verdict), (false, reason::ERROR, message));
     let errors = ["failed to list ClusterServiceVersions: a\nb".to_owned()];
     for (cluster, name) in [
         (openshift("4.12"), "OpenShift"),
@@ -156,20 +161,20 @@ fn what_cannot_be_found_out_keeps_the_gate_closed() {
         let expected = format!("version of {name}: failed to list ClusterServiceVersions: a b");
         assert_has(&verdict.message, &format!("next minor {expected}"));
     }
-    // What is known to block is told all the same.
+    // Known blocking operators are reported as well.
     let verdict = judge(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
     let line = "\n- ns/a: supports OpenShift up to 4.12";
     assert_has(&verdict.message, line);
 }
 
 #[test]
-fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
+fn operator_condition_blocks_upgrades_on_any_cluster() {
     let busy = with!(operator("busy", Some("9.9")) => refusal: Some(("Migrating".into(), "moving data:\n3 of 7".into())));
     for cluster in [openshift("4.12"), Cluster::Kubernetes] {
         let verdict = judged(&cluster, std::slice::from_ref(&busy));
         let message = "The following operators are not upgradeable: ns/busy\n- ns/busy: not upgradeable: Migrating: \
                        moving data: 3 of 7";
-        assert_eq!(told(&verdict), (false, reason::NOT_NOW, message));
+        assert_eq!(summary(&verdict), (false, reason::NOT_NOW, message));
     }
     let verdict = judged(&openshift("4.12"), &[busy, operator("old", Some("4.12"))]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
@@ -180,13 +185,13 @@ fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
 
 // parity: max-21
 #[test]
-fn apis_that_go_are_a_warning() {
+fn removed_apis_are_warnings() {
     let mut operator = operator("a", None);
     operator.removed =
         vec!["ClusterRole etcd refers to the resource of PodDisruptionBudget".into()];
     let verdict = judged(&Cluster::Kubernetes, &[operator.clone()]);
     let message = "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd refers to the resource of PodDisruptionBudget";
-    assert_eq!(told(&verdict), (true, reason::REMOVED_APIS, message));
+    assert_eq!(summary(&verdict), (true, reason::REMOVED_APIS, message));
     operator.maximum = Some("4.12".into());
     let verdict = judged(&openshift("4.12"), &[operator]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
@@ -196,17 +201,17 @@ fn apis_that_go_are_a_warning() {
 
 // parity: max-12
 #[test]
-fn on_other_clusters_no_maximum_counts() {
+fn maximum_is_ignored_on_kubernetes() {
     let operators = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
     let operators = operators.map(|(name, maximum)| operator(name, maximum));
     let verdict = judged(&Cluster::Kubernetes, &operators);
-    assert_eq!(told(&verdict), (true, reason::AS_EXPECTED, READY));
+    assert_eq!(summary(&verdict), (true, reason::AS_EXPECTED, READY));
     assert_eq!(verdict.concerns, []);
 }
 
 // parity: max-olm-18
 #[test]
-fn messages_are_bounded_and_the_list_tells_more() {
+fn messages_and_concerns_are_bounded() {
     let names = (0..3000).map(|n| format!("operator-{n:04}-{}", "x".repeat(30)));
     let many: Vec<_> = names.map(|name| operator(&name, Some("4.12"))).collect();
     let verdict = judged(&openshift("4.12"), &many);
@@ -218,7 +223,7 @@ fn messages_are_bounded_and_the_list_tells_more() {
     assert_eq!(verdict.message.lines().last(), Some("and 2980 more"));
     assert_eq!(verdict.concerns.len(), 1024);
     assert_eq!(verdict.more, 3000 - 1024);
-    // The order in which they come does not matter.
+    // The order of the operators does not matter.
     assert_rows!(judged(&openshift("4.12"), &many.into_iter().rev().collect::<Vec<_>>()) => verdict);
 
     let mut long = operator(&"n".repeat(2000), Some(&"4".repeat(100_000)));
@@ -233,9 +238,9 @@ fn messages_are_bounded_and_the_list_tells_more() {
 }
 
 #[test]
-fn what_is_listed_is_the_worst_and_all_is_counted() {
+fn worst_concerns_are_listed_and_all_are_counted() {
     use Effect::{Blocks, Unknown, Warns};
-    // Two thousand that say nothing come first in the alphabet.
+    // Two thousand operators without a value come first in the alphabet.
     let names = (0..2000).map(|n| format!("a{n:04}"));
     let mut all: Vec<_> = names.map(|name| operator(&name, None)).collect();
     let mut warned = operator("b", Some("9.9"));
@@ -249,7 +254,7 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     assert!(verdict.concerns.is_sorted());
     let counts = [(Blocks, 1), (Unknown, 2000), (Warns, 2)];
     assert_eq!(verdict.counts, counts.into());
-    // In the message, what merely is not known comes last.
+    // The message lists unknown values last.
     let lines: Vec<&str> = verdict.message.lines().collect();
     for (line, start) in ::tests::rows![
         1 => "- ns/z: supports OpenShift up to 4.12";
@@ -263,7 +268,7 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
 
 // parity: max-olm-4
 #[test]
-fn payload_operators_warn_only_of_what_they_declare() {
+fn payload_operators_warn_only_about_declared_values() {
     for (maximum, reason, first) in ::tests::rows![
         None, reason::AS_EXPECTED => READY.to_owned();
         Some("4.13"), reason::AS_EXPECTED => READY.to_owned();
@@ -279,7 +284,7 @@ fn payload_operators_warn_only_of_what_they_declare() {
 }
 
 #[test]
-fn olms_other_judgment_follows_the_first_line() {
+fn differing_judgment_of_olm_follows_the_first_line() {
     let header = "ClusterOperator operator-lifecycle-manager evaluates these ClusterServiceVersions differently:";
     let blocks = "- blocks the upgrade, because OLM ignores the value in the catalog: ns/a (OLM reads 4.12, the catalog declares \
                   4.13)";
@@ -298,9 +303,9 @@ fn olms_other_judgment_follows_the_first_line() {
     assert_eq!(lines[0], format!("{WILL_NOT}ns/b, ns/d"));
     assert_eq!(lines[4..6], [header, blocks]);
     assert_eq!(lines.len(), 8, "{lines:?}");
-    // Concerns are the gate's own.
+    // The concerns do not include those of OLM.
     assert_eq!(verdict.concerns.len(), 3);
-    // Without a release neither judges.
+    // Without a release, neither evaluates.
     for cluster in [Cluster::Kubernetes, Cluster::OpenShift(Err("x".into()))] {
         let verdict = judged(&cluster, &all);
         assert!(!verdict.message.contains(header), "{}", verdict.message);

@@ -1,4 +1,4 @@
-//! Fixtures for the tests of decisions.
+//! Fixtures for the tests of platform operators.
 
 use catalog::model::{Bundle, Channel, Entry, Package};
 use manifests::{
@@ -12,7 +12,7 @@ use super::{declare, here::BundleChoice};
 
 pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
 
-/// The operator `tide` of the package `tide`.
+/// Returns the operator `tide` of the package `tide`.
 pub(super) fn operator(spec: &Value) -> PlatformOperator {
     let mut spec = spec.clone();
     if spec["package"].is_null() {
@@ -21,19 +21,19 @@ pub(super) fn operator(spec: &Value) -> PlatformOperator {
     object!({"metadata": {"name": "tide", "uid": UID, "generation": 3}, "spec": spec})
 }
 
-/// An image with a digest derived from a version.
+/// Returns an image with a digest derived from a version.
 pub(super) fn image(version: &str) -> String {
     let digits: String = version.chars().filter(char::is_ascii_hexdigit).collect();
     format!("r.example/tide@sha256:{digits:0>64}")
 }
 
-/// Bundle `tide.v1.0.0` of the catalog `c/mine`.
+/// Returns bundle `tide.v1.0.0` of the catalog `c/mine`, in this version.
 pub(super) fn bundle(version: &str) -> Bundle {
     let bundle = Bundle::new(format!("tide.v{version}"), strict(version).unwrap());
     with!(bundle => image: image(version))
 }
 
-/// The package `tide` with one channel, in which each version replaces the one before.
+/// Returns the package `tide` with one channel, in which each version replaces the one before.
 pub(super) fn package(versions: &[&str]) -> Package {
     let mut channel = with!(Channel, name: "stable".into());
     let mut package = with!(Package, name: "tide".into(), default_channel: "stable".into());
@@ -53,7 +53,7 @@ pub(super) fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
     Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
 }
 
-/// [`package`] in which some versions have a max OpenShift version.
+/// Returns [`package`] with a max OpenShift version for some versions.
 pub(in crate::platform) fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
     let mut package = package(versions);
     for (version, max) in maxima {
@@ -63,7 +63,7 @@ pub(in crate::platform) fn limited(versions: &[&str], maxima: &[(&str, &str)]) -
     package
 }
 
-/// A choice from [`package`].
+/// Returns a choice from [`package`].
 pub(super) fn chosen(version: &str, after: Option<&str>) -> BundleChoice {
     let bundle = bundle(version);
     let after =
@@ -75,14 +75,14 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> BundleChoice {
     serde_json::from_value(chosen).unwrap()
 }
 
-/// BundleInstance of [`operator`] for a choice, as the API server returns it with this status.
+/// Returns the BundleInstance of [`operator`] for a choice, as the API server returns it with this status.
 pub(super) fn instance(chosen: &BundleChoice, status: &Value) -> BundleInstance {
     let mut instance = declare::instance(&operator(&json!({})), chosen);
     instance["status"] = status.clone();
     serde_json::from_value(instance).unwrap()
 }
 
-/// Status of a BundleInstance that has this version installed, from a registry+v1 bundle.
+/// Returns the status of a BundleInstance that has this version installed, from a registry+v1 bundle.
 pub(super) fn status(version: &str, is_healthy: bool) -> Value {
     let healthy = if is_healthy { "True" } else { "False" };
     json!({
@@ -96,7 +96,7 @@ pub(super) fn status(version: &str, is_healthy: bool) -> Value {
     })
 }
 
-/// Status of a BundleInstance whose bundle has no bundle info.
+/// Returns the status of a BundleInstance whose bundle has no bundle info.
 pub(super) fn plain_status(version: &str) -> Value {
     let mut status = status(version, true);
     let facts = status.as_object_mut().unwrap();

@@ -108,7 +108,7 @@ fn offer(answer: Answer<'_>) -> Offer<'_> {
 }
 
 #[test]
-fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
+fn unblocking_version_is_installable_on_this_cluster() {
     let maxima = [("1.0.0", "4.20"), ("1.1.0", "4.21"), ("1.2.0", "4.20")];
     let package = limited(&maxima.map(|(version, _)| version), &maxima);
     let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
@@ -130,7 +130,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     (facts.package, facts.cluster_service_version) = (None, None);
     assert_eq!(found(&nameless, whole, 20), UpgradeRemedy::None);
 
-    // Plain manifests do not tell their name; what they were chosen for does.
+    // Plain manifests do not contain their name; the recorded choice does.
     let digest = format!("sha256:{}", "a".repeat(64));
     let memo = json!({
         "package": "tide", "name": "tide.v1.0.0", "version": "1.0.0", "channel": "stable", "catalog": "ours/mine",
@@ -145,7 +145,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
         found(&nameless, Answer::Unknown("away"), 20),
         invalid_maximum
     );
-    // It is from this catalog, so that another one is not followed.
+    // The bundle is from this catalog, so no other catalog is used.
     let others = [
         offer(Answer::Pending),
         with!(offer(whole) => catalog: "ours/other"),
@@ -154,7 +154,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
 }
 
 #[test]
-fn a_catalog_that_was_not_listed_yet_may_have_one() {
+fn unlisted_catalog_may_offer_an_unblocking_version() {
     let catalogs = Catalogs::default();
     assert_rows! {
         remedy(&instance(), None, &catalogs, (Release::new(4, 20), None))

@@ -3,8 +3,8 @@ use clap::CommandFactory as _;
 use super::*;
 
 fn parse(flags: &str) -> Result<Args, String> {
-    let words = std::iter::once("provisioner").chain(flags.split_whitespace());
-    Args::try_parse_from(words).map_err(|error| error.to_string())
+    let args = std::iter::once("provisioner").chain(flags.split_whitespace());
+    Args::try_parse_from(args).map_err(|error| error.to_string())
 }
 
 fn configuration(flags: &str) -> Result<RuntimeConfig, String> {
@@ -13,7 +13,7 @@ fn configuration(flags: &str) -> Result<RuntimeConfig, String> {
 }
 
 #[test]
-fn a_catalogs_server_has_flags_of_its_own() {
+fn serve_command_has_separate_flags() {
     Args::command().debug_assert();
     let served = |flags: &str| match parse(flags)?.command {
         Some(Command::Serve(args)) => Ok((args.port, args.enforces())),
@@ -38,7 +38,7 @@ fn a_catalogs_server_has_flags_of_its_own() {
 }
 
 #[test]
-fn a_conversion_webhook_has_flags_of_its_own() {
+fn conversion_webhook_has_separate_flags() {
     let options = |flags: &str| match parse(&format!("convert-catalogsources {flags}")) {
         Ok(args) => match args.command {
             Some(Command::ConvertCatalogsources(args)) => args.options(),
@@ -53,7 +53,7 @@ fn a_conversion_webhook_has_flags_of_its_own() {
 }
 
 #[test]
-fn without_flags_there_are_the_defaults_of_the_settings() {
+fn missing_flags_use_the_default_settings() {
     let found = configuration("").unwrap();
     let (settings, defaults) = (&found.settings, settings::Settings::default());
     assert_eq!(settings.system_namespace, defaults.system_namespace);
@@ -73,7 +73,7 @@ fn without_flags_there_are_the_defaults_of_the_settings() {
 }
 
 #[test]
-fn flags_are_heeded() {
+fn flags_set_the_settings() {
     let flags = "--system-namespace=operators --controllers=instance --leader-elect --lease-duration=30s \
                  --optional-kinds=A.example.com,B.example.com --metrics-bind-address=0 --persistent-storage=true \
                  --health-probe-bind-address=[::1]:9 --content-tls-secret=serving.tls --max-file-size=64Mi";
@@ -96,33 +96,34 @@ fn flags_are_heeded() {
 }
 
 #[test]
-fn catalogs_are_served_where_the_pod_is_reached() {
+fn catalogs_are_served_at_the_pod_address() {
     use settings::{Namespaces, Ports};
     let serving = |flags: &str| configuration(flags).unwrap().settings.serving;
-    let here = |flags: &str| serving(&format!("--catalog-address=10.1.2.3 {flags}"));
-    let some = |names: &[&str]| Namespaces::Some(names.iter().map(|&it| it.to_owned()).collect());
-    let usual = here("").unwrap();
-    let share = here("--catalogs-per-namespace=2 --catalog-size-per-namespace=5Mi");
+    let serving_at_address = |flags: &str| serving(&format!("--catalog-address=10.1.2.3 {flags}"));
+    let some =
+        |names: &[&str]| Namespaces::Some(names.iter().map(|&name| name.to_owned()).collect());
+    let usual = serving_at_address("").unwrap();
+    let share = serving_at_address("--catalogs-per-namespace=2 --catalog-size-per-namespace=5Mi");
     let share = share.unwrap().share;
-    let said = "--catalog-address=fd00::1 --catalog-namespaces=none --served-namespaces=c";
-    let said = serving(&format!("{said} --catalog-ports=20000-20000")).unwrap();
+    let flags_text = "--catalog-address=fd00::1 --catalog-namespaces=none --served-namespaces=c";
+    let ipv6_serving = serving(&format!("{flags_text} --catalog-ports=20000-20000")).unwrap();
     assert_rows! {
         usual.ports => Ports::Any;
         usual.namespaces => some(&["rukpak-system", "openshift-marketplace"]);
         usual.share => settings::Share::default();
         (share.catalogs, share.bytes) => (2, 5 << 20);
-        here("--catalog-namespaces=a,b").unwrap().namespaces => some(&["a", "b"]);
-        said.address.is_ipv6() => true;
-        said.namespaces => some(&["c"]);
-        said.ports => Ports::Range { first: 20_000, last: 20_000 };
-        here("--served-namespaces=a,*").unwrap().namespaces => Namespaces::All;
-        here("--served-namespaces=none") => None;
+        serving_at_address("--catalog-namespaces=a,b").unwrap().namespaces => some(&["a", "b"]);
+        ipv6_serving.address.is_ipv6() => true;
+        ipv6_serving.namespaces => some(&["c"]);
+        ipv6_serving.ports => Ports::Range { first: 20_000, last: 20_000 };
+        serving_at_address("--served-namespaces=a,*").unwrap().namespaces => Namespaces::All;
+        serving_at_address("--served-namespaces=none") => None;
         serving("") => None, "nobody knows where";
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_remedy() {
+fn invalid_flags_are_rejected_with_a_remedy() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = format!("--ca-file={}", file.path().display());
     for (flag, expected) in ::tests::rows![
@@ -158,7 +159,7 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn the_install_files_have_flags_that_are_known() {
+fn install_manifests_use_known_flags() {
     for (file, is_of_payload) in ::tests::rows![
         "install/rukpak.yaml" => false;
         "install/openshift.yaml" => false;
@@ -180,7 +181,7 @@ fn flags_are_known(text: &[u8]) -> RuntimeConfig {
     let flags = container["args"].as_array().unwrap();
     let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
     let configuration = configuration(&flags.join(" ")).unwrap();
-    // What listens is what the pod says that it listens on.
+    // The ports of the flags are those of the pod.
     let port = |name: &str| {
         let ports = container["ports"].as_array().unwrap();
         let port = ports.iter().find(|port| port["name"] == name).unwrap();
@@ -209,7 +210,7 @@ fn every_flag_is_described() {
     }
 }
 
-/// Fails for a flag of a command that a text does not tell of.
+/// Checks that a text describes every flag of a command.
 fn assert_described(command: &clap::Command, text: &str) {
     let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
     for name in flags.filter_map(clap::Arg::get_long) {

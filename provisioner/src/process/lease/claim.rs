@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_or_ours_is_taken() {
+    fn unheld_or_own_lease_is_acquired() {
         let now = Instant::now();
         let observed = &mut ObservedLease::default();
         assert_rows! {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebodys_is_waited_for_by_our_own_clock() {
+    fn foreign_lease_expires_by_the_local_clock() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let observed = &mut ObservedLease::default();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_make_no_sense_do_not_last_for_ever() {
+    fn invalid_lease_durations_are_bounded() {
         let start = Instant::now();
         for seconds in [None, Some(-5), Some(i32::MAX)] {
             let lease = with!(lease("other", 0) => lease_duration_seconds: seconds);

@@ -66,7 +66,7 @@ fn all_sources(authority: &Authority) -> Vec<(Source, DynamicObject)> {
 }
 
 #[test]
-fn everything_that_the_cluster_says_is_heeded() {
+fn cluster_configuration_is_applied() {
     let authority = Authority::new("lab");
     let (configuration, problems) = read(all_sources(&authority));
     assert_eq!(problems, [""; 0]);
@@ -84,7 +84,7 @@ fn everything_that_the_cluster_says_is_heeded() {
 }
 
 #[test]
-fn what_flags_say_comes_first() {
+fn flags_precede_the_cluster_configuration() {
     let authority = Authority::new("lab");
     let (configuration, _) = read(all_sources(&authority));
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
@@ -101,7 +101,7 @@ fn what_flags_say_comes_first() {
 }
 
 #[test]
-fn authorities_are_looked_for_where_the_cluster_says() {
+fn ca_config_map_is_the_one_that_the_cluster_names() {
     let name = |all: Vec<_>, source| named(&objects(all), source);
     let spec = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
     assert_rows!(name(vec![spec()], Source::ImageAuthorities) => Some("cas".to_owned()));
@@ -112,7 +112,7 @@ fn authorities_are_looked_for_where_the_cluster_says() {
 }
 
 #[test]
-fn what_cannot_be_used_is_left_out_and_told() {
+fn unusable_configuration_is_skipped_and_reported() {
     let authority = Authority::new("lab");
     let good = authority.pem();
     let half = format!("{good}\n{BEGIN}\nbm90IG9uZQ==\n{END}\n");
@@ -139,16 +139,16 @@ fn what_cannot_be_used_is_left_out_and_told() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].contains(problem), "{problem}: {problems:?}");
     }
-    // A ConfigMap that is not there, and one that was not looked for yet.
+    // A missing ConfigMap, and one that was not listed yet.
     let mut missing = objects(vec![named_ca()]);
     assert_eq!(Configuration::read(&missing).1, []);
     missing.insert(Source::ImageAuthorities, Vec::new());
-    let told = Configuration::read(&missing).1;
-    assert_rows!(told[0].text.contains("ConfigMap not found") => true, "{told:?}");
+    let missing_problems = Configuration::read(&missing).1;
+    assert_rows!(missing_problems[0].text.contains("ConfigMap not found") => true, "{missing_problems:?}");
 }
 
 #[test]
-fn an_object_that_is_not_understood_takes_nothing_else_away() {
+fn malformed_object_does_not_affect_others() {
     let authority = Authority::new("lab");
     let mut all = all_sources(&authority);
     let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));

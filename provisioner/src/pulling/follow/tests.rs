@@ -20,7 +20,7 @@ fn one(source: Source, spec: serde_json::Value) -> (Source, Vec<DynamicObject>) 
 }
 
 #[test]
-fn what_is_served_and_named_is_watched_and_nothing_else() {
+fn only_served_and_named_objects_are_watched() {
     use Source::*;
     let ca = |name: &str| one(Image, json!({"additionalTrustedCA": {"name": name}}));
     for (sources, objects, watched) in ::tests::rows![
@@ -38,58 +38,58 @@ fn what_is_served_and_named_is_watched_and_nothing_else() {
             ];
         &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
-        let wanted = targets(&served(sources), &objects.into_iter().collect());
-        let shown = wanted.values().map(|target| {
+        let desired = targets(&served(sources), &objects.into_iter().collect());
+        let descriptions = desired.values().map(|target| {
             let name = target.name.as_deref().unwrap_or("*");
             let namespace = target.namespace.unwrap_or_default();
             format!("{} {namespace}/{name}", target.resource.kind)
         });
-        let shown: Vec<_> = shown.collect();
-        assert_eq!(shown, watched);
+        let descriptions: Vec<_> = descriptions.collect();
+        assert_eq!(descriptions, watched);
     }
 }
 
 #[test]
-fn a_refusal_is_told_from_an_outage() {
+fn forbidden_is_distinguished_from_an_outage() {
     assert!([401, 403, 404].into_iter().all(is_refusal));
     assert!(![410, 429, 500, 503].into_iter().any(is_refusal));
 }
 
 #[tokio::test]
-async fn a_watch_that_is_refused_is_not_waited_for_and_one_that_hangs_is() {
+async fn only_hanging_watches_delay_readiness() {
     let target = Target {
         resource: ApiResource::from_gvk(&kinds()[0].1),
         namespace: None,
         name: None,
     };
-    let mut known = WatchState::default();
-    assert!(!known.is_incomplete());
+    let mut state = WatchState::default();
+    assert!(!state.is_incomplete());
     let watch = Watch {
         target: target.clone(),
         task: tokio::spawn(async {}),
         failing: None,
     };
     let source = Source::ImageDigestMirrorSet;
-    known.watches.insert(source, watch);
-    assert!(known.is_incomplete());
+    state.watches.insert(source, watch);
+    assert!(state.is_incomplete());
     let failure = |is_refusal| {
         WatchEvent::Failed(Failure {
             problem: "no".to_owned(),
             is_refusal,
         })
     };
-    known.observe(source, &target, failure(false));
-    assert!(known.is_incomplete());
-    known.observe(source, &target, failure(true));
-    assert!(!known.is_incomplete());
-    known.observe(source, &target, WatchEvent::Objects(Vec::new()));
-    assert!(!known.is_incomplete() && known.watches[&source].failing.is_none());
-    // What was known counts although its watch fails.
-    known.observe(source, &target, failure(false));
-    assert!(!known.is_incomplete() && known.objects.contains_key(&source));
-    // What has ended has nothing to say any more.
+    state.observe(source, &target, failure(false));
+    assert!(state.is_incomplete());
+    state.observe(source, &target, failure(true));
+    assert!(!state.is_incomplete());
+    state.observe(source, &target, WatchEvent::Objects(Vec::new()));
+    assert!(!state.is_incomplete() && state.watches[&source].failing.is_none());
+    // Known objects count although their watch fails.
+    state.observe(source, &target, failure(false));
+    assert!(!state.is_incomplete() && state.objects.contains_key(&source));
+    // Events of an ended watch are ignored.
     let other = with!(target => name: Some("x".to_owned()));
-    known.objects.clear();
-    known.observe(source, &other, WatchEvent::Objects(Vec::new()));
-    assert!(known.objects.is_empty());
+    state.objects.clear();
+    state.observe(source, &other, WatchEvent::Objects(Vec::new()));
+    assert!(state.objects.is_empty());
 }

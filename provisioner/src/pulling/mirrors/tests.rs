@@ -10,7 +10,7 @@ fn set(source: &str, mirrors: &[&str], never: bool) -> MirrorSet {
     }
 }
 
-fn of(pull: Pull, entry: &MirrorSet) -> SetEntry<'_> {
+fn set_entry(pull: Pull, entry: &MirrorSet) -> SetEntry<'_> {
     let source = match pull {
         Pull::Tags => Source::ImageTagMirrorSet,
         _ => Source::ImageDigestMirrorSet,
@@ -32,8 +32,8 @@ fn registries(insecure: &[&str], blocked: &[&str], allowed: &[&str]) -> Registry
     }
 }
 
-/// The rules as text: source, flags, and mirrors with what they are for.
-fn shown(mirrors: &Mirrors) -> Vec<String> {
+/// Formats the rules: source, flags, and mirrors with the kind of pull.
+fn rule_lines(mirrors: &Mirrors) -> Vec<String> {
     let flag = |set: bool, text: &'static str| if set { text } else { "" };
     let rules = mirrors.rules().iter().map(|rule| {
         let mirrors = rule.mirrors.iter().map(|mirror| {
@@ -52,16 +52,16 @@ fn shown(mirrors: &Mirrors) -> Vec<String> {
 }
 
 #[test]
-fn mirrors_stand_in_an_order_that_agrees_with_each_list() {
+fn order_of_mirrors_agrees_with_each_list() {
     for (lists, order) in [
         (&[&["a"][..]][..], &["a"][..]),
         (&[&["b", "a"]], &["b", "a"]),
         (&[&["b", "c"], &["a", "b"]], &["a", "b", "c"]),
         (&[&["a", "c"], &["b"]], &["a", "b", "c"]),
-        // Contradictions: the first by name goes first.
+        // Contradictions are resolved by the order of names.
         (&[&["b", "a"], &["a", "b"]], &["a", "b"]),
         (&[&["z", "x"], &["x", "z"], &["y"]], &["y", "x", "z"]),
-        // The source as a mirror among others.
+        // The source is one of its mirrors.
         (&[&["a", "zz", "b"]], &["a", "zz", "b"]),
         (&[&["a", "zz"]], &["a"]),
         (&[&["a", "a"]], &["a"]),
@@ -74,24 +74,27 @@ fn mirrors_stand_in_an_order_that_agrees_with_each_list() {
 }
 
 #[test]
-fn all_sets_of_a_source_are_one_rule() {
+fn sets_of_a_source_are_merged_into_one_rule() {
     let digests = set("quay.io/org", &["b.example", "c.example/x"], false);
     let more = set("quay.io/org", &["a.example", "b.example"], false);
     let tags = set("quay.io/org", &["t.example"], true);
     let itself = set("ghcr.io", &["ghcr.io"], true);
     let none = set("docker.io", &[], true);
     let wild = set("*.example.com", &["w.example/all"], true);
-    let sets = [&digests, &more, &itself, &none, &wild].map(|set| of(Pull::Digests, set));
+    let sets = [&digests, &more, &itself, &none, &wild].map(|set| set_entry(Pull::Digests, set));
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
     assert_rows! {
         problems => [];
-        shown(&mirrors) => ["*.example.com blocked w.example/all@", "quay.io/org a.example@ b.example@ c.example/x@"];
+        rule_lines(&mirrors) => ["*.example.com blocked w.example/all@", "quay.io/org a.example@ b.example@ c.example/x@"];
     }
-    // Who disagrees about the source is told, and it is left alone.
-    let sets = [of(Pull::Digests, &digests), of(Pull::Tags, &tags)];
+    // Contradicting policies for the source are reported, and ignored.
+    let sets = [
+        set_entry(Pull::Digests, &digests),
+        set_entry(Pull::Tags, &tags),
+    ];
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
     assert_rows! {
-        shown(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
+        rule_lines(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
         problems.len() => 1;
         problems[0].source => Source::ImageTagMirrorSet;
         problems[0].text.contains("make mirrorSourcePolicy consistent") => true, "{problems:?}";
@@ -99,15 +102,15 @@ fn all_sets_of_a_source_are_one_rule() {
 }
 
 #[test]
-fn what_is_insecure_or_blocked_is_so_with_all_below() {
+fn insecure_and_blocked_apply_to_nested_scopes() {
     let one = set("quay.io/org", &["mirror.lab/x", "other.example"], false);
     let two = set("a.lab/app", &["quay.io/copies"], false);
-    let sets = [of(Pull::Digests, &one), of(Pull::Tags, &two)];
+    let sets = [set_entry(Pull::Digests, &one), set_entry(Pull::Tags, &two)];
     let lists = registries(&["*.lab"], &["quay.io", "b.lab:5000"], &[]);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(problems, []);
     assert_rows! {
-        shown(&mirrors) => [
+        rule_lines(&mirrors) => [
             "*.lab!", "a.lab/app! quay.io/copies:", "b.lab:5000! blocked", "quay.io blocked",
             "quay.io/org blocked mirror.lab/x@! other.example@",
         ];
@@ -119,7 +122,7 @@ fn what_is_insecure_or_blocked_is_so_with_all_below() {
 }
 
 #[test]
-fn places_are_within_scopes_by_whole_parts() {
+fn scopes_match_whole_path_segments() {
     for (place, scope, within) in [
         ("quay.io", "quay.io", true),
         ("quay.io/org", "quay.io", true),
@@ -136,7 +139,7 @@ fn places_are_within_scopes_by_whole_parts() {
 }
 
 #[test]
-fn only_what_is_allowed_is_pulled_even_if_no_line_makes_sense() {
+fn allow_list_applies_even_if_all_entries_are_invalid() {
     for (allowed, image, passes) in ::tests::rows![
         &[][..], "ghcr.io/app" => true;
         &["quay.io/org"], "quay.io/org/app" => true;
@@ -163,15 +166,15 @@ fn only_what_is_allowed_is_pulled_even_if_no_line_makes_sense() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_out_and_told() {
+fn invalid_entries_are_skipped_and_reported() {
     let bad_source = set("https://quay.io", &["a.example"], true);
     let bad_mirror = set("quay.io", &["a.example", "*.b", "Bad Place"], false);
     let never = set("ghcr.io", &["a.example", "ghcr.io"], true);
     let lost = set("gcr.io", &["https://a.example"], true);
-    let sets = [&bad_source, &bad_mirror, &never, &lost].map(|set| of(Pull::Digests, set));
+    let sets = [&bad_source, &bad_mirror, &never, &lost].map(|set| set_entry(Pull::Digests, set));
     let lists = registries(&["org", "*.a/b"], &["a*b.io", ""], &[]);
     let (mirrors, problems) = rules(&sets, &lists);
-    assert_rows!(shown(&mirrors) => ["gcr.io blocked", "ghcr.io blocked a.example@", "quay.io a.example@"]);
+    assert_rows!(rule_lines(&mirrors) => ["gcr.io blocked", "ghcr.io blocked a.example@", "quay.io a.example@"]);
     let texts: Vec<_> = problems.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts.len(), 9, "{texts:#?}");
     for (text, part) in texts.iter().zip([
@@ -190,17 +193,20 @@ fn what_makes_no_sense_is_left_out_and_told() {
 }
 
 #[test]
-fn too_many_sets_and_lines_are_told_and_bounded() {
+fn excess_sets_and_entries_are_reported_and_bounded() {
     let hosts = (0..MAX_ENTRIES + 10).map(|number| format!("h{number}.example"));
     let lines: Vec<_> = hosts.collect();
     let many = lines.iter().map(|host| set(host, &["a.example"], false));
     let many: Vec<_> = many.collect();
-    let sets: Vec<_> = many.iter().map(|set| of(Pull::Digests, set)).collect();
+    let sets: Vec<_> = many
+        .iter()
+        .map(|set| set_entry(Pull::Digests, set))
+        .collect();
     let lists = with!(RegistrySources::default() => insecure_registries: lines);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(mirrors.rules().len(), MAX_ENTRIES);
     assert_eq!(problems.len(), 2, "{problems:?}");
-    // A long circle ends, too.
+    // A long cycle terminates as well.
     let names = (0..MAX_ENTRIES).map(|number| format!("m{number}.example"));
     let names: Vec<_> = names.collect();
     let forth: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! ClusterOperators while a cluster is installed, and later on.
+//! ClusterOperators during the installation of a cluster, and afterwards.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::{
     support::{Provisioner, SYSTEM, delete, gone, list},
 };
 
-/// Everything but times.
-fn said(status: &ClusterOperatorStatus) -> Vec<(String, String, String)> {
-    let said = status.conditions.iter().map(|it| {
-        let reason = it.reason.clone().unwrap_or_default();
-        (it.type_.clone(), it.status.clone(), reason)
+/// Returns the conditions without their times.
+fn untimed(status: &ClusterOperatorStatus) -> Vec<(String, String, String)> {
+    let conditions = status.conditions.iter().map(|condition| {
+        let reason = condition.reason.clone().unwrap_or_default();
+        (condition.type_.clone(), condition.status.clone(), reason)
     });
-    said.collect()
+    conditions.collect()
 }
 
 // parity: platform-26, openshift-1, openshift-2, openshift-5, openshift-6
 #[tokio::test]
-async fn the_cluster_is_told_of_its_platform_operators() {
+async fn cluster_operator_reports_platform_operators() {
     let platform = Platform::new().await;
     become_openshift(&platform).await;
     let cluster = platform.world.cluster;
@@ -34,9 +34,9 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     platform.serve("mine", &server).await;
     let provisioner = platform.start().await;
 
-    says_that_there_are_none(&platform).await;
+    reports_no_platform_operators(&platform).await;
 
-    // One that cannot be installed holds a new cluster up, and is named: 46, 47.
+    // A PlatformOperator that cannot be installed delays a new cluster and is named: 46, 47.
     platform.want(json!({"package": {"name": "tide"}})).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
     platform.succeeds("tide", "").await;
@@ -51,7 +51,7 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     let message = find(&status, "Available").unwrap().message.as_ref();
     assert!(!message.unwrap().contains("tide"), "{message:?}");
 
-    // It goes, and all is well: 45, 48.
+    // Its deletion makes the cluster healthy: 45, 48.
     let operators = platform.world.api::<PlatformOperator>();
     delete(&operators, "typo").await;
     let well = "All platform operators are in a successful state";
@@ -59,14 +59,14 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     let related = operator.status.unwrap().related_objects;
     let related: Vec<_> = related
         .iter()
-        .map(|it| (&*it.resource, &*it.name))
+        .map(|object| (&*object.resource, &*object.name))
         .collect();
     let namespace = ("namespaces", "tide-system");
-    for wanted in [("bundleinstances", ""), ("bundles", ""), namespace] {
-        assert!(related.contains(&wanted), "{wanted:?}: {related:?}");
+    for expected in [("bundleinstances", ""), ("bundles", ""), namespace] {
+        assert!(related.contains(&expected), "{expected:?}: {related:?}");
     }
 
-    // The cluster is there: whoever adds one with a typo does not take it down.
+    // On an installed cluster, a PlatformOperator with a typo does not make the ClusterOperator unavailable.
     history(cluster, &["Completed 4.12.0"]).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
     becomes(&platform, installing, one).await;
@@ -74,14 +74,14 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     let status = operator.status.unwrap();
     assert_eq!(find(&status, "Degraded").unwrap().status, "False");
 
-    is_kept(&platform).await;
+    changes_are_reverted(&platform).await;
     metrics(&provisioner).await;
-    goes_with_the_product(&platform).await;
+    deleted_with_the_namespace(&platform).await;
     server.stop().await;
 }
 
-/// It is there, and says all there is to be said: 44, 63, 64.
-async fn says_that_there_are_none(platform: &Platform) {
+/// Without PlatformOperators, the ClusterOperator is published with complete conditions: 44, 63, 64.
+async fn reports_no_platform_operators(platform: &Platform) {
     let none = "No platform operators are present in the cluster";
     let made = becomes(platform, "Available=True AsExpected", none).await;
     let owner = &made.owner_references()[0];
@@ -90,7 +90,7 @@ async fn says_that_there_are_none(platform: &Platform) {
     let as_expected =
         |type_: &str, status: &str| (type_.into(), status.into(), "AsExpected".into());
     assert_eq!(
-        said(&status),
+        untimed(&status),
         [
             as_expected("Available", "True"),
             as_expected("Progressing", "False"),
@@ -98,26 +98,26 @@ async fn says_that_there_are_none(platform: &Platform) {
             as_expected("Upgradeable", "True")
         ]
     );
-    let mut messages = status.conditions.iter().map(|it| &it.message);
-    assert!(messages.all(|it| it.as_ref().is_some_and(|it| !it.is_empty())));
+    let mut messages = status.conditions.iter().map(|condition| &condition.message);
+    assert!(messages.all(|message| message.as_ref().is_some_and(|message| !message.is_empty())));
     let versions: Vec<_> = status
         .versions
         .iter()
-        .map(|it| (&*it.name, &*it.version))
+        .map(|version| (&*version.name, &*version.version))
         .collect();
     assert_eq!(versions, [("operator", "0.0.1-snapshot")]);
     let related: Vec<_> = status
         .related_objects
         .iter()
-        .map(|it| (&*it.resource, &*it.name))
+        .map(|object| (&*object.resource, &*object.name))
         .collect();
     assert_eq!(related, [("namespaces", SYSTEM), ("platformoperators", "")]);
     let available = "The platform operator manager is available at 0.0.1-snapshot";
     core_becomes(platform, ("Available", "True"), available).await;
 }
 
-/// What others change is put back, and nothing is written besides: 31, 62.
-async fn is_kept(platform: &Platform) {
+/// Changes by other clients are reverted, and nothing else is written: 31, 62.
+async fn changes_are_reverted(platform: &Platform) {
     let api = platform.world.api::<ClusterOperator>();
     let before = list(&api).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -126,7 +126,9 @@ async fn is_kept(platform: &Platform) {
     let before = api.get(AGGREGATED).await.unwrap();
     let mut edited = before.clone();
     let status = edited.status.as_mut().unwrap();
-    status.conditions.retain(|it| it.type_ != "Upgradeable");
+    status
+        .conditions
+        .retain(|condition| condition.type_ != "Upgradeable");
     status.conditions[0].status = "Unknown".into();
     status.conditions[1].message = Some("nonsense".into());
     status.versions.clear();
@@ -136,23 +138,23 @@ async fn is_kept(platform: &Platform) {
     replaced.unwrap();
     let is_as_before = |operator: &ClusterOperator| {
         let (old, new) = (before.status.as_ref().unwrap(), operator.status.as_ref()?);
-        let is_same = said(old) == said(new)
+        let is_same = untimed(old) == untimed(new)
             && old.versions == new.versions
             && old.extension == new.extension
-            // It has not been anything else.
+            // The condition has not changed in between.
             && find(old, "Progressing") == find(new, "Progressing");
         is_same.then_some(())
     };
     wait_for(api.clone(), AGGREGATED, "as it was", is_as_before).await;
 
-    // Deleted, it comes back with all that it knew.
+    // A deleted ClusterOperator is created again with its recorded state.
     delete(&api, AGGREGATED).await;
     wait_for(api.clone(), AGGREGATED, "another one", |operator| {
         (operator.uid() != before.uid()).then_some(())
     })
     .await;
     wait_for(api.clone(), AGGREGATED, "as it was", is_as_before).await;
-    // Without its owner it would stay for ever.
+    // Without an owner, the ClusterOperator would never be deleted.
     let orphan = json!({"metadata": {"ownerReferences": null}});
     merge(&api, AGGREGATED, &orphan).await;
     wait_for(api, AGGREGATED, "owned", |operator: &ClusterOperator| {
@@ -180,8 +182,8 @@ async fn metrics(provisioner: &Provisioner) {
     }
 }
 
-/// The install file has the namespace: with it the ClusterOperators go, and whoever is still there is not needed for it.
-async fn goes_with_the_product(platform: &Platform) {
+/// The install file contains the namespace; deleting it deletes the ClusterOperators, without any running provisioner.
+async fn deleted_with_the_namespace(platform: &Platform) {
     let namespaces = platform.world.api::<Namespace>();
     delete(&namespaces, SYSTEM).await;
     gone(namespaces, SYSTEM).await;

@@ -1,4 +1,4 @@
-//! Whether the cluster may be upgraded, as bundles, catalogs and operators say.
+//! The cluster upgrade gate: inputs from bundles, catalogs and operators.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -20,7 +20,7 @@ const READY: &str = "Ready for upgrade";
 const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
 const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
 
-/// Publishes an operator whose bundle names its newest release, and gives image and digest.
+/// Publishes an operator whose bundle declares this max OpenShift version, and returns its image and digest.
 async fn publish(platform: &Platform, name: &str, newest: &str) -> (String, Digest) {
     let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
     let content = operator(name, "1.0.0", &[("metadata/properties.yaml", properties)]);
@@ -29,7 +29,7 @@ async fn publish(platform: &Platform, name: &str, newest: &str) -> (String, Dige
     (image, BundleImage::new(&content).unwrap().digest())
 }
 
-/// A catalog in which the bundle names another one.
+/// Returns catalog documents in which the bundle has another max OpenShift version.
 fn listed(name: &str, (image, digest): &(String, Digest), newest: &str) -> Vec<Value> {
     let (repository, _) = image.rsplit_once(':').unwrap();
     package(
@@ -50,16 +50,16 @@ async fn is_open(platform: &Platform) {
     becomes(platform, "Upgradeable=True AsExpected", READY).await;
 }
 
-async fn is_closed(platform: &Platform, words: &str) -> String {
+async fn is_closed(platform: &Platform, text: &str) -> String {
     let closed = format!("Upgradeable=False {INCOMPATIBLE}");
-    let status = becomes(platform, &closed, words).await.status.unwrap();
+    let status = becomes(platform, &closed, text).await.status.unwrap();
     let upgradeable = find(&status, "Upgradeable").unwrap();
     upgradeable.message.clone().unwrap()
 }
 
 // parity: max-1, max-6
 #[tokio::test]
-async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
+async fn max_openshift_version_closes_gate_and_catalog_opens_it() {
     let platform = Platform::new().await;
     become_openshift(&platform).await;
     let cluster = platform.world.cluster;
@@ -67,7 +67,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     let tide = publish(&platform, "tide", "4.12").await;
     let moon = publish(&platform, "moon", "4.10").await;
     let reef = publish(&platform, "reef", "4.12").await;
-    // A catalog that names these for the three.
+    // Returns a catalog that declares these max OpenShift versions for the three operators.
     let catalog = |of_tide: &str, of_moon: &str, of_reef: &str| {
         [
             listed("tide", &tide, of_tide),
@@ -79,7 +79,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     let provisioner = platform.start().await;
     is_open(&platform).await;
 
-    // Whoever has made it: it counts. 4.12 runs on the next release, and not on the one after it.
+    // The gate covers every instance, regardless of its creator. 4.12 allows the next release, but not the one after.
     platform.install("tide", &tide.0).await;
     is_open(&platform).await;
     history(cluster, &["Partial 4.12.0", "Completed 4.11.9"]).await;
@@ -91,13 +91,13 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     let remedy = "no known version supports 4.13";
     assert!(lines.next().unwrap().contains(remedy), "{message}");
 
-    // The catalog knows better, without a new bundle. It is asked although nobody chooses from it.
+    // The catalog's value wins without a new bundle, even if no PlatformOperator uses the catalog.
     let server = platform.serve_mine(&catalog("4.13", "4.13", "4.13")).await;
     is_open(&platform).await;
 
-    // So it does for what was refused.
+    // The catalog's value also applies to a bundle that was rejected before.
     platform.install("moon", &moon.0).await;
-    // A platform operator says the same of itself.
+    // A PlatformOperator reports the same for itself.
     platform.want(json!({"package": {"name": "reef"}})).await;
     let may_go = ("True", "AsExpected", READY);
     platform.says("reef", "Upgradeable", may_go).await;
@@ -108,7 +108,8 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     wait_for(platform.world.api(), AGGREGATED, "remembered", all).await;
     is_open(&platform).await;
 
-    // While it is away, its last word stays: also for another process, and one that comes after it does not overrule it.
+    // While the catalog is unavailable, its last value remains, also after a restart, and a catalog of lower priority
+    // does not override it.
     let other = Server::of(None, &catalog("4.12", "4.12", "4.12")).await;
     let low = json!({"address": other.address.to_string(), "priority": -1});
     platform.source("low", low).await;
@@ -129,12 +130,12 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     change::<BundleInstance>(&platform, "tide", touched).await;
     is_open(&platform).await;
 
-    // It is back, and takes its word back.
+    // The catalog is available again and lowers its values.
     let server = Server::of(Some(address), &catalog("4.12", "4.11", "4.13")).await;
     let names = format!("{WILL_NOT}moon-system/moon, tide-system/tide");
     is_closed(&platform, &names).await;
 
-    // What it says counts for installations, too: this bundle's own word would let it in.
+    // The catalog's value also applies to installations: the bundle's own value would allow this one.
     let instances = platform.world.api::<BundleInstance>();
     delete(&instances, "moon").await;
     gone(instances, "moon").await;
@@ -205,7 +206,7 @@ async fn component(platform: &Platform, name: &str, related: Value) {
     merge_status(&api, name, &status).await;
 }
 
-/// A ClusterServiceVersion with these annotations, version 1.0.0.
+/// Returns a ClusterServiceVersion of version 1.0.0 with these annotations.
 fn service(name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -214,7 +215,7 @@ fn service(name: &str, annotations: &Value) -> Value {
     })
 }
 
-/// The annotation that OLM writes for a bundle of a package with its newest release.
+/// Returns the annotation that OLM writes for a bundle of a package with this max OpenShift version.
 fn recorded(package: &str, newest: &str) -> Value {
     let properties = json!({"properties": [
         {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
@@ -236,7 +237,7 @@ fn subscriptions(client: Client) -> Api<DynamicObject> {
     Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind))
 }
 
-/// Writes into the status of a Subscription what OLM has installed.
+/// Writes the installed ClusterServiceVersion into the status of a Subscription, as OLM does.
 async fn is_installed(subscriptions: &Api<DynamicObject>, subscription: &mut Value, service: &str) {
     subscription["status"] =
         json!({"installedCSV": service, "lastUpdated": "2026-01-01T00:00:00Z"});
@@ -266,19 +267,19 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
     let mut subscription = subscription("moon", "mine");
     platform.world.apply(&subscription).await;
     let _provisioner = platform.start().await;
-    // The Subscription has installed nothing yet.
+    // The Subscription has not installed anything yet.
     is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
     let subscriptions = subscriptions(platform.world.client());
     is_installed(&subscriptions, &mut subscription, "moon.v1.0.0").await;
     is_open(&platform).await;
 
-    // OLM's own ClusterOperator does not know of the catalog's value.
+    // OLM's ClusterOperator ignores the value in the catalog.
     component(&platform, "operator-lifecycle-manager", json!([])).await;
     let differs = "- blocks the upgrade, because OLM ignores the value in the catalog: default/moon.v1.0.0 (OLM reads 4.12, the \
                    catalog declares 4.13)";
     becomes(&platform, "Upgradeable=True AsExpected", differs).await;
 
-    // An operator of the release payload is known by its ClusterOperator.
+    // An operator of the release payload is recognized by its ClusterOperator.
     platform.apply(&service("packageserver", &json!({}))).await;
     let unknown = "Upgradeable=True IndeterminateOperatorsInstalled";
     becomes(&platform, unknown, "default/packageserver").await;
@@ -291,10 +292,10 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
     component(&platform, name, related).await;
     is_open(&platform).await;
 
-    // Without the Subscription, the ClusterServiceVersion's own value counts.
+    // Without the Subscription, the value in the ClusterServiceVersion applies.
     delete(&subscriptions, "moon").await;
     is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
-    // The author raises that.
+    // The bundle author raises the value.
     let raised = service("moon.v1.0.0", &recorded("moon", "4.13"));
     platform.apply(&raised).await;
     is_open(&platform).await;

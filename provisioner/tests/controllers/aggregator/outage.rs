@@ -1,4 +1,4 @@
-//! An apiserver that has no time, or says nothing at all, for some of what is watched.
+//! API servers that are busy or do not answer for some of the watched resources.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::support::{Fault, Options, Relay};
 
-/// What closes the gate when something cannot be read.
+/// The reason that closes the gate while inputs cannot be read.
 const ERROR: &str = "ErrorCheckingOperatorCompatibility";
 const READY: &str = "Ready for upgrade";
 
@@ -21,12 +21,12 @@ pub(super) fn through(relay: &Relay) -> Options {
 
 // parity: max-olm-10
 #[tokio::test]
-async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_does() {
+async fn only_lasting_watch_failures_close_the_gate() {
     let platform = Platform::new().await;
     become_openshift(&platform).await;
     history(platform.world.cluster, &["Completed 4.12.7"]).await;
     let relay = Relay::new(platform.world.cluster).await;
-    // From the beginning: that it is not known what the cluster runs is no reason to say nothing.
+    // The release of the cluster is unknown from the start; conditions are reported all the same.
     relay.fails(Fault::Busy(&["/clusterversions"]));
     let provisioner = platform.start_with(through(&relay)).await;
     let is_away = |plural: &str| format!("failed to list {plural}: ");
@@ -36,19 +36,19 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     relay.mend();
     becomes(&platform, "Upgradeable=True AsExpected", READY).await;
 
-    // An apiserver that restarts is no reason to tell the cluster anything.
+    // An API server that restarts does not change a condition.
     let api = platform.world.api::<ClusterOperator>();
     let before = api.get(AGGREGATED).await.unwrap();
     relay.fails(Fault::Busy(&["/apis/"]));
     sleep(Duration::from_secs(12)).await;
     relay.mend();
-    // Watches pause for some ten seconds at most.
+    // Watches back off for about ten seconds at most.
     sleep(Duration::from_secs(13)).await;
     let failed = |line: &&Value| line.to_string().contains("watch failed");
     assert!(provisioner.lines().iter().filter(failed).count() > 5);
     assert_eq!(api.get(AGGREGATED).await.unwrap(), before);
 
-    // What lasts is one.
+    // A lasting failure does.
     let began = Instant::now();
     relay.fails(Fault::Busy(&["/bundleinstances", "/platformoperators"]));
     let away = is_away("bundleinstances");
@@ -62,7 +62,7 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     core_becomes(&platform, ("Degraded", "False"), "").await;
     drop(provisioner);
 
-    // One that does not answer at all, neither here nor when it is asked what it serves.
+    // An API server that does not answer at all, neither to lists nor to discovery.
     let paths: [&'static [&'static str]; 2] =
         [&["/bundleinstances"], &["/apis/core.rukpak.io/v1alpha1"]];
     for path in paths {

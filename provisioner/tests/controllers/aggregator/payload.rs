@@ -13,7 +13,7 @@ const NONE: &str = "No platform operators are present in the cluster";
 
 // parity: openshift-22
 #[tokio::test]
-async fn reports_are_written_when_they_can_be() {
+async fn reports_are_retried_until_written() {
     let platform = Platform::new().await;
     become_openshift(&platform).await;
     history(platform.world.cluster, &["Completed 4.12.7"]).await;
@@ -22,7 +22,7 @@ async fn reports_are_written_when_they_can_be() {
     history(platform.world.cluster, &updating).await;
     let release = ("RELEASE_VERSION", "4.13.0".to_owned());
 
-    // Who does not say that this is a payload is not believed what its environment says.
+    // The release in the environment is used only with the flag for release payloads.
     let options = Options {
         flags: vec!["--controllers=aggregator".into()],
         environment: vec![release.clone()],
@@ -49,9 +49,9 @@ async fn reports_are_written_when_they_can_be() {
         ..Options::default()
     };
     let provisioner = platform.start_with(options).await;
-    // Until somebody has made them, there is nothing; the gauge tells when all is known.
-    let known = "rukpak_upgradeable{reason=\"AsExpected\"} 1";
-    provisioner.counts(known).await;
+    // No ClusterOperator is created by the provisioner; the gauge reports when all inputs are known.
+    let gauge = "rukpak_upgradeable{reason=\"AsExpected\"} 1";
+    provisioner.counts(gauge).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(list(&api).await, []);
     for name in [AGGREGATED, CORE] {
@@ -64,8 +64,8 @@ async fn reports_are_written_when_they_can_be() {
     assert_eq!(aggregated.metadata.owner_references, None);
     let status = aggregated.status.unwrap();
     assert_eq!(status.versions[0].version, "4.13.0");
-    let mut reasons = status.conditions.iter().map(|it| &it.reason);
-    assert!(reasons.all(|it| it.as_ref().is_some_and(|it| !it.is_empty())));
+    let mut reasons = status.conditions.iter().map(|condition| &condition.reason);
+    assert!(reasons.all(|reason| reason.as_ref().is_some_and(|reason| !reason.is_empty())));
 }
 
 /// Leaves no ClusterOperators.
@@ -79,19 +79,19 @@ async fn refused_reports_hold_nothing_up(platform: &Platform) {
     provisioner.counts(&written(AGGREGATED, 0)).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let aggregated = platform.world.api::<ClusterOperator>();
-    let there = aggregated.get(AGGREGATED).await.unwrap();
-    let written_status = there.status.unwrap_or_default();
+    let operator = aggregated.get(AGGREGATED).await.unwrap();
+    let written_status = operator.status.unwrap_or_default();
     assert_eq!(written_status.conditions, []);
-    // Once for one reason, however often it is tried.
-    let lines = provisioner.lines().into_iter().map(|it| it.to_string());
-    let told = |line: &String| line.contains("failed to update the platform operator status");
-    let warnings: Vec<_> = lines.filter(told).collect();
+    // One warning per reason, regardless of the number of retries.
+    let lines = provisioner.lines().into_iter().map(|line| line.to_string());
+    let is_failure = |line: &String| line.contains("failed to update the platform operator status");
+    let warnings: Vec<_> = lines.filter(is_failure).collect();
     let [warning] = &warnings[..] else {
         panic!("{warnings:?}");
     };
-    let what = "write the status of ClusterOperator platform-operators-aggregated";
-    for words in ["WARN", what] {
-        assert!(warning.contains(words), "{warning}");
+    let operation = "write the status of ClusterOperator platform-operators-aggregated";
+    for part in ["WARN", operation] {
+        assert!(warning.contains(part), "{warning}");
     }
     relay.mend();
     becomes(platform, "Available=True AsExpected", NONE).await;

@@ -1,4 +1,4 @@
-//! What the provisioner may write about the cluster, by its own rights alone.
+//! Permissions that the provisioner needs to write ClusterOperators.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
@@ -7,11 +7,11 @@ use manifests::api::{install, platform_status::PlatformStatus};
 use super::*;
 use crate::support::{Options, gone, install_rights, namespace_object, own_kubeconfig};
 
-/// Asks of who changes owners that they may delete, as OpenShift does.
+/// Requires the permission to delete an object for changing its owners, as OpenShift does.
 const OWNERS: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
 
 #[tokio::test]
-async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one() {
+async fn openshift_manifest_grants_sufficient_permissions() {
     let options = cluster::Options {
         apiserver_flags: vec![OWNERS.to_owned()],
         ..cluster::Options::default()
@@ -39,7 +39,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     let nothing = "No platform operators are present in the cluster";
     becomes(&platform, "Available=True AsExpected", nothing).await;
     core_becomes(&platform, ("Available", "True"), "").await;
-    // There is one gate.
+    // Only the ClusterOperator remains as gate.
     gone(statuses, "cluster").await;
     let orphan = json!({"metadata": {"ownerReferences": null}});
     change::<ClusterOperator>(&platform, AGGREGATED, orphan.clone()).await;
@@ -52,7 +52,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
         assert!(!line.to_string().contains("orbidden"), "{line}");
     }
 
-    // Whoever takes that right away has an orphan that tells the truth.
+    // Without the delete permission, the object remains as an orphan with correct conditions.
     let role = "provisioner-openshift";
     let roles = platform.world.api::<ClusterRole>();
     let mut rules = roles.get(role).await.unwrap().rules.unwrap();
@@ -63,6 +63,6 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     let installing = "Progressing=True PlatformOperatorsInstalling";
     let operator = becomes(&platform, installing, "Installing 1 of 1").await;
     assert_eq!(operator.owner_references(), []);
-    let told = |line: &Value| line.to_string().contains("kept when rukpak is uninstalled");
-    assert!(provisioner.lines().iter().any(told));
+    let is_notice = |line: &Value| line.to_string().contains("kept when rukpak is uninstalled");
+    assert!(provisioner.lines().iter().any(is_notice));
 }

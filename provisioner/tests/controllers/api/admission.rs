@@ -1,5 +1,6 @@
-//! Naming an account takes the right to impersonate it, and the Bundles of an instance are the provisioner's: every attempt
-//! that a policy denies, beside what it must allow to the same users and to those that do upkeep.
+//! Permission to name a service account requires impersonating it, and the Bundles of an instance belong to the
+//! provisioner: every attempt that a policy denies, next to the requests that it must allow to the same users and to
+//! controllers.
 
 mod accounts;
 mod bundles;
@@ -13,7 +14,7 @@ use super::*;
 use crate::support::{self, eventually};
 
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
-/// The garbage collector, where each controller has a ServiceAccount and where all share an identity.
+/// Users of the garbage collector, with one ServiceAccount per controller and with a shared identity.
 const COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
@@ -63,13 +64,16 @@ impl Attempt<'_> {
 
 /// Sends the attempts of a table: each is allowed, or its message has these parts.
 async fn check(table: &[(&str, &Client, Attempt<'_>, &[&str])]) {
-    for (what, client, attempt, expected) in table {
+    for (case, client, attempt, expected) in table {
         match attempt.send(client).await {
-            Ok(()) => assert!(expected.is_empty(), "allowed: {what}"),
-            Err(said) => {
-                assert!(!expected.is_empty(), "{what}: {said}");
+            Ok(()) => assert!(expected.is_empty(), "allowed: {case}"),
+            Err(message) => {
+                assert!(!expected.is_empty(), "{case}: {message}");
                 for part in *expected {
-                    assert!(said.contains(part), "{what}: {part} is not in: {said}");
+                    assert!(
+                        message.contains(part),
+                        "{case}: {part} is not in: {message}"
+                    );
                 }
             }
         }
@@ -98,17 +102,17 @@ async fn bind(user: &str, role: &str, kind: &str) {
     support::bind_role(cluster, &subject, namespace, role, &name).await;
 }
 
-/// A client of a user who may do this in the whole cluster with BundleInstances, and nothing else.
-async fn somebody(name: &str) -> Client {
+/// Returns a client of a user who has these permissions on BundleInstances in the whole cluster, and no others.
+async fn instance_admin(name: &str) -> Client {
     bind(name, "bundleinstances-admin", "ClusterRoleBinding").await;
     client_of(installed().await, name, &[])
 }
 
-/// Waits until an attempt is denied by a policy: that, and new permissions, count a moment after they were stored.
+/// Waits until a policy denies an attempt: policies and new permissions take effect a moment after they were stored.
 async fn denied(client: &Client, attempt: &Attempt<'_>, policy: &str) {
     eventually(&format!("{policy} counts"), async || {
         match attempt.send(client).await {
-            Err(said) if said.contains(policy) => Ok(()),
+            Err(message) if message.contains(policy) => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })

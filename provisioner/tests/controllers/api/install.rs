@@ -24,15 +24,15 @@ async fn the_install_file_is_restricted_and_accepts_samples() {
 
 async fn fields_are_explained() {
     let cluster = installed().await;
-    // What a new definition says is published a moment after it is established.
-    let said = eventually("the fields are explained", async || {
+    // The descriptions of a new CRD are published a moment after the CRD is established.
+    let explanation = eventually("the fields are explained", async || {
         let explain = ["explain", "bundleinstance.spec.crdDeletionPolicy"];
         kubectl(cluster, &explain, "").await
     })
     .await;
-    let words = "`DeleteIfUnused` keeps CRDs with custom resources";
-    for part in [words, "ENUM:"] {
-        assert!(said.contains(part), "{said}");
+    let description = "`DeleteIfUnused` keeps CRDs with custom resources";
+    for part in [description, "ENUM:"] {
+        assert!(explanation.contains(part), "{explanation}");
     }
 }
 
@@ -49,7 +49,10 @@ async fn samples_are_accepted() {
         kinds.extend(types.map(str::to_owned));
     }
     for kind in ["image", "git", "http", "configMaps", "upload"] {
-        assert!(kinds.iter().any(|it| it == kind), "no sample of {kind}");
+        assert!(
+            kinds.iter().any(|sampled| sampled == kind),
+            "no sample of {kind}"
+        );
     }
 }
 
@@ -66,11 +69,11 @@ async fn the_deployment_is_restricted_and_has_known_flags() {
 
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
     let refused = kubectl(cluster, &create, &pod.to_string()).await;
-    let (said, words) = (
+    let (error, violation) = (
         refused.unwrap_err(),
         "violates PodSecurity \"restricted:latest\"",
     );
-    assert!(said.contains(words), "{said}");
+    assert!(error.contains(violation), "{error}");
 
     let flags = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
     let flags: Vec<String> = serde_json::from_value(flags).unwrap();
@@ -85,7 +88,7 @@ async fn the_deployment_is_restricted_and_has_known_flags() {
     assert!(output.status.success(), "{flags:?}: {output:?}");
 }
 
-/// Whether somebody may do something, in a namespace (empty: in the cluster).
+/// Reports whether a user has a permission in a namespace (empty: in the cluster).
 async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
     let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -109,14 +112,15 @@ async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace:
     review.status.unwrap().allowed
 }
 
-/// Gives the user `modest` what the provisioner has without its second binding, and with what OpenShift adds to it: the rest
-/// of this file needs the other one.
+/// Gives the user `modest` the provisioner's permissions without its second binding, plus those that OpenShift adds:
+/// the rest of this file needs the second binding.
 async fn bind_modest(cluster: &Cluster) {
     let openshift = install::openshift(&install::Options::default());
     let added = yaml::documents(openshift.as_bytes())
         .map(|document| document.unwrap())
-        .find(|it: &Value| {
-            it["kind"] == "ClusterRole" && it["metadata"]["name"] == "provisioner-openshift"
+        .find(|document: &Value| {
+            document["kind"] == "ClusterRole"
+                && document["metadata"]["name"] == "provisioner-openshift"
         });
     apply(cluster, &added.unwrap()).await;
     for (role, namespace) in tests::rows![
@@ -141,9 +145,9 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "users" => "";
         false, "impersonate", "groups" => "";
     ] {
-        let what = format!("{verb} {resource} {allowed}");
+        let description = format!("{verb} {resource} {allowed}");
         let found = async || may(&client, PROVISIONER, verb, resource, namespace).await;
-        until(&what, found, |found| *found == allowed).await;
+        until(&description, found, |found| *found == allowed).await;
     }
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "watch", "bundleinstances.core.rukpak.io" => "";
@@ -182,15 +186,15 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "serviceaccounts" => "rukpak-system";
         false, "create", "deployments.apps" => "default";
     ] {
-        let what = format!("{verb} {resource} {allowed}");
+        let description = format!("{verb} {resource} {allowed}");
         let found = async || may(&client, "modest", verb, resource, namespace).await;
-        until(&what, found, |found| *found == allowed).await;
+        until(&description, found, |found| *found == allowed).await;
     }
-    what_is_olms_is_seen(cluster, &client).await;
+    only_olm_deployment_is_readable(cluster, &client).await;
 }
 
-/// CatalogSources are told about and given images, and of what runs the one Deployment is seen that is OLM's.
-async fn what_is_olms_is_seen(cluster: &Cluster, client: &Client) {
+/// CatalogSources get statuses and images; the only readable Deployment is that of OLM.
+async fn only_olm_deployment_is_readable(cluster: &Cluster, client: &Client) {
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "patch", "catalogsources.operators.coreos.com" => "openshift-marketplace";
         true, "patch", "catalogsources/status.operators.coreos.com" => "openshift-marketplace";

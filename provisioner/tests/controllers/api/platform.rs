@@ -1,4 +1,4 @@
-//! PlatformOperator, PlatformStatus and CatalogSource as the apiserver takes and refuses them, with our own definitions.
+//! PlatformOperator, PlatformStatus and CatalogSource on the API server, with the project's CRDs.
 
 mod columns;
 pub(super) mod sources;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// [`installed`], and the definitions that are installed only where they are absent.
+/// Returns [`installed`] with the CRDs that are installed only where they are missing.
 pub(super) async fn defined() -> &'static Cluster {
     static DEFINED: OnceCell<()> = OnceCell::const_new();
     let cluster = installed().await;
@@ -18,7 +18,7 @@ pub(super) async fn defined() -> &'static Cluster {
                 "platformoperators.platform.openshift.io",
                 "catalogsources.operators.coreos.com",
             ] {
-                // They are others': no install file brings them.
+                // They belong to other projects: no install file contains them.
                 assert!(!before.contains(name), "{before}");
                 let file = manifests(&format!("optional/{name}.yaml"));
                 run(&format!("apply --server-side --filename {file}")).await;
@@ -36,7 +36,7 @@ pub(super) fn operator(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Creates an object, or offers it only.
+/// Creates an object, or sends it as a dry run.
 pub(super) async fn put(object: &Value, dry_run: bool) -> Result<Value, String> {
     let client = defined().await.client().unwrap();
     let stored = create(client, object, dry_run).await?;

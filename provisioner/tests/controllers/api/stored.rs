@@ -1,4 +1,4 @@
-//! What the API server stores of an object.
+//! Objects as the API server stores them.
 
 use manifests::api::{
     bounds,
@@ -22,7 +22,7 @@ async fn objects_are_stored_as_written() {
 }
 
 async fn objects_of_rukpak_are_read_as_they_were() {
-    // As `kubectl get -o yaml` shows them: the Go structs are no pointers.
+    // As `kubectl get -o yaml` prints them: the Go structs are not pointers.
     let git = json!({"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}});
     let mut object = instance("old", &json!({"type": "git", "git": git}));
     object["spec"]["template"]["metadata"] = json!({"labels": {"app": "a"}, "name": "ignored"});
@@ -36,11 +36,11 @@ async fn objects_of_rukpak_are_read_as_they_were() {
     let mut object = instance("round", &image());
     object["spec"]["config"] = json!({"deploymentConfig": {"env": [{"name": "A", "value": "b"}], "anything": {"deep": [1, null]}}});
     object["spec"]["preflight"] = json!({"crdUpgradeSafety": "Off"});
-    let ours: BundleInstance = serde_json::from_value(object).unwrap();
-    let object = serde_json::to_value(&ours).unwrap();
+    let typed: BundleInstance = serde_json::from_value(object).unwrap();
+    let object = serde_json::to_value(&typed).unwrap();
     let stored = put(&object, true).await.unwrap();
     let stored: BundleInstance = serde_json::from_value(stored).unwrap();
-    assert_eq!(stored.spec, ours.spec);
+    assert_eq!(stored.spec, typed.spec);
 }
 
 async fn platform_operator_has_safe_defaults() {
@@ -56,7 +56,8 @@ async fn platform_operator_has_safe_defaults() {
 /// The API server drops unknown options at any depth, in both forms, and kubectl names them.
 async fn unknown_options_of_a_pod_are_dropped() {
     let deep = || (0..200).fold(json!(1), |inner, _| json!({"a": inner}));
-    let known = json!({"affinity": {"podAffinity": {}}, "tolerations": [{}], "memoryTarget": 5});
+    let known_options =
+        json!({"affinity": {"podAffinity": {}}, "tolerations": [{}], "memoryTarget": 5});
     let more = json!({
         "affinity": {"podAffinity": {"later": deep()}, "a": deep()}, "tolerations": [{"a": deep()}], "memoryTarget": 5,
         "later": deep(),
@@ -68,15 +69,15 @@ async fn unknown_options_of_a_pod_are_dropped() {
             json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": options}) => "spec.grpcPodConfig";
         ]
     };
-    for ((spec, field), (taken, _)) in forms(&more).into_iter().zip(forms(&known)) {
+    for ((spec, field), (taken, _)) in forms(&more).into_iter().zip(forms(&known_options)) {
         let object = source("deep", &spec);
         let stored = put(&object, true).await.unwrap();
         assert_eq!(stored["spec"], taken);
         let apply = ["apply", "--dry-run=server", "--filename", "-"];
         let refused = kubectl(defined().await, &apply, &object.to_string()).await;
         let refused = refused.unwrap_err();
-        let words = format!("unknown field \"{field}.later\"");
-        assert!(refused.contains(&words), "{refused}");
+        let warning = format!("unknown field \"{field}.later\"");
+        assert!(refused.contains(&warning), "{refused}");
     }
 }
 
@@ -100,7 +101,10 @@ async fn conditions_of_several_writers_live_side_by_side() {
     write("rukpak", "Unpacked", longest).await.unwrap();
     let bundle = write("somebody", "Seen", 0).await.unwrap();
     let conditions = bundle.data["status"]["conditions"].as_array().unwrap();
-    let types: Vec<_> = conditions.iter().map(|it| it["type"].clone()).collect();
+    let types: Vec<_> = conditions
+        .iter()
+        .map(|condition| condition["type"].clone())
+        .collect();
     assert_eq!(types, ["Unpacked", "Seen"]);
 
     let written = write("rukpak", "Unpacked", longest + 1).await;

@@ -1,4 +1,4 @@
-//! What is installed on each kind of cluster, as the apiserver takes it: with the definitions that are only there.
+//! The manifests for each kind of cluster, as the API server accepts them with only the CRDs of that cluster.
 
 use super::*;
 use crate::{openshift::definition_of, support::define};
@@ -6,7 +6,7 @@ use crate::{openshift::definition_of, support::define};
 const OPENSHIFT: &str = "github.com/openshift/api";
 const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
 
-/// Definitions, by the module that has them.
+/// CRDs, by the module that contains them.
 const DEFINITIONS: [(&str, &str); 4] = tests::rows![
     OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml";
     OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
@@ -14,7 +14,7 @@ const DEFINITIONS: [(&str, &str); 4] = tests::rows![
     PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
 ];
 
-/// Applies a file or a folder; a warning is an error, for there is nothing to be warned of.
+/// Applies a file or a directory. A warning is an error, because none is expected.
 async fn apply(cluster: &Cluster, path: &str) {
     let path = manifests(path);
     let on_server = |verb| {
@@ -39,7 +39,7 @@ async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) 
 }
 
 #[tokio::test]
-async fn each_kind_of_cluster_takes_what_is_for_it_without_a_warning() {
+async fn manifests_apply_without_warnings_on_each_cluster_kind() {
     let cluster = crate::support::without_controllers().await;
     for (module, file) in DEFINITIONS {
         define(&cluster, &definition_of(module, file)).await;
@@ -50,7 +50,7 @@ async fn each_kind_of_cluster_takes_what_is_for_it_without_a_warning() {
     let found = jsonpath(&cluster, "rukpak-system", "deployment/core", user).await;
     assert_eq!(found, "65532");
 
-    // Whoever has taken the wrong file takes the right one.
+    // An admin who has applied the wrong file applies the right one.
     for namespace in ["openshift-config", "openshift-marketplace"] {
         let arguments = ["create", "namespace", namespace];
         kubectl(&cluster, &arguments, "").await.unwrap();

@@ -8,7 +8,7 @@ use super::platform::{alter, put};
 #[path = "../../../../manifests/src/validation/tests/rows.rs"]
 mod rows;
 
-/// Offers an object to the API server. A CatalogSource that is accepted must be stored as declared.
+/// Sends an object to the API server. A CatalogSource that is accepted must be stored as declared.
 async fn outcome(offer: Offer) -> String {
     let message = match offer {
         Offer::Create(object) => match put(&object, true).await {

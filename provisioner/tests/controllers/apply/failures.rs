@@ -1,4 +1,4 @@
-//! What the apiserver does not take.
+//! Requests that the API server rejects.
 
 use apply::{
     inventory::Inventory,
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{Scene, deployment, widget};
 use crate::support::{config_map, crd, unique, world};
 
-/// A client of an account without permissions.
+/// Returns a client of a service account without permissions.
 async fn unprivileged(scene: &Scene) -> Client {
     let mut config = world().await.cluster.config().clone();
     let user = format!("system:serviceaccount:{}:nobody", scene.namespace.name());
@@ -67,7 +67,7 @@ async fn failures_stop_the_next_wave(scene: &Scene) {
     );
 }
 
-/// Each refusal of the API server has a cause.
+/// Each rejection by the API server has a cause.
 async fn refusals_have_a_cause(scene: &Scene) {
     let client = unprivileged(scene).await;
     let objects = [scene.text("a", "text")];
@@ -105,7 +105,7 @@ async fn refusals_have_a_cause(scene: &Scene) {
         "{failure:?}"
     );
 
-    // The API server takes the request, and etcd refuses the object.
+    // The API server accepts the request, and etcd rejects the object.
     let rule = |n: usize| {
         json!({
             "apiGroups": [format!("group-{n}.{}.example.com", "x".repeat(50))],
@@ -175,7 +175,7 @@ async fn terminating_object_is_waited_for(scene: &Scene) {
     scene.install(&objects).await;
 }
 
-/// A definition whose names are taken fails, and so do objects of a kind that was removed.
+/// A CRD whose names are taken fails, and so do objects of a kind that was removed.
 async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let mut second = crd(&group, "Widget");
@@ -192,7 +192,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     );
     assert_eq!(report.stopped_in, Some(Wave::Definitions));
 
-    // The definition is removed after the kind was looked up.
+    // The CRD is removed after the lookup of the kind.
     let plan = scene
         .plan(&[widget(&group, "late")], &Inventory::new())
         .await;
@@ -229,7 +229,7 @@ async fn failures_have_causes_and_stop_the_next_wave() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_what_would_fail_and_changes_nothing() {
+async fn dry_run_reports_failures_and_changes_nothing() {
     let scene = Scene::new("dry").await;
     scene.install(&[deployment("operator", None)]).await;
     let group = format!("{}.example.com", scene.owner.name);
@@ -238,12 +238,12 @@ async fn a_dry_run_tells_what_would_fail_and_changes_nothing() {
     moved["spec"]["selector"]["matchLabels"] = json!({"app": "another"});
     moved["spec"]["template"]["metadata"]["labels"] = json!({"app": "another"});
     let objects = [
-        // What cannot be judged: nothing of it is there yet.
+        // Objects that cannot be checked, because nothing they need exists yet.
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}}),
         config_map(&new, "a", "text"),
         crd(&group, "Widget"),
         widget(&group, "example"),
-        // What can.
+        // Objects that can be checked.
         scene.text("b", "text"),
         moved,
         config_map("never-made", "c", "text"),

@@ -1,4 +1,4 @@
-//! What leaves.
+//! Pruning.
 
 use apply::{
     inventory::Inventory,
@@ -42,7 +42,7 @@ fn names<'a>(
 }
 
 #[tokio::test]
-async fn only_what_is_still_ours_is_deleted() {
+async fn only_owned_objects_are_deleted() {
     let scene = Scene::new("prune").await;
     let own = unique("kept");
     let inventory = scene
@@ -93,18 +93,18 @@ async fn only_what_is_still_ours_is_deleted() {
 
     let given = api.get("given-away").await.unwrap();
     assert_eq!(given.labels()[labels::OWNER_NAME], "another");
-    let kept = api.get("kept").await.unwrap();
-    assert!(kept.owner_references().is_empty());
-    assert!(!kept.labels().contains_key(labels::OWNER_NAME));
-    assert_eq!(kept.annotations()[labels::ADOPT], scene.owner.name);
-    assert_eq!(kept.data.unwrap()["text"], "text");
+    let config_map = api.get("kept").await.unwrap();
+    assert!(config_map.owner_references().is_empty());
+    assert!(!config_map.labels().contains_key(labels::OWNER_NAME));
+    assert_eq!(config_map.annotations()[labels::ADOPT], scene.owner.name);
+    assert_eq!(config_map.data.unwrap()["text"], "text");
     assert_eq!(api.get_opt("gone").await.unwrap(), None);
     let everywhere: Api<Namespace> = Api::all(scene.client.clone());
     let left = everywhere.get(&own).await.unwrap();
     assert!(!left.labels().contains_key(labels::OWNER_NAME));
     assert_eq!(left.metadata.deletion_timestamp, None);
 
-    // Looked at again, and again when it is gone.
+    // Reconciled again, and once more after the deletion.
     assert_eq!(
         names(&scene.prune(&inventory, DeleteIfUnused).await.going),
         ["held"]
@@ -127,13 +127,13 @@ async fn only_what_is_still_ours_is_deleted() {
     scene.end().await;
 }
 
-/// The definition of Widgets in the group of a scene.
+/// Returns the CRD of Widgets in the group of a scene.
 fn definition(scene: &Scene) -> (Api<CustomResourceDefinition>, String) {
     let name = format!("widgets.{}.example.com", scene.owner.name);
     (Api::all(scene.client.clone()), name)
 }
 
-/// Creates a Widget that no bundle has.
+/// Creates a Widget that is not in any bundle.
 async fn create(scene: &Scene, name: &str, metadata: Value) {
     let group = format!("{}.example.com", scene.owner.name);
     let mut widget = widget(&group, name);
@@ -155,7 +155,7 @@ async fn left(scene: &Scene) -> Vec<String> {
     left.iter().map(ResourceExt::name_any).collect()
 }
 
-/// A definition stays while others use the definition, and as the policy demands.
+/// A CRD is kept while others use it, and as the policy demands.
 async fn policy_decides_about_definitions(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let (definitions, name) = definition(scene);
@@ -245,7 +245,7 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     );
 }
 
-/// A client without permissions deletes nothing, and the definition is the only failure.
+/// A client without permissions deletes nothing, and the CRD is the only failure.
 async fn forbidden_deletion_stops_the_others(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let objects = [
@@ -267,7 +267,7 @@ async fn forbidden_deletion_stops_the_others(scene: &Scene) {
     assert!(texts.get_opt("a").await.unwrap().is_some());
 }
 
-/// A definition stays with the custom resources that an annotation keeps.
+/// A CRD is kept with the custom resources that an annotation keeps.
 async fn kept_custom_resources_keep_their_definition(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let inventory = scene.install(&[crd(&group, "Widget")]).await;

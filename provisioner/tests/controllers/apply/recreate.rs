@@ -36,7 +36,7 @@ fn binding(role: &str) -> Value {
     })
 }
 
-/// A Job that is finished at once, or never.
+/// Returns a Job that is finished at once, or never.
 fn job(name: &str, completions: u8, image: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
@@ -101,7 +101,7 @@ async fn finished(scene: &Scene, name: &str) {
     .await;
 }
 
-/// An address that no Service has.
+/// Returns an address that no Service has.
 async fn free_address(scene: &Scene) -> String {
     let probe = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "probe"}, "spec": {"ports": [{"port": 80}]}});
     scene.install(&[probe]).await;
@@ -114,7 +114,7 @@ async fn free_address(scene: &Scene) -> String {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-async fn immutable_objects_are_told_from_invalid_ones() {
+async fn immutable_objects_are_distinguished_from_invalid_ones() {
     let scene = Scene::new("immutable").await;
     let world = world().await;
     let group = format!("{}.example.com", scene.owner.name);
@@ -165,7 +165,7 @@ async fn immutable_objects_are_told_from_invalid_ones() {
             &[
                 fixed(&scene, "fixed", "2"),
                 moved("operator", "moved"),
-                // This one is invalid by itself as well.
+                // This object is invalid regardless of the existing one.
                 moved("broken", "other"),
                 binding("two"),
                 // The node port is that of the existing Service.

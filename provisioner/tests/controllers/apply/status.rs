@@ -14,7 +14,7 @@ async fn create(api: &Api<Bundle>, name: &str) -> Bundle {
 }
 
 #[tokio::test]
-async fn status_is_written_on_the_object_that_was_read_and_on_no_other() {
+async fn status_is_written_only_on_the_object_that_was_read() {
     let api: Api<Bundle> = world().await.api();
     let delete = async |name: &str| {
         api.delete(name, &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Private sources, and Secrets that are wrong, missing, and put right.
+//! Private sources, and Secrets that are invalid, missing or corrected.
 
 use k8s_openapi::api::core::v1::Secret;
 use tests::{Auth, Authority, OWNER, Registry, Sshd};
@@ -44,7 +44,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     delete(&secrets, &secret).await;
     let type_ = "kubernetes.io/dockerconfigjson";
     put_secret(world, &secret, type_, json!({".dockerconfigjson": config})).await;
-    // The last failure was one that waits five minutes: it is the Secret that wakes it.
+    // The last failure has a retry delay of five minutes: the Secret triggers the reconcile.
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let resolved = bundle.status.unwrap().resolved_source.unwrap();
     let resolved = resolved.image.unwrap();
@@ -56,7 +56,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
 
 // parity: b15
 #[tokio::test]
-async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
+async fn b15_a_private_repository_is_cloned_with_basic_auth() {
     let world = world().await;
     let (name, secret) = (unique("b15"), unique("b15"));
     let server = GitServer::start(Some(OWNER), None);
@@ -69,8 +69,8 @@ async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
     let login = |password: &str| json!({"username": OWNER.name, "password": password});
     put_secret(world, &secret, type_, login("wrong")).await;
     let bundle = failing(&name, source, "rejected the credentials").await;
-    let told = serde_json::to_string(&bundle.status).unwrap();
-    assert!(!told.contains("wrong"), "{told}");
+    let status = serde_json::to_string(&bundle.status).unwrap();
+    assert!(!status.contains("wrong"), "{status}");
     put_secret(world, &secret, type_, login(OWNER.password)).await;
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
@@ -94,10 +94,10 @@ async fn b23_a_repository_is_cloned_over_ssh() {
     let resolved = bundle.status.unwrap().resolved_source.unwrap().git.unwrap();
     assert_eq!(resolved.reference.commit, Some(commit));
 
-    // With the server's key known, it need not be believed.
-    let known = unique("b23");
+    // With a known host key, the server is verified.
+    let verified = unique("b23");
     let both = json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()});
-    put_secret(world, &known, "Opaque", both).await;
-    source.git.as_mut().unwrap().auth = Some(with_secret(&known));
+    put_secret(world, &verified, "Opaque", both).await;
+    source.git.as_mut().unwrap().auth = Some(with_secret(&verified));
     unpacked(&unique("b23"), source).await;
 }

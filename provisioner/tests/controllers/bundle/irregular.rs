@@ -1,4 +1,5 @@
-//! Links in bundles: one outcome for all ways into the store. What each kind of source reads as a link, `unpacker` tests.
+//! Links in bundles: the same outcome for all ways into the store. The tests of `unpacker` cover the forms of links in
+//! each kind of source.
 
 use std::{os::unix::fs::symlink, path::Path, process::Command};
 
@@ -10,7 +11,7 @@ use super::{served::Reader, *};
 
 const REFUSED: &str = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
 
-/// A bundle with a link at that path.
+/// Returns a bundle with a link at that path.
 pub(super) fn linked(text: &str, link: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_small(folder.path(), text);
@@ -38,7 +39,7 @@ fn packed(folder: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// A source of the bundle, and the server that has it.
+/// Returns a source of the bundle, and the server that provides it.
 fn repository(folder: &Path) -> (BundleSource, GitServer) {
     let server = GitServer::start(None, None);
     server.repository("linked.git").commit("main", folder);
@@ -68,7 +69,7 @@ async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
             "{message}"
         );
     }
-    // An upload is refused when it arrives.
+    // An upload is rejected when it arrives.
     let uploader = Reader::new(&["bundle-uploader"]).await;
     let (name, status, body) = uploader.put(packed(folder.path())).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -86,7 +87,7 @@ async fn skipped_entries_are_counted_in_bundles_and_uploads() {
     let (source, _server) = repository(folder.path());
     let files = FileServer::start(None, None);
     let url = files.add("skipped.tgz", packed(folder.path()));
-    // The store knows the second one of the same commit.
+    // The second Bundle of the same commit uses the stored content.
     let mut names = Vec::new();
     for source in [source.clone(), source, http(&url)] {
         let name = unique("skipped");

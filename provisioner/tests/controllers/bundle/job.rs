@@ -1,5 +1,5 @@
-//! Images that a node pulls: what the Job is, what comes of it, and whose content is taken. There is no node here; the
-//! tests do what a kubelet would.
+//! Images that a node pulls: the unpack Job, its outcomes, and the content that is accepted. The tests have no node;
+//! they act as the kubelet.
 
 mod alone;
 mod failures;
@@ -18,7 +18,7 @@ use crate::support::{
     Kubelet, Options, Provisioner, account_object, apply, kubelet, list, own, storage,
 };
 
-/// A control plane without a node, and the provisioner that works in it.
+/// Returns a control plane without a node, with a provisioner.
 async fn place() -> &'static World {
     static PLACE: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -43,24 +43,24 @@ async fn node(world: &World) -> Kubelet {
     Kubelet::new(world.client(), &content)
 }
 
-/// An image that a node pulls.
+/// Returns the source of an image that a node pulls.
 fn pulled(reference: &str) -> BundleSource {
     let mut source = image(reference);
     source.image.as_mut().unwrap().pull = Some(Pull::Job);
     source
 }
 
-/// An image that no registry has.
+/// Returns the source of an image that no registry has.
 fn nowhere(name: &str) -> BundleSource {
     pulled(&format!("127.0.0.1:1/{name}:v1"))
 }
 
-/// Waits until the condition Unpacked of a Bundle in that place is so.
-async fn told(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
+/// Waits until the condition Unpacked of a Bundle has this reason and text.
+async fn condition_is(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::says(&world.api(), name, reason, text).await
 }
 
-/// The Job of a Bundle that is not this one.
+/// Returns the Job of a Bundle that follows this one.
 async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
     found("another Job", async || {
         let job = node.find_job(bundle).await;
@@ -71,7 +71,7 @@ async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
 
 // parity: platform-23, rukpak-7, g1
 #[tokio::test]
-async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
+async fn node_delivers_content_and_job_is_deleted_with_bundle() {
     let world = place().await;
     let name = unique("job");
     let content = small(&name);
@@ -99,9 +99,9 @@ async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     let owner = &job.owner_references()[0];
     assert_eq!(Some(owner.uid.clone()), bundle.uid());
     assert_eq!(job.labels()["core.rukpak.io/owner-name"], name);
-    told(world, &name, "UnpackPending", "").await;
+    condition_is(world, &name, "UnpackPending", "").await;
     node.report(&pod, "Running", &json!({"running": {}})).await;
-    let running = told(world, &name, "Unpacking", "").await;
+    let running = condition_is(world, &name, "Unpacking", "").await;
     assert_eq!(running.status.unwrap().phase, Some(Phase::Unpacking));
 
     let sent = node.run(&pod, &content).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     assert_eq!(message(&bundle), "Successfully unpacked the image Bundle");
     assert_eq!(status.facts.conversion.as_ref().unwrap().objects, 1);
 
-    // What has ended well stays for a while, and is not made again.
+    // A completed Job is kept for a while, and is not created again.
     wait_for(node.jobs(), &job.name_any(), "complete", |job: &Job| {
         let conditions = job.status.as_ref()?.conditions.as_ref()?;
         conditions
@@ -140,7 +140,7 @@ async fn g01_running_jobs_are_deleted_with_their_bundle() {
     // The name of the image cannot be corrected, so the controller creates no other Job.
     let unreadable = kubelet::waits("InvalidImageName", "couldn't parse image name \"x\"");
     node.report(&pod, "Pending", &unreadable).await;
-    let bundle = told(world, &name, "UnpackFailed", "couldn't parse image name").await;
+    let bundle = condition_is(world, &name, "UnpackFailed", "couldn't parse image name").await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
     assert_eq!(node.pod(&name).await.uid(), pod.uid());
 

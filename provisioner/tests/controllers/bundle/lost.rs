@@ -1,4 +1,4 @@
-//! Content that the store has lost, for the conversion of a Bundle that was unpacked.
+//! Content that the store has lost, for the conversion of an unpacked Bundle.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use unpacker::{Store, Tree, store::Budget};
 
 use super::*;
 
-/// A Bundle that was unpacked from a server, and a store that keeps nothing in memory.
+/// A Bundle that was unpacked from a server, and a store without an in-memory cache.
 struct Lost {
     ctx: Context,
     bundle: Bundle,
     content: Content,
-    /// The file of the content in the store.
+    /// File of the content in the store.
     path: PathBuf,
     server: FileServer,
     _folder: TempDir,
@@ -80,7 +80,7 @@ async fn lost_content_is_fetched_again_unless_it_changed() {
     std::fs::write(&lost.path, "damaged").unwrap();
     assert_eq!(lost.convert().await.unwrap(), lost.content, "damaged");
 
-    // The server has other content; also if the status lacks the pinned source.
+    // The server has other content, also if the status lacks the pinned source.
     let bundle = lost.bundle.clone();
     let foreign = archive(&small("foreign content"));
     lost.server.add("bundle.tgz", foreign);

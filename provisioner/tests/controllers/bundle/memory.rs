@@ -1,4 +1,4 @@
-//! Memory of the process over archives that are small and become much: none of them takes more than 256 MB.
+//! Memory use for small archives that expand: no archive takes more than 256 MB.
 
 use std::fs;
 
@@ -9,15 +9,15 @@ use reqwest::StatusCode;
 use super::{served::Reader, *};
 use crate::support::{Options, Provisioner, prepare, without_controllers};
 
-/// The most resident memory of the process over archives beside what it has at rest, in KiB.
+/// Limit of the resident memory for one archive, in KiB above the idle process.
 const MAX_TAKEN: u64 = 256_000;
 
-/// The same over all archives at once: what the pod's limit of 512 MiB leaves beside 64 MiB for the program.
+/// Limit for all archives at once, in KiB: the pod's limit of 512 MiB minus 64 MiB for the program.
 const MAX_TOGETHER: u64 = (512 - 64) << 10;
 
 const MIB: usize = 1 << 20;
 
-/// A new provisioner, the memory that it has resident at rest, and a server for archives, in a control plane without other
+/// A new provisioner, its resident memory when idle, and a server for archives, in a control plane without other
 /// Bundles.
 struct Place {
     world: World,
@@ -54,7 +54,7 @@ impl Place {
             idle: 0,
             lease,
         };
-        // The program itself is resident as far as it has run.
+        // The resident memory of the program includes every code page that has run.
         for is_good in [true, false] {
             let mut map = config_map("default", "small", "small");
             if !is_good {
@@ -68,7 +68,7 @@ impl Place {
         place
     }
 
-    /// What the kernel reports of the provisioner: `VmRSS`, or the most until now as `VmHWM`, in KiB.
+    /// Returns a value that the kernel reports of the provisioner in KiB: `VmRSS`, or its peak `VmHWM`.
     async fn resident(&self, field: &str) -> u64 {
         let pid = self.world.provisioner().await.pid().await;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -77,7 +77,7 @@ impl Place {
         size.strip_suffix(" kB").unwrap().parse().unwrap()
     }
 
-    /// A new Bundle of an archive behind a URL.
+    /// Creates a Bundle of an archive behind a URL, and returns its name.
     async fn fetch(&self, archive: Vec<u8>) -> String {
         let name = unique("memory");
         let url = self.server.add(&format!("{name}.tgz"), archive);
@@ -101,7 +101,7 @@ impl Place {
         gone(bundles, name).await;
     }
 
-    /// Makes sure that the provisioner has not had more resident memory than allowed beside what it has at rest.
+    /// Makes sure that the provisioner's peak resident memory exceeds that of the idle process by at most `allowed`.
     async fn assert_taken(&self, about: &str, allowed: u64) {
         let peak = self.resident("VmHWM").await;
         let (idle, taken) = (self.idle, peak.saturating_sub(self.idle));
@@ -114,7 +114,7 @@ fn repeated(text: &str, length: usize) -> String {
     text.repeat(length / text.len())
 }
 
-/// Files of the manifests of plain bundles that no conversion accepts, each less than a MiB as an archive.
+/// Returns manifest files of plain bundles that no conversion accepts, each less than a MiB as an archive.
 fn hostile() -> Vec<(&'static str, [String; 2])> {
     let lists = format!("[{}]\n", repeated("[1],", 15 * MIB));
     let fitting = "{a: 1},".repeat(90_000);
@@ -122,7 +122,7 @@ fn hostile() -> Vec<(&'static str, [String; 2])> {
     let nested = format!("{}1{},\n", "{a: ".repeat(100), "}".repeat(100));
     vec![
         ("lists in a list", [lists.clone(), lists]),
-        // Values that the limits allow, and then an anchor, which only the complete reader knows.
+        // Values within the limits, followed by an anchor, which only the complete parser reports.
         (
             "mappings before an anchor",
             [
@@ -155,7 +155,7 @@ fn hostile() -> Vec<(&'static str, [String; 2])> {
     ]
 }
 
-/// Content with these files among the manifests.
+/// Returns content with these files as manifests.
 fn packed(files: &[String]) -> Content {
     let mut builder = manifests::content::Builder::new(unpacker::Limits::default());
     for (number, text) in files.iter().enumerate() {

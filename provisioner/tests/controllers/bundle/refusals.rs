@@ -1,5 +1,5 @@
-//! Content that is rejected, and sources without content: the condition names the problem, and nothing that a server chose.
-//! The problems of manifests are those of `provisioner::bundle::check`, and those of servers the ones of `unpacker`.
+//! Rejected content and sources without content: the condition names the problem, and no text from a server. The tests
+//! of `provisioner::bundle::check` cover problems of manifests, those of `unpacker` problems of servers.
 
 use tests::Site;
 
@@ -8,7 +8,7 @@ use super::*;
 /// A document that only the cluster can reach.
 const DOCUMENT: &[u8] = b"a document that only the cluster reaches";
 
-/// A git server that answers with an error.
+/// Returns a git server that answers with an error.
 fn erroneous() -> Site {
     Site::start(None, |request: http::Request<bytes::Bytes>| async move {
         let (kind, body) = match request.method() {
@@ -23,7 +23,7 @@ fn erroneous() -> Site {
 
 // parity: b7, h4, rukpak-12
 #[tokio::test]
-async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
+async fn b07_h04_rejected_content_is_explained_without_server_text() {
     let world = world().await;
     world.provisioner().await;
     let (files, site) = (FileServer::start(None, None), erroneous());
@@ -33,13 +33,13 @@ async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
     let document = format!("{}#{pinned}", files.add("document", DOCUMENT));
     let gives = format!("provides other content, but is pinned to {pinned}");
     let actual = unpacker::Digest::of(DOCUMENT).hex();
-    let said = git(&site.url("/r.git"), branch("main"), None);
-    // Not every reader of Bundles can reach a server, so no status has what the last column says.
+    let rejected = git(&site.url("/r.git"), branch("main"), None);
+    // Not every reader of Bundles can reach a server, so no status contains the text in the last column.
     let rows = tests::rows![
         "b7", http(&none), "readdir manifests: file does not exist" => "hello";
         "h4", http(&none.replace("/none", "/missing")), "unexpected status \"404 Not Found\"" => "department";
         "pinned", http(&document), gives.as_str() => actual.as_str();
-        "said", said, "the server rejected the request; check its" => "embargoed";
+        "said", rejected, "the server rejected the request; check its" => "embargoed";
     ];
     let names = rows.each_ref().map(|(name, ..)| unique(name));
     for (name, (_, source, ..)) in names.iter().zip(&rows) {

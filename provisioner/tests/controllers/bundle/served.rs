@@ -1,11 +1,11 @@
-//! Content, over the network, from the process as it is shipped.
+//! Content over the network, from the shipped program.
 
 use reqwest::{Client, Method, StatusCode};
 
 use super::*;
 use crate::content::site;
 
-/// Somebody with the roles of the install file.
+/// A client with roles of the install file.
 pub(super) struct Reader<'a> {
     world: &'a World,
     browser: Client,
@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
         Self::of(world().await, roles).await
     }
 
-    /// The same in another world.
+    /// Returns the same in another world.
     pub(super) async fn of(world: &'a World, roles: &[&str]) -> Self {
         let provisioner = world.provisioner().await;
         let (browser, base) = site::visit(world.client(), provisioner).await;
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         (response.status(), response.bytes().await.unwrap().to_vec())
     }
 
-    /// What `status.contentURL` gives.
+    /// Returns the response from `status.contentURL`.
     pub(super) async fn get(&self, bundle: &Bundle) -> Vec<u8> {
         let url = bundle.status.as_ref().unwrap().content_url.clone().unwrap();
         let (_, path) = url.trim_start_matches("https://").split_once('/').unwrap();
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         body
     }
 
-    /// Uploads an archive for a new Bundle. Returns its name, and the answer.
+    /// Uploads an archive for a new Bundle. Returns its name, and the response.
     pub(super) async fn put(&self, archive: Vec<u8>) -> (String, StatusCode, Vec<u8>) {
         let name = unique("upload");
         self.world.bundle(&name, "plain", upload(None)).await;
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         (name, status, body)
     }
 
-    /// A new Bundle to which this is uploaded.
+    /// Creates a Bundle, uploads this content, and returns its name.
     async fn upload(&self, content: &Content) -> String {
         let (name, status, body) = self.put(archive(content)).await;
         let text = String::from_utf8_lossy(&body);

@@ -1,4 +1,4 @@
-//! What the process is told about servers, authorities and proxies, reaches every source.
+//! Settings of servers, CAs and proxies apply to every source.
 
 use std::net::TcpListener;
 
@@ -7,15 +7,15 @@ use tests::{Auth, Authority, Registry};
 use super::*;
 use crate::support::{Options, Provisioner, publish, says, trusting, with_controllers};
 
-/// In a cluster of its own: this provisioner reaches other servers than that of everybody.
+/// A separate cluster: this provisioner reaches other servers than the shared one.
 #[tokio::test]
-async fn authorities_and_proxies_count_for_images_git_and_http() {
+async fn cas_and_proxies_apply_to_images_git_and_http() {
     let cluster = with_controllers().await;
     let authority = Authority::new("settings");
     let folder = tempfile::tempdir().unwrap();
     let pem = folder.path().join("ca.pem");
     std::fs::write(&pem, authority.pem()).unwrap();
-    // Nothing listens there any more.
+    // The port is closed again.
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", proxy.local_addr().unwrap());
     let options = Options {
@@ -60,7 +60,7 @@ async fn authorities_and_proxies_count_for_images_git_and_http() {
         "far-image", verified("registry.example.com/a/b:v1") => proxied;
         "far-git", cloned("https://git.example.com/r.git") => proxied;
     ];
-    // All before the first is waited for: a proxy that does not answer is tried again for a while.
+    // All Bundles are created before the first wait: an unreachable proxy is retried for a while.
     for (name, source, _) in &rows {
         create(&api, &bundle(name, "plain", source.clone())).await;
     }

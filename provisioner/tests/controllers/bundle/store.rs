@@ -22,7 +22,7 @@ fn file(bundle: &Bundle) -> String {
     )
 }
 
-/// Takes a Bundle's status away, and waits until it is there again: so that it is certain that it was looked at.
+/// Wipes a Bundle's status, and waits until it is written again, which proves a reconcile.
 async fn wiped(name: &str) -> Bundle {
     let world = world().await;
     let api: Api<Bundle> = world.api();
@@ -35,7 +35,7 @@ async fn wiped(name: &str) -> Bundle {
     .await
 }
 
-/// Checks what a Bundle of a tag reports: the digest that the tag had.
+/// Checks that a Bundle of a tag reports the digest that the tag had.
 async fn is_pinned(bundle: &Bundle, tag: &str) {
     assert!(is_stored(bundle).await);
     let status = bundle.status.clone().unwrap();
@@ -100,7 +100,7 @@ async fn b02_b06_b21_image_bundles_stay_as_they_were_pinned() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(reader.get(&before).await, archive, "served after a loss");
 
-    // So does the controller.
+    // The controller does so as well.
     std::fs::remove_file(&path).unwrap();
     let after = wiped(&name).await;
     assert_eq!(before.status, after.status, "the store lost the content");
@@ -121,10 +121,10 @@ async fn http_bundles_do_not_report_the_query_of_their_url() {
     assert!(!serde_json::to_string(status).unwrap().contains("hush"));
 }
 
-// Not in the shared control plane: two provisioners would fill each other's gaps.
+// In a separate control plane: two provisioners would restore each other's content.
 // parity: rukpak-16
 #[tokio::test]
-async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else() {
+async fn restarted_provisioner_fetches_only_missing_content() {
     let cluster = with_controllers().await;
     let api: Api<Bundle> = Api::all(cluster.client().unwrap());
     let server = FileServer::start(None, None);
@@ -192,7 +192,7 @@ async fn g02_deleted_bundles_leave_no_content() {
     let world = world().await;
     world.provisioner().await;
     let api: Api<Bundle> = world.api();
-    // While they are fetched.
+    // Deleted during the fetch.
     for _ in 0..5 {
         let name = unique("gone");
         let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
@@ -244,8 +244,8 @@ impl Replica {
         let (client, settings) = (world().await.client(), Settings::default());
         let none = unpacker::SkippedEntries::default();
         let (store, content) = (&self.store, &self.content);
-        let kept = keep(&client, &settings, store, bundle, content, &none).await;
-        kept.unwrap();
+        let recorded = keep(&client, &settings, store, bundle, content, &none).await;
+        recorded.unwrap();
     }
 }
 
@@ -267,14 +267,14 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
     let digest = bundle.status.as_ref().unwrap().content_digest.clone();
     assert_eq!(digest, Some(replica.content.digest.to_string()));
 
-    // So does content that the store lost.
+    // Content that the store lost is fetched from there as well.
     let path = world.provisioner().await.storage().join(file(&bundle));
     std::fs::remove_file(&path).unwrap();
     let after = wiped(&name).await;
     assert_eq!(after.status, bundle.status);
     assert!(path.exists());
 
-    // Another digest than that of the spec, accepted by a provisioner that does not know the field.
+    // A digest other than that of the spec, accepted by a provisioner that does not know the field.
     let name = unique("digest");
     let expected = unpacker::Digest::of(b"other");
     let source = upload(Some(expected.to_string()));

@@ -1,4 +1,4 @@
-//! Catalogs in ConfigMaps, read with the rights that an admin gives.
+//! Catalogs in ConfigMaps, read with permissions that an admin grants.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use manifests::api::install;
@@ -54,87 +54,87 @@ async fn config_maps_are_served_and_followed() {
 
 async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     apply(&shelf.cluster, &source()).await;
-    let words = "failed to get catalog config map tides: configmaps \"tides\" not found*";
-    let lacks = json!({"reason": "ConfigMapError", "message": words});
+    let message = "failed to get catalog config map tides: configmaps \"tides\" not found*";
+    let lacks = json!({"reason": "ConfigMapError", "message": message});
     shelf.reports("mine", lacks).await;
 
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf.serves("mine", &ONE).await;
     let maps = shelf.api::<ConfigMap>("catalogs");
-    let there = maps.get("tides").await.unwrap().metadata;
+    let metadata = maps.get("tides").await.unwrap().metadata;
     let reference = json!({
-        "uid": there.uid, "resourceVersion": there.resource_version, "name": "tides", "namespace": "catalogs",
+        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "name": "tides", "namespace": "catalogs",
         "lastUpdateTime": "*",
     });
     let ready = json!({"lastObservedState": "READY"});
     let read = json!({"reason": null, "connectionState": ready, "configMapReference": reference});
     shelf.reports("mine", read).await;
 
-    // Of what it becomes, everybody gets the latest.
+    // Of several changes, every client gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
     shelf.serves("mine", &BOTH).await;
 
-    // What it may not become, and that it goes, is told, and what was read last stays.
+    // An invalid ConfigMap and a deleted one are reported, and the last content stays.
     let mut damaged = both;
     damaged["data"]["packages"] = "{".into();
     apply(&shelf.cluster, &damaged).await;
-    let words = "*failed to parse the value of key packages*";
-    let unread = json!({"reason": "ConfigMapError", "message": words});
+    let message = "*failed to parse the value of key packages*";
+    let unread = json!({"reason": "ConfigMapError", "message": message});
     shelf.reports("mine", unread).await;
     delete(&maps, "tides").await;
     let gone = json!({"message": "*not found*"});
     shelf.reports("mine", gone).await;
     shelf.serves("mine", &BOTH).await;
-    // Platform operators choose from it as from any other.
+    // Platform operators can choose from it.
     let offered = leader.offers("tide");
     assert_eq!(offered, ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
 
-    // Another one of its name is another one.
+    // A new ConfigMap of the same name has another uid.
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf.serves("mine", &ONE).await;
     let replaced = maps.get("tides").await.unwrap().metadata;
-    assert_ne!(replaced.uid, there.uid);
+    assert_ne!(replaced.uid, metadata.uid);
     let other = json!({"reason": null, "configMapReference": {"uid": replaced.uid}});
     shelf.reports("mine", other).await;
 }
 
-/// Is told only where it lasts.
+/// An interruption of the watch is reported only if it lasts.
 async fn interruptions_of_a_watch_are_no_problem(shelf: &Shelf, leader: &Leader, line: &mut Line) {
     let one = map(CSV, "tide.v1.0.0");
     for object in [&one, &source()] {
         apply(&shelf.cluster, object).await;
     }
     shelf.serves("mine", &ONE).await;
-    let trouble = || leader.ctx.catalogs.states().pop().unwrap().trouble;
+    let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
 
     let mut doubts = leader.ctx.versions.changes();
     line.cut();
     for _ in 0..3 {
-        // A watch has failed, and so has this one.
+        // One watch has failed, and then another.
         doubts.changed().await.unwrap();
     }
-    assert_eq!(trouble(), None);
+    assert_eq!(error(), None);
     line.mend().await;
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
     shelf.serves("mine", &BOTH).await;
     let maps = shelf.api::<ConfigMap>("catalogs");
-    let there = maps.get("tides").await.unwrap().metadata;
-    let version = json!({"resourceVersion": there.resource_version});
+    let metadata = maps.get("tides").await.unwrap().metadata;
+    let version = json!({"resourceVersion": metadata.resource_version});
     let current = json!({"reason": null, "configMapReference": version});
     shelf.reports("mine", current).await;
     let client = shelf.client();
     let warnings = notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
     assert_eq!(warnings, [""; 0]);
-    assert_eq!(trouble(), None);
+    assert_eq!(error(), None);
 
-    // One that lasts is told, and what was read stays.
+    // A lasting interruption is reported, and the last content stays.
     line.cut();
-    let told = async || trouble().unwrap_or_default();
-    let is_away = |told: &String| told.starts_with("failed to get catalog config map tides: ");
-    until("it is told", told, is_away).await;
+    let text = async || error().unwrap_or_default();
+    let is_away = |text: &String| text.starts_with("failed to get catalog config map tides: ");
+    until("it is told", text, is_away).await;
     line.mend().await;
-    until("it is well again", async || trouble(), Option::is_none).await;
+    until("it is well again", async || error(), Option::is_none).await;
     shelf.serves("mine", &BOTH).await;
 }

@@ -1,4 +1,4 @@
-//! An apiserver that refuses something, whoever asks.
+//! API servers that deny an operation to all clients.
 
 use cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
@@ -8,7 +8,8 @@ use serde_json::json;
 use super::delete;
 use crate::support::{apply, eventually};
 
-/// Has the apiserver refuse that something is done to objects of a kind. `attempt` tries it, which must change nothing.
+/// Makes the API server deny an operation on objects of a kind. `attempt` sends the operation and must not change
+/// anything.
 pub(crate) async fn deny<T>(
     cluster: &Cluster,
     operation: &str,
@@ -55,7 +56,7 @@ pub(crate) async fn deny_unless<T>(
     .await;
 }
 
-/// Has the apiserver do it again.
+/// Removes the policies of [`deny`] for a resource.
 pub(crate) async fn allow(cluster: &Cluster, resource: &str) {
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client().unwrap());
     delete(&bindings, &resource.replace('/', ".")).await;

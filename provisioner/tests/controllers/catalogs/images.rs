@@ -15,12 +15,12 @@ pub(super) fn push_tide(registry: &Registry, name: &str, versions: &[&str]) -> S
     push(registry, name, versions, None)
 }
 
-/// The same, with a login.
+/// Builds and pushes the same image with a login.
 fn push(registry: &Registry, name: &str, versions: &[&str], login: Option<&str>) -> String {
     push_documents(registry, name, &tide(versions), login)
 }
 
-/// The same, with any documents.
+/// Builds and pushes the image of a catalog with any documents.
 pub(crate) fn push_documents(
     registry: &Registry,
     name: &str,
@@ -36,7 +36,7 @@ fn push_as(registry: &Registry, names: &[&str], documents: &[Value], login: Opti
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("configs")).unwrap();
     write_documents(&folder.path().join("configs"), documents);
-    // What else is in an image is no part of the catalog.
+    // Other files of an image are not part of the catalog.
     std::fs::write(folder.path().join("opm"), "{ not a catalog").unwrap();
     let buildah = Buildah::new();
     let built = buildah.build(
@@ -55,7 +55,7 @@ fn push_as(registry: &Registry, names: &[&str], documents: &[Value], login: Opti
     }
 }
 
-/// What an index image of old has.
+/// The schema of the database in an old index image.
 const DATABASE: &str = "
     CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT, version TEXT);
     CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
@@ -118,8 +118,8 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
 
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "mine", image(&missing)).await;
-    shelf.trouble("mine", "org/catalog:none").await;
-    // What was read of the other image is not for whoever may not pull this one.
+    shelf.fails_with("mine", "org/catalog:none").await;
+    // Content of the other image is not available to a source that cannot pull this one.
     let offers = shelf.offers("tide");
     assert!(
         offers[0].starts_with("catalogs/mine: unknown: "),
@@ -127,11 +127,11 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
     );
     assert_eq!(shelf.metric("catalogs", "mine").as_deref(), Some("0"));
     for reason in ["CatalogRead", "CatalogUnavailable"] {
-        let told = async || notes_about(&shelf.client(), "catalogs", "mine", reason).await;
-        until(reason, told, |notes| !notes.is_empty()).await;
+        let warnings = async || notes_about(&shelf.client(), "catalogs", "mine", reason).await;
+        until(reason, warnings, |notes| !notes.is_empty()).await;
     }
 
-    // And back again: that is read, though it was read before.
+    // The earlier image is read again.
     shelf.declare("catalogs", "mine", image(&first)).await;
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
 
@@ -163,20 +163,24 @@ async fn secrets_of_others_do_not_help(shelf: &Shelf) {
     let with = json!({"image": image, "secrets": ["", "pull"]});
     shelf.declare("catalogs", "may", with).await;
     shelf.tide(&["may: 1.0.0"]).await;
-    // It is in memory and in the store by now; but this one may not have it, and that one's secret is not there.
+    // The content is in memory and in the store; but this source has no permission, and the Secret of that one is
+    // missing.
     shelf.image("may-not", &image).await;
     let elsewhere = json!({"image": image, "secrets": ["pull"]});
     shelf.declare("more-catalogs", "lost", elsewhere).await;
     let refused = "requires credentials for org/catalog";
-    shelf.trouble("may-not", refused).await;
+    shelf.fails_with("may-not", refused).await;
     let missing = ["Secret more-catalogs/pull not found"];
-    shelf.is_in_trouble("more-catalogs/lost", &missing).await;
+    shelf
+        .catalog_fails_with("more-catalogs/lost", &missing)
+        .await;
     assert_eq!(shelf.offers("tide")[0], "catalogs/may: tide.v1.0.0");
     delete(&shelf.sources("more-catalogs"), "lost").await;
     shelf.forget(&["may", "may-not"]).await;
 }
 
-/// What an image has does not change: it is asked for again as a good one is, and not as one whose registry is away.
+/// The content of an image does not change: the image is polled like a valid one, and not retried like an unreachable
+/// registry.
 async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Registry) {
     let watched = Watched::new(registry).await;
     let folder = tempfile::tempdir().unwrap();
@@ -187,29 +191,32 @@ async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Regis
     buildah.push(&built, &pushed, &["--tls-verify=false"]);
     let spec = |name: &str| json!({"image": format!("{}/org/{name}:v1", watched.host)});
     shelf.declare("catalogs", "nothing", spec("nothing")).await;
-    shelf.trouble("nothing", "contains no catalog").await;
+    shelf.fails_with("nothing", "contains no catalog").await;
     shelf.image("odd", "No Image").await;
     let odd = "spec.image of CatalogSource catalogs/odd";
-    shelf.trouble("odd", odd).await;
+    shelf.fails_with("odd", odd).await;
     let heads = |name: &str| {
         let path = format!("HEAD /v2/org/{name}/manifests/");
         let asked = watched.asked();
-        asked.iter().filter(|it| it.starts_with(&path)).count()
+        asked
+            .iter()
+            .filter(|request| request.starts_with(&path))
+            .count()
     };
     let before = heads("nothing");
-    // Another one, which may come yet, is asked for after one second, two, and so on.
+    // A missing image, which may be pushed later, is retried after one second, two, and so on.
     shelf.declare("catalogs", "missing", spec("missing")).await;
     let asked = async || heads("missing");
     until("it is tried again and again", asked, |asked| *asked >= 6).await;
     assert_eq!(heads("nothing"), before, "{:?}", watched.asked());
 
-    // Whoever changes the CatalogSource is told the same, and what has the name by now is read.
+    // A changed CatalogSource reports the same problem, and a new image of that name is read.
     let mut changed = spec("nothing");
     changed["priority"] = 1.into();
     shelf.declare("catalogs", "nothing", changed.clone()).await;
     let (asked, once_more) = (async || heads("nothing"), before + 1);
     until("it is asked once more", asked, |asked| *asked == once_more).await;
-    shelf.trouble("nothing", "contains no catalog").await;
+    shelf.fails_with("nothing", "contains no catalog").await;
     push_tide(registry, "org/nothing:v1", &["1.0.0"]);
     changed["priority"] = 2.into();
     shelf.declare("catalogs", "nothing", changed).await;
@@ -220,7 +227,7 @@ async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Regis
     shelf.forget(&["nothing", "odd", "missing"]).await;
 }
 
-/// A way to a registry on which it is seen what is asked for.
+/// A proxy to a registry that records the requests.
 pub(super) struct Watched {
     pub(super) host: String,
     asked: Arc<Mutex<Vec<u8>>>,
@@ -231,23 +238,25 @@ impl Watched {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let asked: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (there, seen) = (registry.host().to_owned(), Arc::clone(&asked));
+        let (upstream, record) = (registry.host().to_owned(), Arc::clone(&asked));
         tokio::spawn(async move {
-            while let Ok((mut here, _)) = listener.accept().await {
-                let mut there = TcpStream::connect(&there).await.unwrap();
-                let seen = Arc::clone(&seen);
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut upstream = TcpStream::connect(&upstream).await.unwrap();
+                let record = Arc::clone(&record);
                 // A TLS handshake ends without a line break.
-                seen.lock()
+                record
+                    .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(b'\n');
                 tokio::spawn(async move {
-                    let (mut from, mut to) = here.split();
-                    let (mut answers, mut questions) = there.split();
+                    let (mut from, mut to) = client.split();
+                    let (mut answers, mut questions) = upstream.split();
                     let ask = async {
                         let mut buffer = vec![0; 1 << 16];
                         while let Ok(read @ 1..) = from.read(&mut buffer).await {
                             let part = &buffer[..read];
-                            seen.lock()
+                            record
+                                .lock()
                                 .unwrap_or_else(PoisonError::into_inner)
                                 .extend_from_slice(part);
                             if questions.write_all(part).await.is_err() {
@@ -265,30 +274,30 @@ impl Watched {
         Self { host, asked }
     }
 
-    /// All that was asked for so far.
+    /// Returns all requests so far.
     pub(super) fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&asked);
-        let lines = text.lines().filter(|it| it.ends_with("HTTP/1.1"));
+        let lines = text.lines().filter(|line| line.ends_with("HTTP/1.1"));
         lines.map(str::to_owned).collect()
     }
 
-    /// How often something was asked for whose path has this in it.
+    /// Returns the number of requests whose path contains this part.
     fn asked_for(&self, part: &str) -> usize {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&asked);
-        let asked = text.lines().filter(|it| it.starts_with("GET "));
-        asked.filter(|it| it.contains(part)).count()
+        let asked = text.lines().filter(|line| line.starts_with("GET "));
+        asked.filter(|request| request.contains(part)).count()
     }
 }
 
-/// The digest of the one layer of the one image of a registry.
+/// Returns the digest of the only layer of the only image in a registry.
 fn layer(registry: &Registry) -> String {
     let blobs = registry.folder().join("docker/registry/v2/blobs/sha256");
     let folders = |path| {
         std::fs::read_dir(path)
             .unwrap()
-            .map(|it| it.unwrap().path())
+            .map(|entry| entry.unwrap().path())
     };
     let mut found: Vec<String> = folders(blobs)
         .flat_map(folders)
@@ -308,7 +317,7 @@ fn layer(registry: &Registry) -> String {
 
 async fn each_secret_fetches_an_image_once(shelf: &Shelf) {
     let registry = Registry::start(Auth::Basic, None);
-    let way = Watched::new(&registry).await;
+    let proxy = Watched::new(&registry).await;
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
     let names = ["org/catalog:v1", "org/catalog:latest"];
     push_as(&registry, &names, &tide(&["1.0.0"]), Some(&login));
@@ -317,24 +326,24 @@ async fn each_secret_fetches_an_image_once(shelf: &Shelf) {
         ("catalogs", "owner", OWNER),
         ("more-catalogs", "tenant", TENANT),
     ] {
-        let config = tests::docker_config(&[(&way.host, user)]);
+        let config = tests::docker_config(&[(&proxy.host, user)]);
         shelf.apply(&pull_secret(namespace, name, &config)).await;
     }
     let mut offers = Vec::new();
     for (namespace, name, tag, secret, times) in [
         ("catalogs", "first", "v1", "owner", 1),
         ("catalogs", "other-tag", "latest", "owner", 1),
-        // Whoever comes with a secret of his own fetches it once, which shows that he may.
+        // A namespace with another Secret fetches the manifest once, which proves its permission.
         ("more-catalogs", "other-secret", "v1", "tenant", 2),
         ("more-catalogs", "other-tag", "latest", "tenant", 2),
     ] {
-        let image = format!("{}/org/catalog:{tag}", way.host);
+        let image = format!("{}/org/catalog:{tag}", proxy.host);
         let spec = json!({"image": image, "secrets": [secret]});
         shelf.declare(namespace, name, spec).await;
         offers.push(format!("{namespace}/{name}: tide.v1.0.0"));
         let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
         shelf.offers_become("tide", &offers).await;
-        assert_eq!(way.asked_for(&layer), times, "{namespace}/{name}");
+        assert_eq!(proxy.asked_for(&layer), times, "{namespace}/{name}");
     }
 }
 
@@ -352,7 +361,7 @@ async fn large_packages_do_not_hide_others(shelf: &Shelf, registry: &Registry) {
     documents.extend([
         json!({"schema": "olm.package", "name": "whale", "defaultChannel": "stable"}),
         json!({"schema": "olm.channel", "package": "whale", "name": "stable", "entries": entries}),
-        // More than any document may have.
+        // Larger than the limit of a document.
         json!({"schema": "olm.package", "name": "kraken", "defaultChannel": "stable", "description": "k".repeat(65 << 20)}),
     ]);
     documents.extend(names.iter().enumerate().map(|(at, name)| {

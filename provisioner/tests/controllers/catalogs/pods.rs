@@ -1,4 +1,4 @@
-//! Pods of catalogs on a real control plane. There is no kubelet: what it would say of a pod is written by the test.
+//! Pods of catalogs on a real control plane. No kubelet runs: the test writes the status of pods.
 
 mod followed;
 
@@ -28,7 +28,7 @@ use crate::support::{
 
 const CATALOG: &str = "tide.v1";
 
-/// A namespace with a CatalogSource, and who keeps its pod.
+/// A namespace with a CatalogSource, and the keeper of its pod.
 struct Place {
     cluster: Lease,
     client: Client,
@@ -48,7 +48,7 @@ impl Place {
         place.moved("shelf").await
     }
 
-    /// Another namespace of the same cluster.
+    /// Returns another namespace of the same cluster.
     async fn moved(self, namespace: &'static str) -> Self {
         let place = Self { namespace, ..self };
         place.namespace(json!({})).await;
@@ -84,7 +84,7 @@ impl Place {
     async fn try_keep(&self, options: Value, asks: bool) -> Result<Kept, Error> {
         let source = self.source().await;
         let options = Options::read("spec.grpcPodConfig", Some(&options)).unwrap();
-        let wanted = Wanted {
+        let desired = Wanted {
             source: &source,
             image: source.spec.image.as_deref().unwrap(),
             options: &options,
@@ -97,7 +97,7 @@ impl Place {
         };
         let asks = asks.then_some(Asks::Anyway);
         let (now, mut has_written) = (Timestamp::now(), false);
-        keep(&self.client, &wanted, &around, asks, now, &mut has_written).await
+        keep(&self.client, &desired, &around, asks, now, &mut has_written).await
     }
 
     async fn keep(&self) -> Kept {
@@ -106,7 +106,7 @@ impl Place {
 
     async fn pods(&self) -> Vec<Pod> {
         let mut pods = list(&self.api::<Pod>()).await;
-        pods.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
+        pods.sort_by_key(|pod| (pod.metadata.creation_timestamp.clone(), pod.name_any()));
         pods
     }
 
@@ -114,7 +114,7 @@ impl Place {
         self.pods().await.iter().map(Pod::name_any).collect()
     }
 
-    /// What a kubelet says of a pod that serves this image.
+    /// Writes the status that a kubelet reports of a pod that serves this image.
     async fn is_ready(&self, pod: &str, digest: &str) {
         let status = json!({"status": {
             "phase": "Running",
@@ -145,7 +145,7 @@ impl Place {
     async fn secrets(&self) -> Vec<String> {
         let account = self.api::<ServiceAccount>().get(CATALOG).await.unwrap();
         let secrets = account.image_pull_secrets.unwrap_or_default();
-        secrets.into_iter().map(|it| it.name).collect()
+        secrets.into_iter().map(|secret| secret.name).collect()
     }
 }
 
@@ -165,7 +165,7 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
 }
 
 async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
-    // An account of that name which is not the catalog's is left alone.
+    // A service account of that name that does not belong to the catalog is not changed.
     let account = account_object(place.namespace, CATALOG);
     apply(&place.cluster, &account).await;
     let error = place.try_keep(json!({}), false).await.unwrap_err();
@@ -176,13 +176,13 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     assert!(place.secrets().await.is_empty());
     delete(&place.api::<ServiceAccount>(), CATALOG).await;
 
-    let kept = place.keep().await;
-    assert_eq!(kept.service, "tide-v1");
-    assert!(matches!(kept.state, State::Starting(_)), "{kept:?}");
+    let outcome = place.keep().await;
+    assert_eq!(outcome.service, "tide-v1");
+    assert!(matches!(outcome.state, State::Starting(_)), "{outcome:?}");
     let first = place.names().await;
     assert_eq!(first.len(), 1);
     assert!(first[0].starts_with("tide.v1-"), "{first:?}");
-    // Nothing is made or changed twice.
+    // No object is created or changed twice.
     let service = place.api::<Service>().get("tide-v1").await.unwrap();
     place.keep().await;
     assert_eq!(place.names().await, first);
@@ -191,7 +191,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     place.is_ready(&first[0], "sha256:11").await;
     assert_eq!(place.keep().await.state, serving("sha256:11"));
 
-    // Changed.
+    // Changed objects.
     let leads = json!({"spec": {"selector": {"olm.catalogSource": "other"}}, "metadata": {"labels": {"olm.managed": null}}});
     place.patch::<Service>("tide-v1", leads).await;
     let closed = json!({"spec": {"ingress": null}});
@@ -205,9 +205,12 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     assert_eq!(after.cluster_ip, before.cluster_ip);
     let policies = place.api::<NetworkPolicy>();
     let policy = policies.get("tide.v1-grpc-server").await.unwrap();
-    assert_eq!(policy.spec.unwrap().ingress.map(|it| it.len()), Some(1));
+    assert_eq!(
+        policy.spec.unwrap().ingress.map(|rules| rules.len()),
+        Some(1)
+    );
 
-    // Deleted.
+    // Deleted objects.
     delete(&place.api::<Service>(), "tide-v1").await;
     delete(&policies, "tide.v1-unpack-bundles").await;
     delete(&place.api::<ServiceAccount>(), CATALOG).await;
@@ -217,7 +220,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     place.api::<ServiceAccount>().get(CATALOG).await.unwrap();
     assert_eq!(place.names().await, first);
 
-    // On a node that is gone.
+    // A pod on a lost node.
     let lost = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
     place.status(&first[0], lost).await;
     place.keep().await;
@@ -227,9 +230,9 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     let pod = &place.pods().await[0];
     assert_eq!(pod.annotations().get("a").map(String::as_str), Some("b"));
 
-    // Served in another way.
+    // Served by another server.
     let source = place.source().await;
-    let wanted = Wanted {
+    let desired = Wanted {
         source: &source,
         image: "i",
         options: &Options::default(),
@@ -240,7 +243,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
         is_restricted: false,
         chooses_users: false,
     };
-    remove(&place.client, &wanted, &around).await.unwrap();
+    remove(&place.client, &desired, &around).await.unwrap();
     assert!(place.names().await.is_empty());
     assert_eq!(list(&policies).await, []);
     let account = place.api::<ServiceAccount>().get_opt(CATALOG).await;
@@ -254,21 +257,25 @@ async fn changes_are_followed_without_a_gap(place: &Place) {
     place.is_ready(&first, "sha256:11").await;
     assert_eq!(place.keep().await.state, serving("sha256:11"));
 
-    // Pull secrets, and those that the platform has added meanwhile.
+    // Pull secrets, and those that the platform has added in between.
     place
         .patch::<ServiceAccount>(CATALOG, json!({"imagePullSecrets": [{"name": "platform"}]}))
         .await;
     place.keep().await;
     assert_eq!(place.secrets().await, ["platform"]);
     place.declare(json!(["s", ""])).await;
-    let kept = place.keep().await;
-    assert_eq!(kept.state, serving("sha256:11"), "by the old one");
+    let outcome = place.keep().await;
+    assert_eq!(outcome.state, serving("sha256:11"), "by the old one");
     assert_eq!(place.secrets().await, ["s", "platform"]);
     let both = place.pods().await;
     assert_eq!(both.len(), 2, "the old one serves until the new one does");
-    let second = both.iter().find(|it| it.name_any() != first).unwrap();
+    let second = both.iter().find(|pod| pod.name_any() != first).unwrap();
     let secrets = second.spec.as_ref().unwrap().image_pull_secrets.clone();
-    let secrets: Vec<String> = secrets.unwrap().into_iter().map(|it| it.name).collect();
+    let secrets: Vec<String> = secrets
+        .unwrap()
+        .into_iter()
+        .map(|secret| secret.name)
+        .collect();
     assert_eq!(secrets, ["s", "platform"]);
     let second = second.name_any();
     place.keep().await;
@@ -289,7 +296,7 @@ async fn changes_are_followed_without_a_gap(place: &Place) {
     let again = place.try_keep(json!({}), true).await.unwrap();
     assert!(!again.asked && again.again.is_some(), "{again:?}");
     let mut names = place.names().await.into_iter();
-    let third = names.find(|it| *it != second).unwrap();
+    let third = names.find(|name| *name != second).unwrap();
     place.is_ready(&third, "sha256:22").await;
     assert_eq!(place.keep().await.state, serving("sha256:22"));
     assert_eq!(place.names().await, [third.as_str()]);
@@ -301,7 +308,7 @@ async fn changes_are_followed_without_a_gap(place: &Place) {
 }
 
 async fn pods_fit_into_restricted_namespaces(place: &Place) {
-    // Only one level is that, and only where it is enforced.
+    // Only the enforced level counts, and only `restricted`.
     for (labels, expected) in tests::rows![
         json!({}) => false;
         json!({"pod-security.kubernetes.io/enforce": "baseline"}) => false;
@@ -318,9 +325,9 @@ async fn pods_fit_into_restricted_namespaces(place: &Place) {
         matches!(&refused, Error::Api { action: "create", source: kube::Error::Api(status), .. } if status.message.contains("PodSecurity")),
         "{refused:?}"
     );
-    let told = refused.to_string();
-    let words = "couldn't ensure registry server - ";
-    assert!(told.starts_with(words), "{told}");
+    let error = refused.to_string();
+    let prefix = "couldn't ensure registry server - ";
+    assert!(error.starts_with(prefix), "{error}");
     place.keep().await;
     assert_eq!(place.names().await.len(), 1);
 }

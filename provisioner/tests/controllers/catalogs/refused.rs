@@ -1,9 +1,9 @@
-//! Namespaces whose catalogs may not be listed.
+//! Namespaces where listing CatalogSources is forbidden.
 
 use super::*;
 use crate::support::{grant, user};
 
-/// Lets the user of these tests read a kind.
+/// Allows the user of these tests to read a kind.
 async fn allow(shelf: &Shelf, namespace: Option<&str>, (group, resource): (&str, &str)) {
     let verbs = ["get", "list", "watch"];
     let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs}]);
@@ -14,7 +14,7 @@ const USER: &str = "half-trusted";
 
 // parity: complaint-3, serve-17
 #[tokio::test]
-async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
+async fn forbidden_namespace_does_not_hide_the_others() {
     let shelf = Shelf::of(Some(USER)).await;
     shelf.define().await;
     let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
@@ -30,15 +30,15 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     shelf.offers_become("tide", &[mine, hidden]).await;
     assert!(shelf.ctx.catalogs.are_listed());
     let why = "catalogsources.operators.coreos.com";
-    let words = [USER, "in namespace more-catalogs", why];
-    shelf.is_in_trouble("more-catalogs/*", &words).await;
+    let texts = [USER, "in namespace more-catalogs", why];
+    shelf.catalog_fails_with("more-catalogs/*", &texts).await;
     assert_eq!(shelf.metric("more-catalogs", "*").as_deref(), Some("0"));
     let named = CatalogRef {
         name: "mine".to_owned(),
         namespace: None,
     };
     let offers = shelf.ctx.catalogs.offers("tide", Some(&named));
-    let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
+    let names: Vec<&str> = offers.list().iter().map(|offer| offer.catalog).collect();
     assert_eq!(names, ["catalogs/mine"]);
 
     allow(&shelf, Some("more-catalogs"), sources).await;

@@ -1,4 +1,4 @@
-//! An OLM that comes to a cluster where catalogs are served already.
+//! OLM is installed into a cluster where the provisioner serves catalogs.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -19,26 +19,26 @@ use super::{
 };
 use crate::aggregator::define;
 
-/// What becomes of the Services of a namespace from now on, in words.
+/// Records the changes of the Services of a namespace from now on.
 fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
     let record = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&record);
+    let log = Arc::clone(&record);
     tokio::spawn(async move {
         let mut events = watcher::watcher(services, watcher::Config::default()).boxed();
         while let Some(event) = events.next().await {
-            let words = match event {
-                Ok(Event::Delete(it)) => format!("{} goes", it.name_any()),
-                Ok(Event::Apply(it) | Event::InitApply(it)) => {
-                    let is_ours = it.labels().contains_key(labels::CATALOG)
-                        || it.labels().contains_key(labels::CATALOG_POD);
+            let entry = match event {
+                Ok(Event::Delete(service)) => format!("{} goes", service.name_any()),
+                Ok(Event::Apply(service) | Event::InitApply(service)) => {
+                    let is_ours = service.labels().contains_key(labels::CATALOG)
+                        || service.labels().contains_key(labels::CATALOG_POD);
                     let whose = if is_ours { "ours" } else { "theirs" };
-                    format!("{} is {whose}", it.name_any())
+                    format!("{} is {whose}", service.name_any())
                 }
                 _ => continue,
             };
-            let mut told = told.lock().unwrap();
-            if told.last() != Some(&words) {
-                told.push(words);
+            let mut log = log.lock().unwrap();
+            if log.last() != Some(&entry) {
+                log.push(entry);
             }
         }
     });
@@ -51,7 +51,7 @@ fn serves(leader: &Leader) -> Option<String> {
 
 // parity: serve-10
 #[tokio::test]
-async fn an_olm_that_comes_takes_over_all_that_was_served() {
+async fn new_olm_takes_over_all_served_catalogs() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &binding).await;
@@ -65,21 +65,21 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     shelf.serves("tides", &ONE).await;
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
     shelf.declare("catalogs", "own", own).await;
-    let ours = ListParams::default().labels(labels::CATALOG_POD);
-    let our_pods = async || pods.list(&ours).await.unwrap().items;
+    let params = ListParams::default().labels(labels::CATALOG_POD);
+    let our_pods = async || pods.list(&params).await.unwrap().items;
     until("a pod", our_pods, |found| found.len() == 1).await;
     shelf.declare("catalogs", "changed", plain.clone()).await;
     let changed = shelf.serves("changed", &ONE).await;
     let service = services.get("tides").await.unwrap();
     let record = recorded(services.clone());
 
-    // It is installed, and on its way: nobody else would serve meanwhile.
+    // OLM is installed and not yet available: without the provisioner, the catalogs would not be served.
     shelf.olm(0).await;
     define(&shelf.cluster, "clusterserviceversions").await;
     let port = shelf.serves("tides", &ONE).await;
     assert_eq!(serves(&leader).as_deref(), Some("0"));
 
-    // It runs: nothing of ours is in its way any more.
+    // OLM is available: no object of the provisioner blocks it.
     shelf.olm(1).await;
     gone(services.clone(), "changed").await;
     // OLM writes into the CatalogSource while the provisioner withdraws the catalog.
@@ -90,7 +90,7 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
         let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
         closed.expect("nobody listens any more");
     }
-    // Whoever is still led there is answered.
+    // Clients that are still connected get answers.
     assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
     gone(services.clone(), "tides").await;
     gone(services.clone(), "own").await;
@@ -106,7 +106,7 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     let theirs = services.get("tides").await.unwrap();
     assert_ne!(theirs.uid(), service.uid());
 
-    // It restarts. Another catalog that comes then is its own, too.
+    // OLM restarts. A catalog that is created then also belongs to OLM.
     shelf.olm(0).await;
     shelf.declare("catalogs", "late", plain.clone()).await;
     shelf.olm(1).await;
@@ -114,9 +114,9 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     eventually("those that changed or came late wait for OLM", async || {
         let states = leader.ctx.catalogs.states();
         let waits = |name: &str| {
-            let mut of = states.iter().filter(|it| it.catalog.name == name);
-            let trouble = of.next().and_then(|it| it.trouble.clone());
-            trouble.is_some_and(|it| it.starts_with("OLM does not serve it yet"))
+            let mut of = states.iter().filter(|state| state.catalog.name == name);
+            let error = of.next().and_then(|state| state.trouble.clone());
+            error.is_some_and(|error| error.starts_with("OLM does not serve it yet"))
         };
         (waits("changed") && waits("late") && waits("later"))
             .then_some(())
@@ -125,8 +125,8 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     .await;
     let record = record.lock().unwrap().clone();
     let of = |name: &str| -> Vec<&str> {
-        let words = record.iter().filter_map(|it| it.strip_prefix(name));
-        words.collect()
+        let entries = record.iter().filter_map(|entry| entry.strip_prefix(name));
+        entries.collect()
     };
     assert_eq!(of("tides "), ["is ours", "goes", "is theirs"], "{record:?}");
     for name in ["own ", "changed "] {
@@ -136,8 +136,8 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     let after = services.get("tides").await.unwrap();
     assert_eq!(after.resource_version(), theirs.resource_version());
     let slices = shelf.slices("catalogs");
-    let ours = ListParams::default().labels(labels::CATALOG);
-    let left = slices.list(&ours).await.unwrap().items;
+    let params = ListParams::default().labels(labels::CATALOG);
+    let left = slices.list(&params).await.unwrap().items;
     assert!(left.is_empty(), "{left:?}");
     leader.end().await;
 }

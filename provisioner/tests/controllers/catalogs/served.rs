@@ -1,4 +1,4 @@
-//! Catalogs that others serve.
+//! Catalogs of servers outside of the provisioner.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -22,12 +22,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves a catalog with these versions, at an address that was used before, or anywhere.
+    /// Serves a catalog with these versions, at a former address, or at any address.
     pub(super) async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
         Self::of(at, &tide(versions)).await
     }
 
-    /// The same, with any documents.
+    /// Serves a catalog with any documents.
     pub(crate) async fn of(at: Option<SocketAddr>, documents: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let configs = folder.path().join("configs");
@@ -71,7 +71,7 @@ impl Server {
 }
 
 pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
-    let packages: BTreeSet<String> = packages.iter().map(|&it| it.to_owned()).collect();
+    let packages: BTreeSet<String> = packages.iter().map(|&package| package.to_owned()).collect();
     shelf.ctx.catalogs.want(packages);
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
     {
-        // All that decisions need is there, also what lists leave out.
+        // The answer contains all fields that decisions need, also those that lists omit.
         let offers = shelf.ctx.catalogs.offers("tide", None);
         let Answer::Package(package) = offers.list()[0].answer else {
             panic!("there is one");
@@ -110,9 +110,9 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     };
     let first = shelf.reports("mine", ready(address)).await;
 
-    // A catalog changes by being served by another process.
+    // A catalog changes when another process serves it.
     server.stop().await;
-    shelf.trouble("mine", &address.to_string()).await;
+    shelf.fails_with("mine", &address.to_string()).await;
     let before = ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"];
     assert_eq!(shelf.offers("tide"), before);
     let failing = json!({
@@ -127,7 +127,7 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     let connected = |status: CatalogSourceStatus| status.connection_state.unwrap().last_connect;
     assert!(connected(again) > connected(first));
 
-    // Another address is another connection.
+    // Another address needs another connection.
     let other = Server::start(None, &["1.0.0"]).await;
     let spec = json!({"address": other.address.to_string()});
     shelf.declare("catalogs", "mine", spec).await;
@@ -139,21 +139,21 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
 
 // parity: platform-7, openshift-13
 #[tokio::test]
-async fn where_olm_serves_a_catalog_its_server_is_asked() {
+async fn catalogs_of_olm_are_read_from_its_server() {
     let shelf = Shelf::bare().await;
-    // Definitions alone are no OLM.
+    // CRDs alone do not mean that OLM runs.
     let olm = define(&shelf.cluster, "clusterserviceversions").await;
     define(&shelf.cluster, "catalogsources").await;
     want(&shelf, &["tide"]);
     let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
     shelf.declare("catalogs", "mine", spec).await;
     let unreached = "failed to reach the registry 127.0.0.1:1";
-    shelf.trouble("mine", unreached).await;
+    shelf.fails_with("mine", unreached).await;
     let failed = json!({"reason": "RegistryServerError"});
     shelf.reports("mine", failed).await;
     shelf.olm(1).await;
     eventually("OLM is noticed", async || {
-        // No registry is asked while OLM may still come to serve it.
+        // No registry is asked while OLM may still start to serve the catalog.
         let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
         shelf.declare("catalogs", "mine", spec).await;
         let offers = shelf.offers("tide");
@@ -172,18 +172,18 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     for (state, expected) in tests::rows![
         "CONNECTING" => "catalogs/mine: unknown: OLM does not serve it yet…";
         "READY" => "catalogs/mine: tide.v1.0.0";
-        // What was read stays.
+        // The content that was read stays.
         "TRANSIENT_FAILURE" => "catalogs/mine: tide.v1.0.0";
     ] {
         merge_status(&sources, "mine", &status(state)).await;
         shelf.offers_become("tide", &[expected]).await;
     }
 
-    // What is said of it is OLM's to say from now on.
+    // OLM writes the status of the catalog from now on.
     let source = sources.get("mine").await.unwrap();
     assert_eq!(reason(&source), "RegistryServerError", "{source:?}");
 
-    // One of which OLM says now this and now that is not asked each time.
+    // A server is not asked again for each change of the state that OLM reports.
     let line = Line::new(&server.address.to_string()).await;
     for _ in 0..10 {
         for state in ["READY", "CONNECTING"] {
@@ -196,11 +196,11 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     let asked = line.connections();
     assert!((1..=5).contains(&asked), "{asked} connections");
 
-    // OLM goes, its server with it, and what it has written stays. Then the image is asked for.
+    // OLM and its server are removed, and the status that OLM wrote stays. Then the image is read.
     merge_status(&sources, "mine", &status("READY")).await;
     server.stop().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(shelf.client());
     delete(&definitions, &olm).await;
-    shelf.trouble("mine", unreached).await;
+    shelf.fails_with("mine", unreached).await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 }

@@ -1,4 +1,4 @@
-//! Catalogs that the provisioner serves, with the rights of the install file.
+//! Catalogs that the provisioner serves, with the permissions of the install file.
 
 mod many;
 mod own_pods;
@@ -59,10 +59,13 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     let service = services.get("my-tides").await.unwrap();
     let source = shelf.sources("catalogs").get("my.tides").await.unwrap();
     assert_eq!(service.owner_references()[0].uid, source.uid().unwrap());
-    let told = source.status.clone().unwrap().registry_service.unwrap();
-    assert_eq!(told.created_at, service.metadata.creation_timestamp);
+    let registry_service = source.status.clone().unwrap().registry_service.unwrap();
+    assert_eq!(
+        registry_service.created_at,
+        service.metadata.creation_timestamp
+    );
 
-    // Another image takes its place at the same port.
+    // Another image is served at the same port.
     let newer = push_tide(registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "my.tides", grpc(&newer)).await;
     let same = shelf.serves("my-tides", &BOTH).await;
@@ -71,18 +74,18 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     assert_eq!(service.uid(), after.uid(), "nothing of it had to change");
     assert_eq!(service.resource_version(), after.resource_version());
 
-    // An image that is not there does not take away what is.
+    // A missing image does not replace the served one.
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "my.tides", grpc(&missing)).await;
     let none = "org/catalog:none";
     shelf.emits("my.tides", "CatalogUnavailable", none).await;
     assert_eq!(bundles(port).await.unwrap(), BOTH);
 
-    is_kept(shelf).await;
+    changes_are_reverted(shelf).await;
 
     let slices = shelf.slices("catalogs");
     let name = list(&slices).await[0].name_any();
-    // Where somebody else serves it, the objects go, and so does the port.
+    // When another server provides the catalog, the objects are deleted, and the port is closed.
     let other = json!({"address": "127.0.0.1:1"});
     shelf.declare("catalogs", "my.tides", other).await;
     gone(services, "my-tides").await;
@@ -92,14 +95,14 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     leader.end().await;
 }
 
-/// Waits until nobody listens at the port any more.
+/// Waits until the port is closed.
 async fn serves_nothing(port: u16) {
     let served = async || bundles(port).await.ok();
     until("nobody listens", served, Option::is_none).await;
 }
 
-/// Whatever is done to the objects is undone, and soon.
-async fn is_kept(shelf: &Shelf) {
+/// Changes of the objects are reverted soon.
+async fn changes_are_reverted(shelf: &Shelf) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     delete(&services, "my-tides").await;
     shelf.serves("my-tides", &BOTH).await;
@@ -109,12 +112,12 @@ async fn is_kept(shelf: &Shelf) {
     let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
     merge(&services, "my-tides", &trap).await;
     let service = async || services.get("my-tides").await.unwrap();
-    let is_kept = |service: &Service| {
+    let is_reverted = |service: &Service| {
         let spec = service.spec.as_ref().unwrap();
         let selector = spec.selector.as_ref();
         selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
     };
-    until("the selector is gone", service, is_kept).await;
+    until("the selector is gone", service, is_reverted).await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
     merge(&slices, &name, &trap).await;
     shelf.serves("my-tides", &BOTH).await;
@@ -144,36 +147,36 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let after = services.get("mine").await.unwrap();
     assert_eq!(before.resource_version(), after.resource_version());
     assert_eq!(list(&shelf.slices("catalogs")).await, []);
-    // Platform operators choose from it all the same.
+    // Platform operators choose from the catalog all the same.
     let states = leader.ctx.catalogs.states();
-    assert!(states.iter().all(|it| it.is_read), "{states:?}");
+    assert!(states.iter().all(|state| state.is_read), "{states:?}");
     let reported = json!({
         "reason": "RegistryServerError", "message": "*is not managed by the provisioner*", "registryService": null,
     });
     shelf.reports("mine", reported).await;
 
-    // Two names that come to one Service.
+    // Two CatalogSource names that map to one Service name.
     shelf.declare("catalogs", "a-b", grpc(&image)).await;
     shelf.serves("a-b", &ONE).await;
     shelf.declare("catalogs", "a.b", grpc(&image)).await;
     let taken = "belongs to CatalogSource a-b";
     shelf.emits("a.b", "CatalogNotServed", taken).await;
-    let (long, words) = ("long".repeat(16), "has 64 characters");
+    let (long, problem) = ("long".repeat(16), "has 64 characters");
     shelf.declare("catalogs", &long, grpc(&image)).await;
-    shelf.emits(&long, "CatalogNotServed", words).await;
-    // Where nobody allows it, that is told; and in other namespaces than those that are served, nothing happens.
+    shelf.emits(&long, "CatalogNotServed", problem).await;
+    // A missing permission is reported; in namespaces that are not served, nothing happens.
     shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
     shelf
-        .is_told("more-catalogs", "quiet", "CatalogRead", "read from image")
+        .emits_in("more-catalogs", "quiet", "CatalogRead", "read from image")
         .await;
     assert_eq!(list(&shelf.services("more-catalogs")).await, []);
 
-    // Once it is out of the way, the catalog's own one comes.
+    // Once the foreign Service is deleted, that of the catalog is created.
     delete(&services, "mine").await;
     shelf.serves("mine", &ONE).await;
     let reported = json!({"message": null, "registryService": {}});
     shelf.reports("mine", reported).await;
-    // All of them have one image, and there is one file that they are served from.
+    // All catalogs have one image, and are served from one file.
     let files = leader.store.path().join("registries");
     assert_eq!(std::fs::read_dir(files).unwrap().count(), 1);
     leader.end().await;
@@ -187,9 +190,9 @@ async fn another_leader_takes_over(shelf: &Shelf, registry: &Registry) {
     let port = shelf.serves("mine", &ONE).await;
     let tenants = shelf.hands_out(HERE, "served/tenants", &ONE).await;
     assert_ne!(port, tenants);
-    // It feeds nothing.
+    // Choices do not use catalogs of namespaces that are only served.
     let offers = first.ctx.catalogs.offers("tide", None);
-    let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
+    let names: Vec<&str> = offers.list().iter().map(|offer| offer.catalog).collect();
     assert_eq!(names, ["catalogs/mine"]);
 
     let service = shelf.services("catalogs").get("mine").await.unwrap();
@@ -201,7 +204,7 @@ async fn another_leader_takes_over(shelf: &Shelf, registry: &Registry) {
     let after = shelf.services("catalogs").get("mine").await.unwrap();
     assert_eq!(service.resource_version(), after.resource_version());
     assert_eq!(second.served().len(), 2);
-    // And an address of the other family takes the place of this one.
+    // An address of the other family replaces this one.
     second.end().await;
     let third = Leader::start(&shelf.cluster, "2001:db8::1");
     shelf.hands_out("2001:db8::1", "catalogs/mine", &ONE).await;

@@ -1,4 +1,4 @@
-//! What the status of a CatalogSource says, in clusters without OLM.
+//! The status of a CatalogSource, in clusters without OLM.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -39,9 +39,9 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
     let poll = |interval: &str| json!({"image": image, "updateStrategy": {"registryPoll": {"interval": interval}}});
     let template = registry.image("org/catalog:{foobar}");
     shelf.image("mine", &template).await;
-    let words =
+    let text =
         "Cannot construct catalog image reference, variable \"foobar\" couldn't be resolved*";
-    let invalid = json!({"reason": "SpecInvalidError", "message": words});
+    let invalid = json!({"reason": "SpecInvalidError", "message": text});
     shelf.reports("mine", invalid).await;
     let theirs = json!({"status": {"conditions": [{
         "type": "Theirs", "status": "True", "reason": "Said", "message": "so", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -51,11 +51,15 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
 
     let odd = poll("45mError.code");
     shelf.declare("catalogs", "mine", odd).await;
-    let words = "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. \
+    let text = "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. \
                  Error: time: unknown unit \"mError\" in duration \"45mError.code\"";
-    let invalid = json!({"reason": "InvalidIntervalError", "message": words});
+    let invalid = json!({"reason": "InvalidIntervalError", "message": text});
     let reported = shelf.reports("mine", invalid).await;
-    let types: Vec<_> = reported.conditions.iter().map(|it| &*it.type_).collect();
+    let types: Vec<_> = reported
+        .conditions
+        .iter()
+        .map(|condition| &*condition.type_)
+        .collect();
     assert_eq!(types, ["Theirs"]);
     let polled = reported.latest_image_registry_poll.unwrap();
     assert!(polled.0.to_string().as_str() > "2026-01-02", "{polled:?}");
@@ -64,22 +68,22 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
     let fine = json!({"reason": null, "message": null});
     shelf.reports("mine", fine).await;
 
-    // The registry goes, and its last answer stays the last one.
+    // The registry ends, and its last answer stays.
     let gone = json!({"image": "127.0.0.1:1/org/catalog:v1"});
     shelf.declare("catalogs", "mine", gone).await;
-    let words = "couldn't ensure registry server - *";
-    let failed = json!({"reason": "RegistryServerError", "message": words});
+    let text = "couldn't ensure registry server - *";
+    let failed = json!({"reason": "RegistryServerError", "message": text});
     let failed = shelf.reports("mine", failed).await;
     assert!(failed.latest_image_registry_poll.unwrap() >= polled);
     assert_eq!(failed.conditions.len(), 1);
     delete(&sources, "mine").await;
 }
 
-/// Takes a provisioner that has read no image yet, and leaves no catalogs.
+/// Takes a provisioner that has not read an image yet, and leaves no catalogs.
 pub(super) async fn a_poll_of_the_same_image_is_one_request(shelf: &Shelf, registry: &Registry) {
     push_tide(registry, "org/catalog:v1", &["1.0.0"]);
-    let way = Watched::new(registry).await;
-    let image = format!("{}/org/catalog:v1", way.host);
+    let proxy = Watched::new(registry).await;
+    let image = format!("{}/org/catalog:v1", proxy.host);
     let spec = |priority: u32| json!({"image": image, "priority": priority, "updateStrategy": {"registryPoll": {"interval": "1h"}}});
     shelf.declare("catalogs", "polled", spec(0)).await;
     let is_read = json!({"latestImageRegistryPoll": "*"});
@@ -87,23 +91,23 @@ pub(super) async fn a_poll_of_the_same_image_is_one_request(shelf: &Shelf, regis
     shelf.tide(&["polled: 1.0.0"]).await;
     let mut before = first.latest_image_registry_poll.unwrap();
     for round in 1..=3 {
-        let asked = way.asked();
-        // Whatever has it looked for again. In a status, times are whole seconds.
+        let asked = proxy.asked();
+        // A change causes a poll of the image. In a status, times are whole seconds.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         shelf.declare("catalogs", "polled", spec(round)).await;
-        let is_later = |it: &CatalogSource| {
-            let polled = status(it).latest_image_registry_poll;
-            polled.is_some_and(|it| it > before)
+        let is_later = |source: &CatalogSource| {
+            let polled = status(source).latest_image_registry_poll;
+            polled.is_some_and(|time| time > before)
         };
         let polled = shelf.becomes("polled", "asked for again", is_later).await;
         before = status(&polled).latest_image_registry_poll.unwrap();
-        let mut questions = way.asked().split_off(asked.len());
-        // Whoever need not prove who he is may also be one without https, which is asked for before.
-        questions.retain(|it| !it.ends_with("GET /v2/ HTTP/1.1"));
+        let mut questions = proxy.asked().split_off(asked.len());
+        // A registry without authentication may also be one without HTTPS, which is tried first.
+        questions.retain(|request| !request.ends_with("GET /v2/ HTTP/1.1"));
         let head = "HEAD /v2/org/catalog/manifests/v1 HTTP/1.1";
         assert_eq!(questions, [head], "{round}");
     }
-    // And one that finds another costs what that has.
+    // A poll that finds another image costs the requests for that image.
     push_tide(registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "polled", spec(9)).await;
     shelf.tide(&["polled: 1.0.0 1.1.0"]).await;
@@ -115,7 +119,8 @@ pub(super) async fn a_poll_of_the_same_image_is_one_request(shelf: &Shelf, regis
     shelf.forget(&["polled"]).await;
 }
 
-/// Declares a catalog that asks for a poll each second, and returns the time of the first one. The tag moves afterwards.
+/// Declares a catalog that asks for a poll each second, and returns the time of the first one. The tag moves
+/// afterwards.
 async fn a_short_interval_begins(shelf: &Shelf, registry: &Registry) -> Time {
     let image = push_tide(registry, "org/often:v1", &["1.0.0"]);
     let spec = json!({"image": image, "updateStrategy": {"registryPoll": {"interval": "1s"}}});

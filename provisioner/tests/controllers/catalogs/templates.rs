@@ -1,4 +1,4 @@
-//! Images that follow the cluster, on a real one that becomes another.
+//! Images that follow the version of a real cluster that is upgraded.
 
 mod beside_olm;
 
@@ -22,22 +22,27 @@ use crate::{
     support::node_object,
 };
 
-/// Type, status and message of the conditions of a template.
+/// Returns type, status and message of the conditions of a template.
 fn conditions(source: &CatalogSource) -> Vec<String> {
     let all = status(source).conditions.into_iter();
-    all.map(|it| format!("{} {} {}", it.type_, it.status, it.message))
-        .collect()
+    all.map(|condition| {
+        format!(
+            "{} {} {}",
+            condition.type_, condition.status, condition.message
+        )
+    })
+    .collect()
 }
 
 fn has(source: &CatalogSource, condition: &str) -> bool {
-    conditions(source).iter().any(|it| it == condition)
+    conditions(source).iter().any(|line| line == condition)
 }
 
 fn image(source: &CatalogSource) -> &str {
     source.spec.image.as_deref().unwrap_or_default()
 }
 
-/// Makes the cluster an OpenShift of these versions, the newest first.
+/// Makes the cluster an OpenShift cluster of these versions, the newest first.
 async fn openshift(shelf: &Shelf, channel: &str, entries: &[&str]) {
     let mut version = version();
     version["spec"]["channel"] = channel.into();
@@ -48,16 +53,19 @@ async fn openshift(shelf: &Shelf, channel: &str, entries: &[&str]) {
 impl Shelf {
     /// Waits until a catalog has a condition.
     async fn has(&self, name: &str, condition: &str) -> CatalogSource {
-        self.becomes(name, condition, |it| has(it, condition)).await
+        self.becomes(name, condition, |source| has(source, condition))
+            .await
     }
 
-    /// Waits until the message in the status of a catalog is this.
-    async fn says(&self, name: &str, words: &str) -> CatalogSource {
-        self.becomes(name, words, |it| message(it) == words).await
+    /// Waits until the status of a catalog has this message.
+    async fn says(&self, name: &str, text: &str) -> CatalogSource {
+        self.becomes(name, text, |source| message(source) == text)
+            .await
     }
 }
 
-/// The first user story of automatic catalog switching. Of two annotations, the next image is there only after the upgrade.
+/// The first user story of automatic catalog switching. With two annotations, the next image exists only after the
+/// upgrade.
 // parity: switch-1, switch-6, switch-12, switch-14, switch-15, switch-16, switch-18, switch-olm-1, switch-olm-3, complaint-20
 #[tokio::test]
 async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded() {
@@ -98,14 +106,14 @@ async fn catalogs_follow_an_upgrade(shelf: &Shelf, registry: &Registry) {
     let missing = "org/catalog:v37 does not exist";
     for name in ["olms", "ours"] {
         let source = shelf
-            .becomes(name, "told of what is missing", |it| {
-                image(it) == new && message(it).contains(missing)
+            .becomes(name, "told of what is missing", |source| {
+                image(source) == new && message(source).contains(missing)
             })
             .await;
         assert_eq!(reason(&source), "RegistryServerError");
-        shelf.trouble(name, missing).await;
+        shelf.fails_with(name, missing).await;
     }
-    // What was read stays.
+    // The content that was read stays.
     let dynamic = "dynamic: 1.0.0 1.1.0";
     let offers = [dynamic, "olms: 1.0.0", "ours: 1.0.0"];
     shelf.tide(&offers).await;
@@ -119,26 +127,26 @@ async fn catalogs_follow_an_upgrade(shelf: &Shelf, registry: &Registry) {
     );
 }
 
-/// The images of the pods that stay in the namespace `elsewhere`, whose catalogs nobody chooses from.
+/// Waits until the pods in the namespace `elsewhere`, whose catalogs are only served, have these images.
 async fn pods_become(shelf: &Shelf, registry: &Registry, releases: &[&str]) -> Vec<Pod> {
     let expected: Vec<String> = releases
         .iter()
-        .map(|it| registry.image(&format!("openshift-v4/catalog:v{it}-fast")))
+        .map(|release| registry.image(&format!("openshift-v4/catalog:v{release}-fast")))
         .collect();
     let pods = shelf.api::<Pod>("elsewhere");
     eventually(&format!("pods of {expected:?}"), async || {
-        let mut here = list(&pods).await;
-        here.retain(|it| it.metadata.deletion_timestamp.is_none());
+        let mut running = list(&pods).await;
+        running.retain(|pod| pod.metadata.deletion_timestamp.is_none());
         let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone();
-        here.sort_by_key(image);
-        let images: Vec<String> = here.iter().filter_map(image).collect();
+        running.sort_by_key(image);
+        let images: Vec<String> = running.iter().filter_map(image).collect();
         let is_expected = images == expected;
-        is_expected.then_some(here).ok_or(format!("{images:?}"))
+        is_expected.then_some(running).ok_or(format!("{images:?}"))
     })
     .await
 }
 
-/// The pod of before goes when the next one is ready. Its name.
+/// The earlier pod is deleted when the next one is ready. Returns the name of the next pod.
 async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
     let both = pods_become(shelf, registry, &["4.8", "4.9"]).await;
     let next = both[1].metadata.name.as_deref().unwrap();
@@ -149,7 +157,7 @@ async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
     next.to_owned()
 }
 
-/// Nobody knows any more which image it would be.
+/// The template can no longer be resolved.
 async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str, next: &str) {
     let pods = shelf.api::<Pod>("elsewhere");
     let unresolved = json!({"message": why});
@@ -160,12 +168,12 @@ async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str
     let service = services.get("dynamic").await.unwrap();
     let selector = service.spec.unwrap().selector.unwrap();
     assert_eq!(selector["olm.catalogSource"], "dynamic");
-    // It is kept as before, also by another spec.
+    // The pod is kept as before, also after a change of the spec.
     let priority = json!({"spec": {"priority": 5}});
     let edited = merge(&shelf.sources("elsewhere"), "dynamic", &priority).await;
     let generation = edited.metadata.generation;
-    let kept = json!({"reason": "LastResolved", "observedGeneration": generation});
-    let reported = json!({"conditions": [kept]});
+    let last_resolved = json!({"reason": "LastResolved", "observedGeneration": generation});
+    let reported = json!({"conditions": [last_resolved]});
     shelf.reports("elsewhere/dynamic", reported).await;
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete(next, &at_once).await.unwrap();
@@ -192,7 +200,7 @@ async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registr
     let why = "Cannot construct catalog image reference, variable \"platform_architecture\" couldn't be resolved";
     shelf.says("mine", why).await;
     let more = format!("{why}; the nodes are amd64, arm64");
-    shelf.trouble("mine", &more).await;
+    shelf.fails_with("mine", &more).await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
     let nodes: Api<Node> = Api::all(shelf.client());
     delete(&nodes, "b").await;
@@ -200,7 +208,7 @@ async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registr
     shelf.forget(&["mine"]).await;
 }
 
-/// The second one. A catalog that has a pod of its own follows in the same way.
+/// The second user story. A catalog with a separate pod follows in the same way.
 // parity: switch-2, switch-7, switch-8, switch-9, switch-13, switch-16, pod-3
 #[tokio::test]
 async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift() {
@@ -215,12 +223,12 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     shelf.image("dynamic", &template).await;
     let own = json!({"image": template, "grpcPodConfig": {"nodeSelector": {"a": "b"}}});
     shelf.declare("elsewhere", "dynamic", own).await;
-    // This is no OpenShift so far.
+    // This cluster is not OpenShift yet.
     let why = "Cannot construct catalog image reference, variables \"ocp_major_version\", \"ocp_minor_version\", \
                \"ocp_update_channels\" couldn't be resolved";
     let source = shelf.says("dynamic", why).await;
     assert_eq!(reason(&source), "RegistryServerError");
-    shelf.trouble("dynamic", why).await;
+    shelf.fails_with("dynamic", why).await;
     let partial = format!("ResolvedImage False {template}");
     assert!(has(&source, &partial), "{source:?}");
 
@@ -228,7 +236,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     openshift(&shelf, "fast-4.8", &["Completed 4.8.3", "Completed 4.7.9"]).await;
     shelf.tide(&["dynamic: 1.0.0"]).await;
     pods_become(&shelf, &registry, &["4.8"]).await;
-    // Only what is complete counts.
+    // Only completed versions count.
     let moving = ["Partial 4.9.1", "Completed 4.8.3"];
     openshift(&shelf, "fast-4.9", &moving).await;
     let of = |release: &str| registry.image(&format!("openshift-v4/catalog:v{release}-fast"));
@@ -243,29 +251,32 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     shelf.has("dynamic", &resolved).await;
     let pod = the_next_pod_serves(&shelf, &registry).await;
 
-    // What has no value any more is told, and what was read stays.
+    // A variable without a value is reported, and the content that was read stays.
     let versions: Api<manifests::api::config::ClusterVersion> = Api::all(shelf.client());
     delete(&versions, "version").await;
     let source = shelf.says("dynamic", why).await;
-    let kept = format!("resolved_image False {}", of("4.9"));
-    assert!(has(&source, &kept), "{source:?}");
+    let last_image = format!("resolved_image False {}", of("4.9"));
+    assert!(has(&source, &last_image), "{source:?}");
     assert_eq!(shelf.offers("tide"), [newer]);
     its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
 }
 
-/// What becomes of each annotation is decided in `provisioner::catalogs::template`.
+/// The tests of `provisioner::catalogs::template` cover the result of each annotation.
 async fn annotations_are_written_into_the_image(shelf: &Shelf, registry: &Registry) {
-    let wanted = push_tide(registry, "org/catalog:v36", &["1.0.0"]);
+    let expected_image = push_tide(registry, "org/catalog:v36", &["1.0.0"]);
     let annotation = |template: &Value| json!({CATALOG_IMAGE_TEMPLATE: template});
     let template = registry.image("org/catalog:v{kube_minor_version}").into();
     let spec = json!({"image": registry.image("org/catalog:none")});
     let annotations = annotation(&template);
     let declared = shelf.declare_with("catalogs", "ours", spec, annotations);
     declared.await;
-    let resolved = format!("resolved_image True {wanted}");
+    let resolved = format!("resolved_image True {expected_image}");
     let source = shelf.has("ours", &resolved).await;
-    assert_eq!((image(&source), conditions(&source).len()), (&*wanted, 3));
-    // What comes to nothing leaves the image, and says so.
+    assert_eq!(
+        (image(&source), conditions(&source).len()),
+        (&*expected_image, 3)
+    );
+    // An annotation that cannot be resolved leaves the image unchanged and is reported.
     let sources = shelf.sources("catalogs");
     for (text, expected) in [
         ("v{ocp_minor_version}", "RegistryServerError"),
@@ -276,18 +287,20 @@ async fn annotations_are_written_into_the_image(shelf: &Shelf, registry: &Regist
         let patch = json!({"metadata": {"annotations": annotations}});
         merge(&sources, "ours", &patch).await;
         let partial = format!("ResolvedImage False {template}");
-        let is_told = |it: &CatalogSource| has(it, &partial) && reason(it) == expected;
-        let source = shelf.becomes("ours", text, is_told).await;
+        let is_reported =
+            |source: &CatalogSource| has(source, &partial) && reason(source) == expected;
+        let source = shelf.becomes("ours", text, is_reported).await;
         assert!(!message(&source).is_empty(), "{text}");
-        assert_eq!(image(&source), wanted);
-        let kept = format!("resolved_image False {wanted}");
-        assert!(has(&source, &kept), "{source:?}");
+        assert_eq!(image(&source), expected_image);
+        let last_image = format!("resolved_image False {expected_image}");
+        assert!(has(&source, &last_image), "{source:?}");
     }
-    // Without it, the image stays, and nothing is said of it.
+    // Without the annotation, the image stays, and no condition is written.
     let none = json!({"metadata": {"annotations": annotation(&Value::Null)}});
     merge(&sources, "ours", &none).await;
-    let is_plain = |it: &CatalogSource| conditions(it).is_empty() && reason(it).is_empty();
+    let is_plain =
+        |source: &CatalogSource| conditions(source).is_empty() && reason(source).is_empty();
     let source = shelf.becomes("ours", "plain", is_plain).await;
-    assert_eq!(image(&source), wanted);
+    assert_eq!(image(&source), expected_image);
     shelf.tide(&["ours: 1.0.0"]).await;
 }

@@ -1,8 +1,8 @@
-//! CatalogSources that nobody can read, and those beside them.
+//! CatalogSources that cannot be parsed, and those next to them.
 
 use super::{served::Server, *};
 
-/// The definition as others may have it, which takes anything.
+/// Creates the CRD without a schema, as other projects may have it.
 async fn define(shelf: &Shelf) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = "catalogsources.operators.coreos.com";
@@ -20,7 +20,7 @@ async fn define(shelf: &Shelf) {
     super::define(&shelf.cluster, &definition).await;
 }
 
-/// Creates a CatalogSource, whatever it says, and does not read it.
+/// Creates a CatalogSource with any spec, and does not parse it.
 async fn put(shelf: &Shelf, name: &str, spec: &Value) {
     let source = catalog_source("catalogs", name, spec);
     let request = http::Request::post(
@@ -32,12 +32,12 @@ async fn put(shelf: &Shelf, name: &str, spec: &Value) {
     client.request_text(request.unwrap()).await.unwrap();
 }
 
-/// One object that cannot be read is told, and takes nothing from the others: neither when it comes, nor when all are
+/// An invalid object is reported and does not affect others: neither when it is created, nor when all objects are
 /// listed.
 #[tokio::test]
-async fn one_that_cannot_be_read_hides_no_other() {
+async fn unreadable_source_does_not_hide_the_others() {
     let shelf = Shelf::bare().await;
-    // Without the definition there are none, and that is known.
+    // Without the CRD, the list is empty and complete.
     let are_listed = async || shelf.ctx.catalogs.are_listed();
     until("there are none", are_listed, |listed| *listed).await;
     assert!(shelf.offers("tide").is_empty());
@@ -48,22 +48,22 @@ async fn one_that_cannot_be_read_hides_no_other() {
     let mut deep = good.clone();
     deep["later"] = (0..200).fold(json!(1), |inner, _| json!({"a": inner}));
     put(&shelf, "first", &good).await;
-    let known = |name: &str| format!("catalogs/{name}: tide.v1.0.0");
-    shelf.offers_become("tide", &[&known("first")]).await;
+    let offer = |name: &str| format!("catalogs/{name}: tide.v1.0.0");
+    shelf.offers_become("tide", &[&offer("first")]).await;
     put(&shelf, "deep", &deep).await;
     put(&shelf, "typed", &json!({"sourceType": "grpc", "image": 5})).await;
     put(&shelf, "z-last", &good).await;
     let offers = [
-        &known("deep"),
-        &known("first"),
+        &offer("deep"),
+        &offer("first"),
         "catalogs/typed: unknown: …",
-        &known("z-last"),
+        &offer("z-last"),
     ];
     shelf.offers_become("tide", &offers).await;
     shelf
-        .is_in_trouble("catalogs/typed", &["failed to read spec: ", "integer `5`"])
+        .catalog_fails_with("catalogs/typed", &["failed to read spec: ", "integer `5`"])
         .await;
-    // What is nested deep may be in what is told of an object, too, for ever; and its status is written all the same.
+    // A managedFields entry can also be nested deeply and permanently; the status is written all the same.
     let of = |name: &str| {
         let path = format!(
             "/apis/operators.coreos.com/v1alpha1/namespaces/catalogs/catalogsources/{name}"
@@ -71,15 +71,15 @@ async fn one_that_cannot_be_read_hides_no_other() {
         http::Request::get(path).body(Vec::new()).unwrap()
     };
     let client = shelf.cluster.client().unwrap();
-    for (name, said) in [
+    for (name, expected) in [
         ("deep", "\"lastObservedState\":\"READY\""),
         ("typed", "\"reason\":\"SpecInvalidError\""),
     ] {
         let text = async || client.request_text(of(name)).await.unwrap();
-        until(name, text, |text| text.contains(said)).await;
+        until(name, text, |text| text.contains(expected)).await;
     }
 
-    // Whoever begins anew finds all of them at once.
+    // A new provisioner finds all objects in its first list.
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
         catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),

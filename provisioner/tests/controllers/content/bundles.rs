@@ -1,4 +1,4 @@
-//! `/bundles/<name>.tgz`: who may read what, and in which form.
+//! `/bundles/<name>.tgz`: permissions and forms of downloads.
 
 use kube::ResourceExt;
 use reqwest::Method;
@@ -78,7 +78,7 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
     }
 
     let token = site.token(&["bundle-reader", "bundle-uploader"]).await;
-    // The payload of a real token with the signature of nobody.
+    // The payload of a real token with an invalid signature.
     let mut parts: Vec<_> = token.split('.').collect();
     parts[2] = "c2lnbmF0dXJl";
     let forged = parts.join(".");
@@ -132,7 +132,7 @@ async fn missing_content_is_explained(site: &Site, token: &str) {
     let expected = format!("Bundle {name} has no content yet: no such image");
     assert_eq!(message, expected);
 
-    // The store was lost, and the controller is about to fetch it again.
+    // The store was lost, and the controller is about to fetch the content again.
     site.unpacked(&bundle, &digest(&saying("lost"))).await;
     let lost = site.get(&path, token).await;
     assert_eq!(

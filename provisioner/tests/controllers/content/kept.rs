@@ -1,4 +1,4 @@
-//! Uploads in the cluster, whatever happens to them there.
+//! Uploads in the cluster, and damage to their ConfigMaps.
 
 use kube::{
     ResourceExt,
@@ -30,12 +30,12 @@ async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<Kept, Er
     upload::keep(client, settings, store, bundle, content, &none).await
 }
 
-/// Stores content and keeps it as the upload of a Bundle.
+/// Stores content and records it as the upload of a Bundle.
 async fn upload_of(site: &Site, bundle: &Bundle, content: &manifests::content::Content) -> Kept {
     keep(site, bundle, &stored(site, content)).await.unwrap()
 }
 
-/// The digest of what is kept for a Bundle.
+/// Returns the digest of the content that is recorded for a Bundle.
 async fn restored(site: &Site, bundle: &Bundle) -> Option<Digest> {
     let upload = restore(site, bundle).await.unwrap();
     upload.map(|upload| upload.digest())
@@ -90,7 +90,7 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
         let left = site.config_maps().get_opt(&name).await.unwrap();
         assert_eq!(left, None, "{name}");
     }
-    // As if the process had been killed before the index was there.
+    // The process was killed before the index was written.
     let index = format!("{}-upload", bundle.name_any());
     delete(&site.config_maps(), &index).await;
     assert_eq!(restored(site, &bundle).await, None);
@@ -98,7 +98,7 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     assert_eq!(upload_of(site, &bundle, &second).await, Kept::New);
     assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
 
-    // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They are not those of its successor.
+    // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They do not belong to its successor.
     delete(&site.bundles(), &bundle.name_any()).await;
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
     let successor = create(&site.bundles(), &successor).await;
@@ -134,7 +134,7 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
         "{error}"
     );
 
-    // The index says that this very content is kept, so that only other content makes a difference.
+    // The index already lists this content, so only other content is written.
     let other = saying("other");
     upload_of(site, &bundle, &other).await;
     assert_eq!(restored(site, &bundle).await, Some(digest(&other)));

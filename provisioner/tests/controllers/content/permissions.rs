@@ -8,7 +8,7 @@ use super::{
     uploads::{self, clear, maps},
 };
 
-/// The rule for the content of one Bundle.
+/// Returns the rule for the content of one Bundle.
 fn content_of(bundle: &str, verbs: &[&str]) -> Value {
     json!([{
         "apiGroups": ["core.rukpak.io"],
@@ -56,13 +56,13 @@ async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
     let answer = site.put(&mine, &token, packed(&content)).await;
     assert_eq!(answer.status, 201, "{:?}", answer.refusal());
     assert_eq!(answer.header("warning"), "");
-    // The verb get is for reading it back.
+    // The verb get allows reading the upload.
     let path = format!("/uploads/{mine}.tgz");
     assert_eq!(site.get(&path, &token).await.status, 403);
     let reader = site.token_with(&content_of(&mine, &["get"])).await;
     assert_eq!(site.get(&path, &reader).await.content(), content);
     assert_eq!(site.put(&mine, &reader, packed(&content)).await.status, 403);
-    // So it is with the roles of the install file: a reader is told that there is nothing, and uploads nothing.
+    // The same holds for the roles of the install file: a reader learns that no content exists, and cannot upload.
     let reader = site.token(&["bundle-reader"]).await;
     let (status, _, message) = site.put(&mine, &reader, packed(&content)).await.refusal();
     assert_eq!(status, 403);

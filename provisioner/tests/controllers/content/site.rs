@@ -1,4 +1,4 @@
-//! A content service with a system namespace of its own.
+//! A content service with a separate system namespace.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::support::{
     namespace_object, unique, upload,
 };
 
-/// The control plane of these tests, with our definitions and the two roles of the install file.
+/// Returns the control plane of these tests, with the project's CRDs and the two roles of the install file.
 pub(super) async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
@@ -60,7 +60,7 @@ pub(crate) async fn apply_roles(cluster: &Cluster) {
     }
 }
 
-/// A new account with these roles, and its token.
+/// Creates a service account with these roles, and returns it with its token.
 pub(crate) async fn account(
     cluster: &Cluster,
     namespace: &str,
@@ -92,7 +92,7 @@ async fn named_account(
     (name, token)
 }
 
-/// A client of the content service of a provisioner, and the URL that leads there.
+/// Returns a client of the content service of a provisioner, and the URL of the service.
 pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client, String) {
     let content = to.url("content");
     let port = content.rsplit(':').next().unwrap().parse().unwrap();
@@ -101,7 +101,7 @@ pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client,
     (browser(SYSTEM, port, &authority), base)
 }
 
-/// What clients of a content service have to believe, as soon as it is published.
+/// Returns the CA bundle of a content service, as soon as it is published.
 async fn authority(client: Client, namespace: &str) -> String {
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
     found("the authority's publication", async || {
@@ -111,7 +111,7 @@ async fn authority(client: Client, namespace: &str) -> String {
     .await
 }
 
-/// A client that believes these authorities and no others, with a new connection.
+/// Returns a client that trusts only this CA bundle, with a new connection.
 fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
     let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
     let address = ([127, 0, 0, 1], port).into();
@@ -124,7 +124,7 @@ fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
         .unwrap()
 }
 
-/// A service and what it uses.
+/// A content service and its environment.
 pub(super) struct Site {
     pub(super) cluster: &'static Cluster,
     pub(super) client: Client,
@@ -140,7 +140,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// In a new namespace, and ready.
+    /// Starts a service in a new namespace, and waits until it is ready.
     pub(super) async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -152,7 +152,7 @@ impl Site {
         site
     }
 
-    /// In a namespace that is there, and not ready yet.
+    /// Starts a service in an existing namespace, without waiting.
     pub(super) async fn start(
         namespace: String,
         tls_secret: Option<&str>,
@@ -222,7 +222,7 @@ impl Site {
         drop(self.folder);
     }
 
-    /// What clients have to believe, as soon as it is published.
+    /// Returns the CA bundle, as soon as it is published.
     pub(super) async fn authority(&self) -> String {
         authority(self.client.clone(), &self.namespace).await
     }
@@ -235,7 +235,7 @@ impl Site {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A client that believes these authorities and no others, with a new connection.
+    /// Returns a client that trusts only this CA bundle, with a new connection.
     pub(super) fn browser(&self, authority: &str) -> reqwest::Client {
         browser(&self.namespace, self.port, authority)
     }
@@ -258,17 +258,17 @@ impl Site {
         Answer::of(self.request(Method::PUT, &path, token).await.body(body)).await
     }
 
-    /// The token of a new account with these roles.
+    /// Returns the token of a new service account with these roles.
     pub(super) async fn token(&self, roles: &[&str]) -> String {
         self.account(roles).await.1
     }
 
-    /// A new account with these roles, and its token.
+    /// Creates a service account with these roles, and returns it with its token.
     pub(super) async fn account(&self, roles: &[&str]) -> (String, String) {
         account(self.cluster, &self.namespace, roles).await
     }
 
-    /// The token of the account that stands in for users without one.
+    /// Returns the token of the service account that stands in for users without one.
     pub(super) async fn content_client(&self) -> String {
         let (name, roles) = (CONTENT_CLIENT.to_owned(), ["bundle-uploader"]);
         named_account(self.cluster, &self.namespace, name, &roles)
@@ -276,7 +276,7 @@ impl Site {
             .1
     }
 
-    /// The token of a new account with these rules.
+    /// Returns the token of a new service account with these rules.
     pub(super) async fn token_with(&self, rules: &Value) -> String {
         let (name, token) = self.account(&[]).await;
         let subject = support::account(&self.namespace, &name);
@@ -284,7 +284,7 @@ impl Site {
         token
     }
 
-    /// A new Bundle without content.
+    /// Creates a Bundle without content.
     pub(super) async fn bundle(&self, class: &str, source: BundleSource) -> Bundle {
         let bundle = support::bundle(&unique("bundle"), class, source);
         create(&self.bundles(), &bundle).await
@@ -294,18 +294,18 @@ impl Site {
         Api::all(self.client.clone())
     }
 
-    /// A new Bundle that waits for an upload.
+    /// Creates a Bundle that waits for an upload.
     pub(super) async fn waiting(&self) -> Bundle {
         self.bundle("plain", upload(None)).await
     }
 
-    /// A new Bundle that takes only the upload with this digest.
+    /// Creates a Bundle that accepts only the upload with this digest.
     pub(super) async fn expecting(&self, digest: &Digest) -> Bundle {
         let source = upload(Some(digest.to_string()));
         self.bundle("plain", source).await
     }
 
-    /// What the Bundle controller does in the end.
+    /// Writes the status of an unpacked Bundle, as the Bundle controller does.
     pub(super) async fn unpacked(&self, bundle: &Bundle, digest: &Digest) {
         let status = json!({"status": {"phase": "Unpacked", "contentDigest": digest.to_string()}});
         self.patch(bundle, &status).await;
@@ -315,19 +315,19 @@ impl Site {
         merge_status(&self.bundles(), &bundle.name_any(), status).await;
     }
 
-    /// The Bundle as it is now.
+    /// Returns the Bundle as it is now.
     pub(super) async fn fresh(&self, bundle: &Bundle) -> Bundle {
         self.bundles().get(&bundle.name_any()).await.unwrap()
     }
 
-    /// Puts content into the store.
+    /// Writes content into the store, and returns its digest.
     pub(super) fn stored(&self, content: &Content) -> Digest {
         let tree = Tree::from_content(content.clone());
         self.store.put(&tree).unwrap().digest
     }
 }
 
-/// An answer that was read to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -350,14 +350,14 @@ impl Answer {
         value.unwrap_or_default()
     }
 
-    /// Status and reason of a refusal, and what it says.
+    /// Returns status, reason and message of an error response.
     pub(super) fn refusal(&self) -> (u16, String, String) {
         let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
         (self.status.as_u16(), text("reason"), text("message"))
     }
 
-    /// What is in the archive.
+    /// Returns the content of the archive.
     pub(super) fn content(&self) -> Content {
         assert_eq!(self.status, StatusCode::OK, "{:?}", self.refusal());
         let options = unpacker::Options::default();
@@ -366,7 +366,7 @@ impl Answer {
     }
 }
 
-/// A new namespace.
+/// Creates a namespace, and returns its name.
 pub(super) async fn namespace() -> String {
     let name = unique("system");
     apply(cluster().await, &namespace_object(&name)).await;
@@ -377,13 +377,13 @@ pub(super) fn image() -> BundleSource {
     support::image("example.com/a/b:v1")
 }
 
-/// Content of one ConfigMap that says this.
+/// Returns content of one ConfigMap with this text.
 pub(super) fn saying(text: &str) -> Content {
     let map = support::config_map("default", "a", text).to_string();
     files(&[("manifests/map.yaml", map.as_bytes())])
 }
 
-/// Content that cannot be compressed.
+/// Returns content that cannot be compressed.
 pub(super) fn noise(bytes: usize) -> Content {
     let mut random = fastrand::Rng::with_seed(7);
     let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
@@ -400,14 +400,14 @@ pub(super) fn files(files: &[(&str, &[u8])]) -> Content {
     builder.finish()
 }
 
-/// A tar.gz.
+/// Returns the content as a tar.gz archive.
 pub(super) fn packed(content: &Content) -> Vec<u8> {
     let mut archive = Vec::new();
     unpacker::pack(content, Format::TarGz, &mut archive).unwrap();
     archive
 }
 
-/// The digest that everybody calls this content by.
+/// Returns the digest of this content.
 pub(super) fn digest(content: &Content) -> Digest {
     unpacker::pack(content, Format::Tar, std::io::sink()).unwrap()
 }

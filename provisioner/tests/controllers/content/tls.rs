@@ -1,4 +1,4 @@
-//! Certificates, and their change while the service runs.
+//! Certificates, and their rotation while the service runs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::support::{create, delete, merge, until};
 
 const NAME: &str = "rukpak-ca";
 
-/// Whether a client that believes this can talk to the service.
+/// Reports whether a client that trusts this CA bundle can connect to the service.
 async fn believes(site: &Site, authority: &str) -> bool {
     let request = site.browser(authority).get(site.url("/bundles/a.tgz"));
     match request.send().await {
@@ -33,13 +33,13 @@ async fn until_believed(site: &Site, authority: &str) {
     until("believing the service", believed, |believed| *believed).await;
 }
 
-/// What is published instead of the first authority.
+/// Returns the CA bundle that is published instead of the first one.
 async fn another(site: &Site, first: &str) -> String {
     let published = async || site.authority().await;
     until("another authority", published, |found| found != first).await
 }
 
-/// Changes annotations of the authority's Secret.
+/// Changes annotations of the Secret of the CA.
 async fn annotate(site: &Site, annotations: Value) {
     let patch = json!({"metadata": {"annotations": annotations}});
     merge(&site.secrets(), NAME, &patch).await;
@@ -47,7 +47,7 @@ async fn annotate(site: &Site, annotations: Value) {
 
 // parity: rukpak-23, rukpak-44
 #[tokio::test]
-async fn replicas_share_one_authority_that_is_replaced_and_succeeded() {
+async fn replicas_share_one_ca_that_is_replaced_and_rotated() {
     let site = replicas_share_one_authority().await;
     a_lost_or_damaged_authority_is_made_anew(&site).await;
     a_successor_is_published_before_it_signs(&site).await;
@@ -81,7 +81,7 @@ async fn replicas_share_one_authority() -> Site {
 async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
     let first = site.authority().await;
     assert!(believes(site, &first).await);
-    // What is published is there again after whatever wakes the service: here a change of the Secret.
+    // The ConfigMap is published again after any event that wakes the service: here a change of the Secret.
     delete(&site.config_maps(), NAME).await;
     annotate(site, json!({"example.com/note": "x"})).await;
     assert_eq!(site.authority().await, first);
@@ -91,7 +91,7 @@ async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
     let second = another(site, &first).await;
     assert!(believes(site, &second).await);
     assert!(!believes(site, &first).await);
-    // A damaged one is replaced, too.
+    // A damaged Secret is replaced, too.
     let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
     merge(&site.secrets(), NAME, &damage).await;
     let third = another(site, &second).await;
@@ -109,7 +109,7 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     assert!(both.starts_with(first.trim_end()));
     assert!(believes(site, &first).await && believes(site, &both).await);
 
-    // A month before its end, and a month after its successor was published.
+    // A month before its expiry, and a month after its successor was published.
     let past = Timestamp::now() + SignedDuration::from_hours(330 * 24);
     let soon = Timestamp::now() + SignedDuration::from_hours(20 * 24);
     let (soon, past) = (soon.to_string(), past.to_string());
@@ -117,7 +117,7 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     annotate(site, ends).await;
     let signs = async || believes(site, &first).await;
     until("succession", signs, |signs| !signs).await;
-    // Whoever has read the ConfigMap in the month between still believes.
+    // A client that has read the ConfigMap in that month still trusts the service.
     assert!(believes(site, &both).await);
     assert!(believes(site, &site.authority().await).await);
 }
@@ -135,7 +135,7 @@ async fn secrets_of_others_are_never_overwritten() {
     let theirs = secret(NAME, &authority(&namespace));
     let before = create(&Api::namespaced(client, &namespace), &theirs).await;
     let mut site = Site::start(namespace.clone(), None, |_| {}).await;
-    // Another replica serves with it, since it was told to; in the meantime the first has looked at it.
+    // Another replica serves with it, because its options name the Secret; in between the first replica has read it.
     let mut other = Site::start(namespace, Some(NAME), |_| {}).await;
     other.until_ready().await;
     assert!(!*site.ready.borrow());
@@ -150,7 +150,7 @@ async fn replace(secrets: &Api<Secret>, secret: &Secret) {
     secrets.replace("given", &params, secret).await.unwrap();
 }
 
-/// An authority that is also what serves, for all names of the service.
+/// A CA that is also the serving certificate, for all names of the service.
 struct Served {
     certificate: String,
     authority: String,
@@ -192,7 +192,7 @@ fn secret(name: &str, served: &Served) -> Secret {
 
 async fn the_secret_of_cert_manager_is_followed() {
     let namespace = namespace().await;
-    // It is named, and not there yet.
+    // The Secret is configured, and does not exist yet.
     let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;
     assert!(!*site.ready.borrow());
     let first = authority(&namespace);
@@ -206,7 +206,7 @@ async fn the_secret_of_cert_manager_is_followed() {
     replace(&secrets, &secret("given", &second)).await;
     until_believed(&site, &second.authority).await;
 
-    // The key of another certificate is no use, and changes nothing.
+    // The key of another certificate is unusable, and changes nothing.
     let mixed = Served {
         key: first.key.clone(),
         ..authority(&namespace)

@@ -1,4 +1,4 @@
-//! `/uploads/<name>.tgz`: the table of rukpak, and bad days.
+//! `/uploads/<name>.tgz`: the table of rukpak, and failures.
 
 use bytes::Bytes;
 use futures::stream;
@@ -15,7 +15,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::site::{Answer, Site, digest, files, image, noise, packed, saying};
 use crate::support::{create, delete, eventually, list, unique, upload};
 
-/// The names of all ConfigMaps but the authority's.
+/// Returns the names of all ConfigMaps except that of the CA.
 pub(super) async fn maps(site: &Site) -> Vec<String> {
     let all = list(&site.config_maps()).await;
     let names = all.iter().map(ResourceExt::name_any);
@@ -63,20 +63,25 @@ async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str
 
     let status = site.fresh(&bundle).await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
-    let told = &status.conditions[0];
-    let told = (&*told.type_, &*told.status, &*told.reason, &*told.message);
+    let condition = &status.conditions[0];
+    let condition = (
+        &*condition.type_,
+        &*condition.status,
+        &*condition.reason,
+        &*condition.message,
+    );
     let message = "received bundle upload, waiting for provisioner to unpack it.";
-    assert_eq!(told, ("Unpacked", "False", "UnpackPending", message));
+    assert_eq!(condition, ("Unpacked", "False", "UnpackPending", message));
 
     let path = format!("/uploads/{name}.tgz");
     assert_eq!(site.get(&path, token).await.content(), content);
     assert_eq!(restored(site, &bundle).await, digest(&content));
 }
 
-/// The digest of what is kept for a Bundle.
+/// Returns the digest of the content that is recorded for a Bundle.
 async fn restored(site: &Site, bundle: &Bundle) -> unpacker::Digest {
-    let kept = restore(&site.client, &site.settings, bundle).await;
-    kept.unwrap().unwrap().digest()
+    let recorded = restore(&site.client, &site.settings, bundle).await;
+    recorded.unwrap().unwrap().digest()
 }
 
 async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
@@ -113,7 +118,7 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     let (status, _, message) = site.put(&name, token, packed(&second)).await.refusal();
     let late = "bundle has already been unpacked, cannot change content of existing bundle";
     assert_eq!((status, &*message), (409, late));
-    // What came for nothing is not left behind.
+    // Content of a rejected upload is removed.
     assert!(site.store.hold(&digest(&second)).is_err());
     assert_eq!(restored(site, &bundle).await, digest(&first));
 }
@@ -122,16 +127,16 @@ async fn invalid_archives_leave_nothing(site: &Site, token: &str) {
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let half = packed(&noise(100_000));
-    for (body, status, reason, words) in tests::rows![
+    for (body, status, reason, parts) in tests::rows![
         b"not an archive".to_vec(), 415, "NotGzip" => "";
         Vec::new(), 422, "ArchiveTruncated" => "";
         half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "";
         packed(&noise(9 << 20)), 413, "TooLargeForCluster" => "--persistent-storage 8388608";
     ] {
-        let (found, told, message) = site.put(&name, token, body).await.refusal();
-        assert_eq!((found, &*told), (status, reason), "{message}");
-        let mut words = words.split_whitespace();
-        assert!(words.all(|word| message.contains(word)), "{message}");
+        let (found, found_reason, message) = site.put(&name, token, body).await.refusal();
+        assert_eq!((found, &*found_reason), (status, reason), "{message}");
+        let mut parts = parts.split_whitespace();
+        assert!(parts.all(|part| message.contains(part)), "{message}");
     }
     assert_eq!(maps(site).await, Vec::<String>::new());
     assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
@@ -193,7 +198,7 @@ async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
         assert_eq!(answer.status, status, "{:?}", answer.refusal());
     }
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
-    // It is unpacked from other content, and what is sent is what the others have.
+    // The Bundle is unpacked from other content, and the uploaded content equals that of the others.
     let fourth = site.waiting().await;
     site.unpacked(&fourth, &digest(&other)).await;
     let late = site.put(&fourth.name_any(), token, packed(&content)).await;
@@ -201,7 +206,7 @@ async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 }
 
-/// A body that comes to its end only when it is told to.
+/// Returns a body that ends only when the sender signals it.
 fn halting(archive: &[u8]) -> (oneshot::Sender<()>, reqwest::Body) {
     let (end, rest) = oneshot::channel::<()>();
     let (head, tail) = archive.split_at(20);
@@ -218,7 +223,8 @@ fn halting(archive: &[u8]) -> (oneshot::Sender<()>, reqwest::Body) {
     (end, reqwest::Body::wrap_stream(parts))
 }
 
-/// Begins an upload that ends when it is told to, and waits until the service has let it in. What another one is told.
+/// Begins an upload that ends on a signal, waits until the service has accepted it, and returns the refusal of a second
+/// one.
 async fn begin(
     site: &Site,
     name: &str,
@@ -230,7 +236,7 @@ async fn begin(
     let (end, body) = halting(&packed(content));
     let slow = tokio::spawn(Answer::of(slow.body(body)));
     let refusal = eventually("an upload under way", async || {
-        // Refused in any case, so that it cannot be the first.
+        // An invalid request, so that it cannot become the first upload.
         let request = site.request(Method::PUT, path, token).await;
         let request = request.header("Content-Type", "text/plain").body("x");
         match Answer::of(request).await.refusal() {
@@ -242,7 +248,7 @@ async fn begin(
     (end, slow, refusal)
 }
 
-/// Afterwards, this replica does not lead.
+/// Leaves this replica without leadership.
 pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &str) {
     let content = saying("for the first Bundle");
     let bundle = site.expecting(&digest(&content)).await;

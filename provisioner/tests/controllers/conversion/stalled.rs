@@ -1,4 +1,4 @@
-//! Requests to the webhook that never end. Anybody in the cluster can send some.
+//! Requests to the webhook that never end. Every client in the cluster can send them.
 
 use std::sync::{
     Arc,
@@ -18,9 +18,9 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-/// How many connections stall at any time.
+/// Number of stalled connections at any time.
 const STALLED: usize = 24;
-/// What each of them has sent: little, or more than most requests have.
+/// Bytes that each of them has sent: few, or more than most requests have.
 const SENT: [usize; 2] = [1, 512 << 10];
 
 fn connector(authority: &[u8]) -> TlsConnector {
@@ -36,7 +36,7 @@ fn connector(authority: &[u8]) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Sends a part of a request, and no more until that is given up; then again.
+/// Sends a part of a request, and then waits until the connection is closed; then again.
 async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<AtomicUsize>) {
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let head = b"POST /convert HTTP/1.1\r\nhost: a\r\ncontent-length: 1048576\r\n\r\n";
@@ -46,7 +46,7 @@ async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<A
         stream.write_all(head).await.unwrap();
         stream.flush().await.unwrap();
         begun.fetch_add(1, Ordering::Relaxed);
-        // Neither ends well.
+        // Neither succeeds.
         let _ = stream.write_all(&vec![b' '; size]).await;
         let _ = stream.flush().await;
         let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -55,7 +55,7 @@ async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<A
 
 // parity: source-15
 #[tokio::test]
-async fn who_never_ends_a_request_keeps_nobody_waiting() {
+async fn unfinished_requests_do_not_delay_others() {
     let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
     let webhook = Working::start(&client, 0).await;
@@ -81,8 +81,8 @@ async fn who_never_ends_a_request_keeps_nobody_waiting() {
     let begun = async || begun.load(Ordering::Relaxed);
     until("all of them stall", begun, |begun| *begun >= STALLED).await;
     for _ in 0..3 {
-        let seen = new.get("honest").await.unwrap();
-        assert_eq!(seen.data["spec"], spec);
+        let object = new.get("honest").await.unwrap();
+        assert_eq!(object.data["spec"], spec);
     }
     assert_eq!(stalled.len(), STALLED);
     assert!(stalled.try_join_next().is_none(), "they go on");

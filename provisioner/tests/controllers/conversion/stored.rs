@@ -1,9 +1,9 @@
-//! What was stored before there was v1, or a rule, and what v1 makes of it.
+//! Objects that were stored before v1, or before a rule, and their conversion to v1.
 
 use super::*;
 use crate::support::merge_status;
 
-/// Stores one that says no source, as a definition without rules takes it, and then defines those with rules.
+/// Stores an object without a source under a CRD without rules, and then applies the CRD with rules.
 pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
     let mut lax = base.clone();
     lax.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec")
@@ -19,7 +19,7 @@ pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
     crate::support::define(cluster, base).await;
 }
 
-/// In OLM's form much may stand that nobody reads. In v1 it stays, and does not hinder who writes something else.
+/// OLM's form can contain fields that are not read. In v1 they are kept, and do not block changes of other fields.
 pub(super) async fn is_written_in_v1(client: &Client) {
     let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
     let release = async |name: &str| {
@@ -39,19 +39,19 @@ pub(super) async fn is_written_in_v1(client: &Client) {
         let mut before = super::source("v1alpha1", name, &spec);
         before.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
         create(&old, &before).await;
-        let seen = new.get(name).await.unwrap();
+        let object = new.get(name).await.unwrap();
         let mut expected = source;
         expected
             .as_object_mut()
             .unwrap()
             .extend(unread.as_object().unwrap().clone());
-        assert_eq!(seen.data["spec"], expected);
+        assert_eq!(object.data["spec"], expected);
 
         merge(&new, name, &json!({"spec": {"displayName": "Mine"}})).await;
         spec["displayName"] = "Mine".into();
         assert_eq!(old.get(name).await.unwrap().data["spec"], spec);
         merge_status(&new, name, &json!({"status": {"message": "told"}})).await;
-        // What is changed is written anew, and so is what is made in v1.
+        // Changed values are validated again, and so are objects that are created in v1.
         for change in [
             json!({"secrets": ["t"]}),
             json!({"updateStrategy": {"registryPoll": {"interval": "5m"}}}),
@@ -60,23 +60,23 @@ pub(super) async fn is_written_in_v1(client: &Client) {
                 PatchParams::default(),
                 Patch::Merge(json!({"spec": change})),
             );
-            let said = new.patch(name, &params, &change).await;
-            let said = said.unwrap_err().to_string();
-            let words = "Forbidden: only for catalogImageSource";
-            assert!(said.contains(words), "{said}");
+            let error = new.patch(name, &params, &change).await;
+            let error = error.unwrap_err().to_string();
+            let forbidden = "Forbidden: only for catalogImageSource";
+            assert!(error.contains(forbidden), "{error}");
         }
         let anew = super::source("v1", "anew", &expected);
-        let said = new.create(&PostParams::default(), &anew).await;
-        let said = said.unwrap_err().to_string();
-        assert!(said.contains("spec.updateStrategy: Forbidden"), "{said}");
-        assert!(said.contains("spec.secrets: Forbidden"), "{said}");
-        // Whoever removes it may use either version.
+        let error = new.create(&PostParams::default(), &anew).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("spec.updateStrategy: Forbidden"), "{error}");
+        assert!(error.contains("spec.secrets: Forbidden"), "{error}");
+        // Either version can be used for removal.
         release(name).await;
     }
-    // One that says no source has none in v1, and can be removed there all the same.
+    // An object without a source has an empty spec in v1, and can be removed there all the same.
     assert_eq!(new.get("odd").await.unwrap().data["spec"], json!({}));
     release("odd").await;
-    // One that is as large as annotations may be does not keep the others from being listed.
+    // An object with the largest possible annotations does not break lists.
     let spec = json!({"catalogImageSource": {"catalogImage": "a:1"}});
     let mut large = super::source("v1alpha1", "large", &spec);
     let annotations = [("mine".to_owned(), "x".repeat((256 << 10) - 4))];
@@ -87,13 +87,13 @@ pub(super) async fn is_written_in_v1(client: &Client) {
     delete(&old, "large").await;
 }
 
-/// Nested so often that a client that reads it with others reads none of them.
+/// Returns a value nested so deeply that a client cannot parse a list that contains it.
 fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!({"a": inner}))
 }
 
-/// What nobody reads is dropped, and what is read has an end.
-pub(super) async fn nothing_is_nested_without_end(new: &Api<DynamicObject>) {
+/// Unknown fields are dropped, and known fields have bounded depth.
+pub(super) async fn nesting_is_bounded(new: &Api<DynamicObject>) {
     let of = |options: Value| json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": options}});
     let params = PostParams {
         dry_run: true,
@@ -104,14 +104,14 @@ pub(super) async fn nothing_is_nested_without_end(new: &Api<DynamicObject>) {
     assert_eq!(taken.unwrap().data["spec"], of(json!({"affinity": {}})));
     let bad = of(json!({"nodeSelector": {"a": deep()}}));
     let refused = new.create(&params, &source("v1", "deep", &bad)).await;
-    let said = refused.unwrap_err().to_string();
-    let words = "podSpecOverrides.nodeSelector.a: Invalid value";
-    assert!(said.contains(words), "{said}");
+    let error = refused.unwrap_err().to_string();
+    let invalid = "podSpecOverrides.nodeSelector.a: Invalid value";
+    assert!(error.contains(invalid), "{error}");
 }
 
-/// A definition that left the options of a pod open has let in what clients cannot read. The others can be listed all the
-/// same, in either version, with that definition and with ours.
-pub(super) async fn what_is_too_deep_is_converted(cluster: &Cluster, address: SocketAddr) {
+/// A CRD that left the options of a pod open has accepted values that clients cannot parse. The others can be listed
+/// all the same, in either version, with that CRD and with the project's.
+pub(super) async fn deep_options_are_converted(cluster: &Cluster, address: SocketAddr) {
     let client = cluster.client().unwrap();
     define_as(cluster, address, |definition| {
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -123,7 +123,7 @@ pub(super) async fn what_is_too_deep_is_converted(cluster: &Cluster, address: So
             let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
             let spec = definition.pointer_mut(&spec).unwrap();
             *spec.pointer_mut(&format!("/properties/{options}")).unwrap() = open.clone();
-            // What is open cannot be compared.
+            // Open values cannot be compared.
             let spec = spec.as_object_mut().unwrap();
             spec.remove("x-kubernetes-validations");
         }

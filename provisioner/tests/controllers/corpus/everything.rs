@@ -8,15 +8,15 @@ use manifests::object::Object;
 
 use crate::support::listable;
 
-/// Kinds whose objects come and go by themselves: what was observed, and what the apiserver makes up when it is asked.
+/// Kinds whose objects are created and deleted by themselves: observations, and values that the API server computes.
 const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
 
-/// Which objects there are: `kind.group namespace/name`. What Kubernetes makes for itself is left out.
+/// Existing objects as `kind.group namespace/name`, without those that Kubernetes creates for itself.
 #[derive(Debug)]
 pub(super) struct Everything(BTreeSet<String>);
 
 impl Everything {
-    /// Asks for every kind that can be listed.
+    /// Lists every kind that can be listed.
     pub(super) async fn now(client: &Client) -> Result<Self, String> {
         let mut kinds = listable(client.clone()).await?;
         kinds.retain(|kind| !TRANSIENT.contains(&kind.kind.as_str()));
@@ -42,17 +42,17 @@ impl Everything {
         self.0.len()
     }
 
-    /// Whether an object is there.
+    /// Reports whether an object exists.
     pub(super) fn has(&self, object: &Object) -> bool {
         self.0.contains(&line_of(object))
     }
 
-    /// Counts an object as there from the beginning.
+    /// Counts an object as present from the start.
     pub(super) fn expect(&mut self, object: &Object) {
         self.0.insert(line_of(object));
     }
 
-    /// What is there and was not, or was and is no more.
+    /// Returns an error that names the objects that were added or removed.
     pub(super) fn difference(&self, after: &Self) -> Result<(), String> {
         let new = after.0.difference(&self.0).map(|line| format!("+ {line}"));
         let lost = self.0.difference(&after.0).map(|line| format!("- {line}"));
@@ -78,7 +78,8 @@ fn line(kind: &str, group: &str, namespace: &str, name: &str) -> String {
     format!("{kind}.{group} {namespace}/{name}")
 }
 
-/// What Kubernetes makes in its own time: in every Namespace, and for its own controllers when they begin.
+/// Reports whether Kubernetes creates the object in its own time: in every Namespace, and for its controllers at their
+/// start.
 fn is_of_kubernetes(kind: &str, namespace: &str, name: &str) -> bool {
     matches!(
         (kind, namespace, name),

@@ -1,4 +1,5 @@
-//! Our reading of schemas against the apiserver's: for every pair of schema and value both have to say the same.
+//! Comparison of the project's schema validation with that of the API server: both must agree on every pair of schema
+//! and value.
 
 use kube::{
     Api,
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Definition, version};
 use crate::support::delete;
 
-/// A schema, and values that may or may not fulfil it. A line that is indented further continues the row above.
+/// Schemas with values that may or may not satisfy them. A line that is indented further continues the row above.
 const CASES: &str = r#"
     {"type": "string"} => ["x", "", 5, true, null, [], {}]
     {"type": "string", "nullable": true} => [null, "x", 1]
@@ -101,9 +102,9 @@ fn cases() -> Vec<(Value, Vec<Value>)> {
         .collect()
 }
 
-/// Each case as a field of one definition, each value as a custom resource that has nothing but this field.
+/// Each case is a field of one CRD, each value a custom resource that has only this field.
 #[tokio::test]
-async fn schemas_mean_to_us_what_they_mean_to_the_apiserver() {
+async fn schema_validation_agrees_with_the_api_server() {
     // A problem names at most five custom resources.
     let cases: Vec<(Value, Vec<Value>)> = cases()
         .iter()
@@ -157,15 +158,16 @@ async fn schemas_mean_to_us_what_they_mean_to_the_apiserver() {
                 Err(kube::Error::Api(status)) if status.code == 422 => Some(status.message),
                 Err(error) => panic!("{name}: {error}"),
             };
-            let ours = found
+            let own_problem = found
                 .problems
                 .iter()
                 .find(|p| p.message.contains(&format!("object {name} failed")));
-            // A field that is dropped is no error to the apiserver; to us it is, and it is said so.
-            let ours = ours.filter(|problem| !problem.message.contains("would be lost"));
-            if ours.is_some() != theirs.is_some() {
+            // A dropped field is no error for the API server; the check reports it explicitly.
+            let own_problem =
+                own_problem.filter(|problem| !problem.message.contains("would be lost"));
+            if own_problem.is_some() != theirs.is_some() {
                 disagreements.push(format!(
-                    "{schema} {value}: apiserver {theirs:?}, ours {ours:?}"
+                    "{schema} {value}: apiserver {theirs:?}, ours {own_problem:?}"
                 ));
             }
             counts[usize::from(theirs.is_some())] += 1;

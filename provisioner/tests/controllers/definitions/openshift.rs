@@ -1,6 +1,6 @@
-//! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift, by OpenShift's own
-//! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
-//! What refuses a bundle, and what an override allows, is decided in `provisioner::versions`.
+//! maxOpenShiftVersion and minKubeVersion against a cluster that reports an OpenShift version, with OpenShift's CRD of
+//! ClusterVersion. It would affect every bundle of other tests, so these tests have a separate control plane. The tests
+//! of `provisioner::versions` cover rejections and overrides.
 
 use apply::preflight::{Check, Findings};
 use convert::facts::Facts;
@@ -39,7 +39,7 @@ async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> 
     versions::check(&candidate, &versions).await.unwrap()
 }
 
-/// Checks that a bundle is refused with these words, or that nothing is said of it, and that nothing is if nobody asks.
+/// Checks that a bundle has this problem, or none, and that the check reports none if enforcement is off.
 async fn is_refused(client: &Client, facts: &Facts, problem: Option<&str>) {
     let findings = check(client, facts, Enforcement::Enforce).await;
     if let Some(problem) = problem {
@@ -78,9 +78,9 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
 
     let definition = crate::openshift::definition(CLUSTER_VERSION);
     define(&cluster, &definition).await;
-    // What is not there is not asked for anew each time.
+    // A missing API is not requested each time.
     assert_eq!(versions.openshift().await.unwrap(), None);
-    // An OpenShift that does not know its version yet.
+    // An OpenShift cluster that does not know its version yet.
     let findings = check(&client, &facts(12), Enforcement::Enforce).await;
     assert_eq!(findings.problems, []);
     let unknown = "the ClusterVersion has no version";
@@ -99,7 +99,7 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     }
 }
 
-/// A bundle that needs a newer Kubernetes is refused.
+/// A bundle that needs a newer Kubernetes is rejected.
 async fn newer_kubernetes_is_required(client: &Client) {
     let versions = Versions::new(client.clone(), None);
     let running = versions.kubernetes_release().await.unwrap();

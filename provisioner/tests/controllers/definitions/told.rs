@@ -1,4 +1,4 @@
-//! Findings that do not stop an upgrade, and definitions that cannot be checked.
+//! Findings that do not stop an upgrade, and CRDs that cannot be checked.
 
 use super::*;
 
@@ -36,7 +36,7 @@ pub(super) async fn new_rules_are_reported_as_not_checked(definition: &Definitio
     assert!(message.ends_with(rule), "{message}");
 }
 
-/// An account that cannot list the custom resources is named with the remedy.
+/// A service account that cannot list the custom resources is named with the remedy.
 pub(super) async fn missing_permission_to_list_is_reported(definition: &Definition) {
     let account = Account {
         name: "tenant".into(),
@@ -52,7 +52,7 @@ pub(super) async fn missing_permission_to_list_is_reported(definition: &Definiti
 }
 
 #[tokio::test]
-async fn a_conversion_webhook_that_does_not_answer_is_told() {
+async fn unavailable_conversion_webhook_is_reported() {
     let old = [version("v1", &wide()), version("v2", &wide())];
     let definition = Definition::new("Cluster", &old).await;
     definition.star(None, "sun", &json!({"size": 5})).await;

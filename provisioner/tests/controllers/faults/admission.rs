@@ -1,4 +1,4 @@
-//! Whoever has a say in what is applied: webhooks that deny, change or do not answer, and quotas.
+//! Admission: webhooks that deny, change or do not answer, and quotas.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use super::{
 };
 use crate::support::{Options, merge, message, quota};
 
-/// How long is looked whether anything happens that has no reason.
+/// Time in which a test watches for writes without a reason.
 const WHILE: Duration = Duration::from_secs(6);
-/// How many ConfigMaps the instances here have.
+/// Number of ConfigMaps of each instance.
 const MAPS: usize = 10;
 
 async fn install(stage: &Stage, name: &str) {
     install_maps(&stage.world, name, MAPS).await;
 }
 
-/// Waits until the condition Installed says something, and returns all it says.
-async fn says(stage: &Stage, name: &str, words: &[&str]) -> String {
-    let instance = stage.world.says(name, "Installed", words).await;
+/// Waits until the message of the condition Installed contains these texts, and returns the message.
+async fn says(stage: &Stage, name: &str, texts: &[&str]) -> String {
+    let instance = stage.world.says(name, "Installed", texts).await;
     message(&instance, "Installed").to_owned()
 }
 
-/// A denial is quoted, and the provisioner tries again from time to time.
+/// A denial is quoted, and the provisioner retries from time to time.
 async fn denial_is_quoted_and_retried(stage: &Stage) {
     let name = stage.world.namespace("denied").await;
     let hook = Hook::new(&stage.world, &name, Say::No("not on Fridays")).await;
     let mark = stage.audit.mark();
     install(stage, &name).await;
-    let told = says(stage, &name, &["not on Fridays", "ConfigMap"]).await;
-    assert!(told.contains("the policy that denies it"), "{told}");
+    let message = says(stage, &name, &["not on Fridays", "ConfigMap"]).await;
+    assert!(message.contains("the policy that denies it"), "{message}");
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(100, "denied");
 
@@ -53,7 +53,7 @@ async fn unavailable_webhook_is_waited_for(stage: &Stage) {
     let hook = Hook::dead(&stage.world, &name).await;
     let mark = stage.audit.mark();
     install(stage, &name).await;
-    says(stage, &name, &["failed calling webhook", "again"]).await;
+    says(stage, &name, &["failed calling webhook", "retrying"]).await;
     sleep(WHILE).await;
     let requests = stage.audit.since(&mark);
     requests.at_most(200, "a webhook that is dead");
@@ -80,7 +80,7 @@ async fn mutation_is_no_drift(stage: &Stage) {
     let map = maps.get("map-0").await.unwrap();
     assert_eq!(map.data.unwrap()["text"], "changed");
 
-    // Where the webhook is gone, what is declared is applied with the next version at the latest.
+    // After the removal of the webhook, the declared objects are applied with the next version at the latest.
     hook.remove(&stage.world).await;
     let again =
         json!({"spec": {"config": null, "template": {"metadata": {"labels": {"again": "yes"}}}}});
@@ -96,8 +96,8 @@ async fn quota_is_reported_and_waited_for(stage: &Stage) {
     let quotas = quota(&stage.world, &name, "few", &few).await;
     let mark = stage.audit.mark();
     install(stage, &name).await;
-    let told = says(stage, &name, &["exceeded quota", "few"]).await;
-    assert!(told.contains("raise the quota"), "{told}");
+    let message = says(stage, &name, &["exceeded quota", "few"]).await;
+    assert!(message.contains("raise the quota"), "{message}");
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(100, "a quota");
 

@@ -1,4 +1,4 @@
-//! The apiserver and its database go away and come back.
+//! Outages of the API server and of etcd.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::stage::{Stage, stage, took};
 use crate::support::{Options, Play, delete, wait_for};
 
-/// What a provisioner of five instances may ask for while it finds its way back.
+/// Maximum number of requests of a provisioner of five instances while it recovers.
 const MOST: usize = 1500;
 
 /// Four instances, each in another state.
@@ -22,7 +22,7 @@ struct Four {
 }
 
 impl Four {
-    /// Those that are there before anything happens.
+    /// Installs the instances that exist before the outage.
     async fn set_up(stage: &Stage) -> Self {
         let world = &stage.world;
         let four = Self {
@@ -40,7 +40,7 @@ impl Four {
         four
     }
 
-    /// Begins to install, to upgrade and to remove, and returns when all of it is under way.
+    /// Begins an installation, an upgrade and a removal, and returns when all are under way.
     async fn begin(&self, stage: &Stage) {
         let world = &stage.world;
         self.new.install(world, 1).await;

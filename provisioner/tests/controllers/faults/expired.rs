@@ -18,7 +18,7 @@ pub(super) async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mu
 
     line.cut();
     delete(&maps, "map-01").await;
-    // A new apiserver remembers nothing of the time before it.
+    // A new API server has no events from before its start.
     stage.cluster.stop(Apiserver).await.unwrap();
     stage.cluster.start_again(Apiserver).await.unwrap();
     let mark = stage.audit.mark();

@@ -12,15 +12,15 @@ use tests::{Authority, Site};
 
 use crate::support::{World, config_map, delete, until};
 
-/// What a webhook answers.
+/// The answer of a webhook.
 pub(crate) enum Say {
-    /// No, and why.
+    /// Denies the request with this message.
     No(&'static str),
-    /// Yes, with this JSON Patch.
+    /// Allows the request with this JSON Patch.
     Change(Value),
 }
 
-/// A webhook that is in force.
+/// A registered webhook that takes effect.
 pub(crate) struct Hook {
     name: String,
     _site: Option<Site>,
@@ -43,7 +43,7 @@ impl Hook {
         hook
     }
 
-    /// Registers a webhook where nobody listens.
+    /// Registers a webhook without a server.
     pub(crate) async fn dead(world: &World, namespace: &str) -> Self {
         let hook = Self {
             name: namespace.to_owned(),
@@ -71,12 +71,12 @@ impl Hook {
         api.create(&PostParams::default(), &configuration)
             .await
             .unwrap();
-        // The apiserver hears of it a moment later.
+        // The webhook takes effect a moment later.
         let is_ignored = async || self.is_ignored(world).await;
-        until("the webhook is in force", is_ignored, |it| !*it).await;
+        until("the webhook is in force", is_ignored, |ignored| !*ignored).await;
     }
 
-    /// Whether an object is stored as it was sent.
+    /// Reports whether an object is stored as it was sent.
     async fn is_ignored(&self, world: &World) -> bool {
         let is_as_sent =
             |map: ConfigMap| map.data.unwrap()["text"] == "probe" && map.metadata.labels.is_some();
@@ -95,12 +95,15 @@ impl Hook {
         api.create(&params, &probe).await
     }
 
-    /// It is in force no longer.
+    /// Removes the webhook, and waits until it has no effect.
     pub(crate) async fn remove(self, world: &World) {
         let api: Api<MutatingWebhookConfiguration> = world.api();
         delete(&api, &self.name).await;
         let is_ignored = async || self.is_ignored(world).await;
-        until("the webhook is in force no longer", is_ignored, |it| *it).await;
+        until("the webhook is in force no longer", is_ignored, |ignored| {
+            *ignored
+        })
+        .await;
     }
 }
 

@@ -1,7 +1,7 @@
-//! The provisioner is killed at random moments: nothing is lost, nothing is left over.
+//! Kills of the provisioner at random moments: no object is lost, and none is left over.
 //!
-//! Instances are installed, upgraded, rolled back (by `spec.rollbackTo`, and because a version fails) and removed meanwhile.
-//! `RUKPAK_SEED` repeats the moments of a run, `RUKPAK_KILLS` sets how many there are.
+//! During the kills, instances are installed, upgraded, rolled back (by `spec.rollbackTo`, and because a version fails)
+//! and removed. `RUKPAK_SEED` repeats the moments of a run, `RUKPAK_KILLS` sets their number.
 
 use std::{collections::BTreeMap, env, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     FAILING, Line, Options, Play, Provisioner, World, condition, eventually, gone, storage,
 };
 
-/// The longest time between two kills: a little longer than an installation takes.
+/// Longest time between two kills, in milliseconds: a little more than an installation takes.
 const LONGEST: u64 = 900;
 
 fn number(variable: &str) -> Option<u64> {
@@ -22,20 +22,20 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().expect(variable))
 }
 
-/// What an instance is declared to be.
+/// The declared state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
     Nothing,
     Version(usize),
-    /// A version, by `spec.rollbackTo`.
+    /// A version, through `spec.rollbackTo`.
     Pinned(usize),
     /// A version; the template names one that fails and is rolled back.
     Failed(usize),
 }
 
 impl Declared {
-    /// What a change leads to. Before a state was reached, a rollback leads to no known version, and one that is under way
-    /// may still create a revision.
+    /// Returns the state after a change. Before a state was reached, a rollback leads to an unknown version, and one
+    /// that is under way may still create a revision.
     fn next(self, random: &mut fastrand::Rng, is_reached: bool) -> Self {
         let any = random.usize(1..=2);
         match self {
@@ -61,24 +61,24 @@ impl Declared {
         }
     }
 
-    /// Whether the objects are rendered from content.
+    /// Reports whether the objects are rendered from content.
     fn needs_content(self) -> bool {
         matches!(self, Self::Version(_) | Self::Failed(_))
     }
 }
 
-/// An instance, and what is known of it.
+/// An instance, and its recorded state.
 struct Subject {
     play: Play,
-    /// The line to the registry.
+    /// Line to the registry.
     line: Line,
     is_cut: bool,
     declared: Declared,
-    /// The newest revision before the last change.
+    /// Newest revision before the last change.
     before: i64,
-    /// The revisions of the two versions.
+    /// Revisions of the two versions.
     revisions: [Option<i64>; 2],
-    /// The uids of the objects that all versions have.
+    /// Uids of the objects that all versions have.
     uids: BTreeMap<String, String>,
 }
 
@@ -98,7 +98,7 @@ impl Subject {
         }
     }
 
-    /// The number of the newest revision; 0 if there is none.
+    /// Returns the number of the newest revision; 0 if none exists.
     async fn newest(&self, world: &World) -> i64 {
         let instances: Api<BundleInstance> = world.api();
         let found = instances.get_opt(&self.play.name).await.unwrap();
@@ -118,7 +118,7 @@ impl Subject {
             self.is_cut = false;
         }
         if self.declared == Declared::Nothing {
-            // One that is still leaving has to be gone before.
+            // A terminating instance must be deleted before.
             gone::<BundleInstance>(world.api(), &self.play.name).await;
             self.revisions = [None; 2];
             self.uids.clear();
@@ -178,7 +178,7 @@ impl Subject {
         self.is_cut = true;
     }
 
-    /// Waits until everything is as declared. No object that all versions have was created again.
+    /// Waits until the cluster matches the declaration. No object that all versions have was created again.
     async fn reached(&mut self, world: &World) {
         let (version, reason) = match self.declared {
             Declared::Nothing => return self.play.gone(world).await,
@@ -195,7 +195,7 @@ impl Subject {
     }
 }
 
-/// Kills a provisioner that many times while it works. In between, the content store is kept; or else it is deleted, and the
+/// Kills a working provisioner that many times. In between, the content store is kept; or else it is deleted, and the
 /// registry is unreachable from the moment at which objects are recorded.
 async fn survives(prefix: &str, kills: u64, is_kept: bool) {
     let seed = number("RUKPAK_SEED").unwrap_or_else(|| fastrand::u64(..));
@@ -239,7 +239,7 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
                 subject.cut(&world).await;
             }
         }
-        // Sometimes, the process is killed again before everything is as declared.
+        // Sometimes, the process is killed again before the cluster matches the declaration.
         is_reached = random.u8(0..3) != 0;
         if is_reached {
             for subject in &mut subjects {

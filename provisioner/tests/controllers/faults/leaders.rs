@@ -1,4 +1,4 @@
-//! Two replicas under faults: one acts at a time, whatever becomes of it.
+//! Two replicas under faults: only one acts at a time.
 
 use std::time::Duration;
 
@@ -22,12 +22,16 @@ async fn replica(cluster: &Cluster, name: &str) -> Provisioner {
     Provisioner::start(cluster, options).await
 }
 
-/// What a replica has changed: not the Lease, which all of them ask for, and not what each needs to serve content.
+/// Returns the writes of a replica: without those of the Lease, which all replicas request, and those that each needs
+/// to serve content.
 fn changes<'a>(requests: &'a Requests, name: &str) -> Vec<&'a str> {
     let agent = format!("({name})");
-    let by = requests.all.iter().filter(|it| it.agent.ends_with(&agent));
-    by.filter(|it| !["get", "list", "watch"].contains(&it.verb.as_str()))
-        .map(|it| it.uri.as_str())
+    let by = requests
+        .all
+        .iter()
+        .filter(|request| request.agent.ends_with(&agent));
+    by.filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()))
+        .map(|request| request.uri.as_str())
         .filter(|uri| {
             !["/leases", "/events", "reviews"]
                 .iter()
@@ -37,7 +41,7 @@ fn changes<'a>(requests: &'a Requests, name: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
+async fn replica_takes_over_from_a_killed_or_stopped_leader() {
     let (cluster, audit, _turn) = empty().await;
     let world = World::bare(cluster);
     let play = Play::new(&world, "led").await;
@@ -52,7 +56,7 @@ async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
     assert!(!changes(&requests, "first").is_empty());
     assert_eq!(changes(&requests, "second"), [""; 0]);
 
-    // Killed in the midst of an upgrade.
+    // Killed during an upgrade.
     play.upgrade(&world, 2).await;
     sleep(Duration::from_millis(fastrand::u64(50..600))).await;
     first.signal("KILL").await;
@@ -63,7 +67,7 @@ async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
     assert!(took < LEASE + LEASE / 2, "{took:?} of a Lease of {LEASE:?}");
     play.settled(&world, 2).await;
 
-    // Put to sleep in the midst of another.
+    // Stopped during another one.
     let third = replica(cluster, "third").await;
     third.says("waiting for the leader Lease").await;
     play.upgrade(&world, 1).await;

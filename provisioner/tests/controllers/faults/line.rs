@@ -1,4 +1,4 @@
-//! The line between provisioner and apiserver: connections that are cut.
+//! Interrupted connections between provisioner and API server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::support::{Line, Play};
 
-/// How often connections are cut.
+/// Number of interruptions.
 const CUTS: usize = 20;
 
 /// Connections that are interrupted at random moments do no harm.

@@ -1,4 +1,4 @@
-//! Others who write what we write, and an apiserver that has had enough of us.
+//! Other clients that write the same objects, and an API server that rejects requests by rate limiting.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::{
     service_account, token, until,
 };
 
-/// How long others write.
+/// Time in which other clients write.
 const WHILE: Duration = Duration::from_secs(6);
 
 /// The provisioner does not write an instance because another client does.
@@ -107,7 +107,7 @@ async fn other_writers_cause_few_requests() {
 }
 
 #[tokio::test]
-async fn an_apiserver_that_has_had_enough_is_not_pressed() {
+async fn rate_limiting_api_server_gets_few_requests() {
     let (cluster, audit, _turn) = empty().await;
     let world = World::bare(cluster);
     let name = crate::support::unique("throttled");
@@ -118,7 +118,7 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
         "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0,
             "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
     world.apply(&level).await;
-    // Nobody is exempt but administrators: a provisioner with an account like any other.
+    // Only admins are exempt: a provisioner with an ordinary service account.
     let options = Options {
         kubeconfig: Some(kubeconfig_of(cluster, &account).await),
         ..Options::default()
@@ -136,7 +136,7 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
                     "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
                         "namespaces": ["*"]}]}]}}))
         .await;
-    // Of several requests at once one comes through.
+    // Of several concurrent requests one succeeds.
     let client = client_of(&world, &account).await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     eventually("the account is throttled", async || {
@@ -145,7 +145,7 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
             |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 429);
         let refused = answers
             .iter()
-            .filter(|it| it.as_ref().is_err_and(is_refusal))
+            .filter(|answer| answer.as_ref().is_err_and(is_refusal))
             .count();
         (refused > 0)
             .then_some(())
@@ -167,7 +167,7 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
     play.gone(&world).await;
 }
 
-/// A client of that account which does not try again by itself.
+/// Returns a client of that service account which does not retry.
 async fn client_of(world: &World, account: &ServiceAccountRef) -> kube::Client {
     let mut config = world.cluster.config().clone();
     config.auth_info = kube::config::AuthInfo {

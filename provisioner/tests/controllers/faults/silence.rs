@@ -1,4 +1,4 @@
-//! Connections that have died and nobody was told: what a machine between does that has forgotten them.
+//! Connections that end without a notification, as behind a NAT device that has dropped its state.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep};
 use super::stage::{stage_behind_line, took};
 use crate::support::{Play, delete};
 
-/// How long silence is not taken for death, and a little more.
+/// A little longer than silence is tolerated.
 const NOTICED: Duration = Duration::from_secs(110);
 
 #[tokio::test]
-async fn connections_that_have_died_unnoticed_are_given_up() {
+async fn silently_dead_connections_are_closed() {
     let (stage, line) = stage_behind_line().await;
     let world = &stage.world;
     let (old, new) = (
@@ -25,7 +25,7 @@ async fn connections_that_have_died_unnoticed_are_given_up() {
     old.settled(world, 1).await;
     let maps = Api::<ConfigMap>::namespaced(world.client(), &old.space);
     let before = maps.get("map-03").await.unwrap().uid();
-    // At rest, quiet watches are not taken for dead.
+    // In an idle cluster, quiet watches are not considered dead.
     let mark = stage.audit.mark();
     sleep(NOTICED).await;
     stage.audit.since(&mark).at_most(12, "at rest");

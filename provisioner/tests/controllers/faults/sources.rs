@@ -1,4 +1,4 @@
-//! What bundles come from, and where they are stored, is away for a while.
+//! Outages of bundle sources and of the content store.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep};
 use super::stage::{Stage, stage, took};
 use crate::support::{Line, Options, Play, config_map, image, message, plain, storage, unique};
 
-/// How long is looked how often it is tried again.
+/// Time in which a test counts retries.
 const WHILE: Duration = Duration::from_secs(5);
 
-/// A registry that is down is tried again with growing delays.
+/// An unavailable registry is retried with growing delays.
 async fn registry_is_waited_for(stage: &Stage) {
     let world = &stage.world;
     let name = unique("down");
@@ -21,8 +21,8 @@ async fn registry_is_waited_for(stage: &Stage) {
     line.cut();
     let mark = stage.audit.mark();
     world.instance(&name, "plain", source).await;
-    let told = fails(stage, &name).await;
-    assert!(told.contains(&line.host()), "{told}");
+    let message = fails(stage, &name).await;
+    assert!(message.contains(&line.host()), "{message}");
     sleep(WHILE).await;
     let requests = stage.audit.since(&mark);
     requests.at_most(60, "a registry that is down");
@@ -34,7 +34,7 @@ async fn registry_is_waited_for(stage: &Stage) {
     world.uninstall(&name).await;
 }
 
-/// A directory for content that cannot be written is reported and tried again.
+/// A content directory that cannot be written is reported and retried.
 async fn storage_is_waited_for(stage: &Stage, folder: &Path) {
     let store = folder.join("store");
     let world = &stage.world;
@@ -42,14 +42,14 @@ async fn storage_is_waited_for(stage: &Stage, folder: &Path) {
     play.install(world, 1).await;
     play.settled(world, 1).await;
 
-    // Root, too, cannot write below what is no folder.
+    // Root cannot write below a regular file either.
     let away = folder.join("away");
     fs::rename(&store, &away).unwrap();
     fs::write(&store, "in the way").unwrap();
     let mark = stage.audit.mark();
     play.upgrade(world, 2).await;
-    let told = fails(stage, &play.name).await;
-    assert!(told.contains(store.to_str().unwrap()), "{told}");
+    let message = fails(stage, &play.name).await;
+    assert!(message.contains(store.to_str().unwrap()), "{message}");
     sleep(WHILE).await;
     let requests = stage.audit.since(&mark);
     requests.at_most(80, "a folder that is no folder");
@@ -75,9 +75,9 @@ async fn outages_of_registry_and_storage_are_waited_for() {
     storage_is_waited_for(&stage, folder.path()).await;
 }
 
-/// Waits until an instance says why there is no content, and returns that.
+/// Waits until an instance reports why its content is missing, and returns the message.
 async fn fails(stage: &Stage, name: &str) -> String {
     let (world, failed) = (&stage.world, "HasValidBundle UnpackFailed");
-    let told = world.says(name, failed, &[]).await;
-    message(&told, "HasValidBundle").to_owned()
+    let instance = world.says(name, failed, &[]).await;
+    message(&instance, "HasValidBundle").to_owned()
 }

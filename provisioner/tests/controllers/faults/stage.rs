@@ -1,4 +1,4 @@
-//! A control plane to break, and what the apiserver writes down of the provisioner's requests.
+//! A control plane for faults, and the API server's audit log of the provisioner's requests.
 
 #![allow(dead_code, reason = "not every test needs everything")]
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::support::{self, Line, Options, Provisioner, World, config_map, image, plain};
 
-/// What the requests of a provisioner carry.
+/// User agent prefix of the provisioner's requests.
 const AGENT: &str = "provisioner/";
 
 /// A cluster, and a provisioner for it alone.
@@ -27,18 +27,18 @@ pub(crate) struct Stage {
     _lease: Lease,
 }
 
-/// What the apiserver writes down.
+/// The audit log of the API server.
 pub(crate) struct Audit {
     log: PathBuf,
 }
 
-/// A moment, to count from.
+/// A position in the audit log.
 pub(crate) struct Mark {
     offset: u64,
     at: Instant,
 }
 
-/// The requests of a while.
+/// The requests of an interval.
 pub(crate) struct Requests {
     pub(crate) all: Vec<Request>,
     pub(crate) time: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Requests {
 pub(crate) struct Request {
     pub(crate) verb: String,
     pub(crate) uri: String,
-    /// Which process sent it.
+    /// Process that sent the request.
     pub(crate) agent: String,
 }
 
@@ -67,7 +67,7 @@ async fn begin((cluster, audit, lease): Empty, options: Options) -> Stage {
     }
 }
 
-/// The same with a line between the provisioner and the apiserver.
+/// Sets up the stage with a line between the provisioner and the API server.
 pub(crate) async fn stage_behind_line() -> (Stage, Line) {
     let empty = empty().await;
     let (line, kubeconfig) = Line::of_kubeconfig(empty.0).await;
@@ -87,7 +87,7 @@ pub(crate) async fn empty() -> Empty {
     (lease.cluster(), Audit { log }, lease)
 }
 
-/// Creates an instance of so many ConfigMaps with the text 1, in the namespace of its name.
+/// Creates an instance with this number of ConfigMaps with the text 1, in the namespace of its name.
 pub(crate) async fn install_maps(world: &World, name: &str, count: usize) {
     let map = |number| config_map(name, &format!("map-{number}"), "1");
     let objects: Vec<Value> = (0..count).map(map).collect();
@@ -95,20 +95,20 @@ pub(crate) async fn install_maps(world: &World, name: &str, count: usize) {
     world.instance(name, "plain", image(&pushed)).await;
 }
 
-/// Prints how long something took.
-pub(crate) fn took(what: &str, since: Instant) {
-    eprintln!("{what}: {:.1} s", since.elapsed().as_secs_f64());
+/// Prints the time since `since`.
+pub(crate) fn took(description: &str, since: Instant) {
+    eprintln!("{description}: {:.1} s", since.elapsed().as_secs_f64());
 }
 
 impl Stage {
-    /// The provisioner.
+    /// Returns the provisioner.
     pub(crate) async fn provisioner(&self) -> &Provisioner {
         self.world.provisioner().await
     }
 }
 
 impl Audit {
-    /// Now.
+    /// Returns the current position in the audit log.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             offset: std::fs::metadata(&self.log).unwrap().len(),
@@ -116,7 +116,7 @@ impl Audit {
         }
     }
 
-    /// What provisioners have asked for since then.
+    /// Returns the requests of provisioners since a mark.
     pub(crate) fn since(&self, mark: &Mark) -> Requests {
         let mut log = File::open(&self.log).unwrap();
         log.seek(SeekFrom::Start(mark.offset)).unwrap();
@@ -139,15 +139,16 @@ impl Audit {
 }
 
 impl Requests {
-    /// Those that change something, Events aside.
+    /// Returns the number of writes, without Events.
     pub(crate) fn writes(&self) -> usize {
         let reads = ["get", "list", "watch"];
-        let writes =
-            |it: &&Request| !reads.contains(&it.verb.as_str()) && !it.uri.contains("/events");
+        let writes = |request: &&Request| {
+            !reads.contains(&request.verb.as_str()) && !request.uri.contains("/events")
+        };
         self.all.iter().filter(writes).count()
     }
 
-    /// Fails when there were more than so many; a loop without a pause makes hundreds a second.
+    /// Panics if more requests than `most` were sent; a loop without a delay sends hundreds per second.
     pub(crate) fn at_most(&self, most: usize, when: &str) {
         eprintln!(
             "{when}: {} requests in {:.1} s",

@@ -1,4 +1,5 @@
-//! A webhook that takes away what objects are known by: they are put back ever more seldom, and people are told.
+//! A webhook that removes the ownership labels of objects: they are repaired with growing delays, and the conflict is
+//! reported.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use super::{
 use crate::support::{Options, until};
 
 const MAPS: usize = 10;
-/// Longer than the first pauses of a fight.
+/// Longer than the first delays of a conflict.
 const WHILE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn who_takes_our_labels_away_is_told_and_not_fought_for_ever() {
+async fn webhook_that_removes_labels_is_reported_and_not_fought() {
     let stage = stage(Options::default()).await;
     let world = &stage.world;
     let name = world.namespace("stripped").await;
@@ -33,7 +34,7 @@ async fn who_takes_our_labels_away_is_told_and_not_fought_for_ever() {
 
     hook.remove(world).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &name);
-    // The next repair is up to 80 seconds away.
+    // The next repair is up to 80 seconds later.
     let labelled = async || {
         let found = maps.list(&ListParams::default()).await.unwrap();
         let is_ours = |map: &&ConfigMap| map.labels().contains_key(labels::OWNER_NAME);

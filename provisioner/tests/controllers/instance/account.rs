@@ -1,5 +1,5 @@
-//! Installing with the rights of a ServiceAccount, by a provisioner that has only those the install file gives it, without
-//! the binding that lets it install anything: whatever it does here, it does as that account.
+//! Installations with the permissions of a ServiceAccount. The provisioner has only the permissions of the install file,
+//! without the binding that allows all installations: it impersonates the account for every write.
 
 use cluster::{Cluster, Options};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
@@ -17,7 +17,7 @@ use crate::{
     support::{Provisioner, bind, eventually, service_account},
 };
 
-/// An admin's cluster after the install file and `kubectl delete clusterrolebinding provisioner-install-anything`.
+/// Returns a cluster after the install file and `kubectl delete clusterrolebinding provisioner-install-anything`.
 async fn modest() -> &'static World {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     static WORLD: OnceCell<World> = OnceCell::const_new();
@@ -46,13 +46,13 @@ async fn modest() -> &'static World {
     WORLD.get_or_init(start).await
 }
 
-/// Runs kubectl with the words of a line and an input.
+/// Runs kubectl with the arguments of a line and an input.
 async fn kubectl(cluster: &Cluster, line: &str, input: &str) {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    api::kubectl(cluster, &words, input).await.unwrap();
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    api::kubectl(cluster, &arguments, input).await.unwrap();
 }
 
-/// Lets the provisioner act as the accounts of a namespace.
+/// Allows the provisioner to impersonate the accounts of a namespace.
 async fn trust(world: &World, namespace: &str) {
     let provisioner = ServiceAccountRef {
         name: "provisioner".to_owned(),
@@ -62,13 +62,13 @@ async fn trust(world: &World, namespace: &str) {
     bind(world.cluster, Some(namespace), role, role, &provisioner).await;
 }
 
-/// An account of a namespace without permissions, as which the provisioner may act.
+/// Creates an account without permissions that the provisioner may impersonate.
 async fn installer(world: &World, namespace: &str) -> ServiceAccountRef {
     trust(world, namespace).await;
     service_account(world.cluster, namespace, "installer").await
 }
 
-/// Creates an instance that is installed as an account.
+/// Creates an instance that is installed with an account.
 async fn install(world: &World, name: &str, account: &ServiceAccountRef, objects: &[Value]) {
     let source = publish(world, &format!("{name}:v1"), objects).await;
     let mut instance = support::instance(name, "plain", source);
@@ -86,7 +86,8 @@ async fn install_operator(world: &World, name: &str, account: ServiceAccountRef)
     world.create(&instance).await;
 }
 
-/// Waits until an instance tells what its account lacks, and does with it what it says: `kubectl create -f -`.
+/// Waits until an instance reports the missing permissions of its account, and grants them with the reported command,
+/// `kubectl create -f -`.
 async fn grant(world: &World, name: &str) -> String {
     let instance = says(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
@@ -98,7 +99,7 @@ async fn grant(world: &World, name: &str) -> String {
     granted.to_owned()
 }
 
-/// Takes away what was granted in a namespace, and waits until that counts.
+/// Revokes the permissions that were granted in a namespace, and waits until the API server denies them.
 async fn revoke(world: &World, account: &ServiceAccountRef) {
     let api = Api::<RoleBinding>::namespaced(world.client(), &account.namespace);
     for binding in api.list(&ListParams::default()).await.unwrap() {
@@ -120,19 +121,19 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
 
 // parity: rukpak-46, complaint-13
 #[tokio::test]
-async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_lack() {
+async fn operator_is_installed_with_the_reported_permissions() {
     let world = modest().await;
     let (name, space) = fresh(world, "tenant").await;
     install_operator(world, &name, installer(world, space.name()).await).await;
-    let told = says(world, &name, "Installed", &["lacks permissions"]).await;
+    let live = says(world, &name, "Installed", &["lacks permissions"]).await;
     let lacks =
         format!("ServiceAccount {space}/installer lacks permissions required by this bundle");
-    assert!(message(&told, "Installed").starts_with(&lacks), "{told:?}");
+    assert!(message(&live, "Installed").starts_with(&lacks), "{live:?}");
     let operators = deployments(world, space.name());
     let begun = operators.list(&ListParams::default()).await.unwrap();
     assert_eq!(begun.items, []);
 
-    // Told once: what was granted is all that it takes, to watch included.
+    // One report is enough: it includes the permissions to watch.
     let granted = grant(world, &name).await;
     let instance = world.wait_instance(&name, "Installed", "True").await;
     assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
@@ -146,34 +147,41 @@ async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_
         assert_has(&granted, part);
     }
 
-    // In a namespace and outside of one, repairs take those rights, too.
+    // Repairs need these permissions too, in a namespace and cluster-wide.
     let operator = format!("{name}-operator");
     let before = operators.get(&operator).await.unwrap().uid();
     support::delete(&operators, &operator).await;
-    support::wait_for(operators.clone(), &operator, "back", |it: &Deployment| {
-        (it.uid() != before).then_some(())
-    })
+    support::wait_for(
+        operators.clone(),
+        &operator,
+        "back",
+        |deployment: &Deployment| (deployment.uid() != before).then_some(()),
+    )
     .await;
     let selector = format!("{}={name}", labels::OWNER_NAME);
-    let ours = ListParams::default().labels(&selector);
-    let roles = world.api::<ClusterRole>().list(&ours).await.unwrap().items;
+    let owned = ListParams::default().labels(&selector);
+    let roles = world.api::<ClusterRole>().list(&owned).await.unwrap().items;
     assert!(!roles.is_empty());
     let role = roles[0].name_any();
-    meddle(&world.api::<ClusterRole>(), &role, json!({"rules": []})).await;
-    support::wait_for(world.api(), &role, "repaired", |it: &ClusterRole| {
-        (it.rules == roles[0].rules).then_some(())
+    patch_as_other(&world.api::<ClusterRole>(), &role, json!({"rules": []})).await;
+    support::wait_for(world.api(), &role, "repaired", |role: &ClusterRole| {
+        (role.rules == roles[0].rules).then_some(())
     })
     .await;
 
     delete(world, &name).await;
     support::gone(operators, &operator).await;
     support::gone(world.api::<ClusterRole>(), &role).await;
-    let bindings = world.api::<ClusterRoleBinding>().list(&ours).await.unwrap();
+    let bindings = world
+        .api::<ClusterRoleBinding>()
+        .list(&owned)
+        .await
+        .unwrap();
     assert_eq!(bindings.items, []);
 }
 
 #[tokio::test]
-async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
+async fn revoked_permissions_are_reported_and_affect_no_others() {
     let world = modest().await;
     let mut tenants = Vec::new();
     for prefix in ["revoked", "bystander"] {
@@ -191,34 +199,34 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
     revoke(world, account).await;
     for namespace in [space.name(), other.name()] {
         let patch = json!({"data": {"v": "2"}});
-        meddle(&maps(world, namespace), "a", patch).await;
+        patch_as_other(&maps(world, namespace), "a", patch).await;
     }
-    let told = says(world, name, "Installed", &["cannot patch"]).await;
-    assert_eq!(line(&told, "Installed"), "True ReconcileFailed");
+    let instance = says(world, name, "Installed", &["cannot patch"]).await;
+    assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
     let parts = [
         "is installed, but not all of it",
         &format!("ConfigMap {space}/a"),
         "grant this permission to the account",
     ];
-    tells(&told, "Installed", &parts);
+    assert_message(&instance, "Installed", &parts);
     has_value(world, other.name(), "a", "v", "1").await;
     let bystanding = read(world, bystander).await;
     assert_eq!(line(&bystanding, "Installed"), "True InstallationSucceeded");
     has_value(world, space.name(), "a", "v", "2").await;
 
-    // The roles are still there, so that only their bindings are made.
+    // The roles still exist: only their bindings are created.
     kubectl(world.cluster, "apply --filename -", granted).await;
     has_value(world, space.name(), "a", "v", "1").await;
     wait_reason(world, name, "Installed", "InstallationSucceeded").await;
 
-    // Nor can it be removed without them, and nothing is left behind by that.
+    // The uninstall needs the permissions as well, and leaves no objects behind.
     revoke(world, account).await;
     let api: Api<BundleInstance> = world.api();
     support::delete(&api, name).await;
     let object = format!("ConfigMap {space}/a");
-    let told = says(world, name, "Progressing", &[&object]).await;
-    assert_eq!(line(&told, "Progressing"), "True Retrying");
-    tells(&told, "Progressing", &["grant this permission"]);
+    let instance = says(world, name, "Progressing", &[&object]).await;
+    assert_eq!(line(&instance, "Progressing"), "True Retrying");
+    assert_message(&instance, "Progressing", &["grant this permission"]);
     maps(world, space.name()).get("a").await.unwrap();
     kubectl(world.cluster, "apply --filename -", granted).await;
     support::gone(api, name).await;
@@ -243,7 +251,7 @@ async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, bindi
     kubectl(world.cluster, &line_of_command, "").await;
     eventually("the missing binding is reported", async || {
         let altered = json!({"data": {"v": unique("v")}});
-        meddle(&maps(world, space), "a", altered).await;
+        patch_as_other(&maps(world, space), "a", altered).await;
         let instance = read(world, name).await;
         let problem = message(&instance, "Installed");
         (line(&instance, "Installed") == "True ReconcileFailed"

@@ -1,4 +1,4 @@
-//! What is installed stays as it was declared; and nobody is asked for anything while it does.
+//! Installed objects stay in their desired state, and an idle provisioner sends no requests.
 
 mod rest;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// How long the quickest of some repairs took: the machine may be busy with other tests.
+/// Returns the duration of the fastest of several repairs. The machine may be busy with other tests.
 async fn quickest(mut attempt: impl AsyncFnMut(usize)) -> Duration {
     let mut best = Duration::MAX;
     for number in 0..3 {
@@ -32,7 +32,7 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
         .collect();
     let objects: Vec<Value> = names
         .iter()
-        .map(|it| map(space.name(), it, &[("v", "1")]))
+        .map(|object| map(space.name(), object, &[("v", "1")]))
         .collect();
     install(world, &name, &objects).await;
 
@@ -47,13 +47,18 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
         let took = quickest(async |number| {
             let object = format!("{kind}-{number}");
             match &patch {
-                Some(patch) => meddle(&api, &object, patch.clone()).await,
+                Some(patch) => patch_as_other(&api, &object, patch.clone()).await,
                 None => support::delete(&api, &object).await,
             }
-            support::wait_for(api.clone(), &object, "repaired", |it: &ConfigMap| {
-                let is_ours = it.labels().get(labels::OWNER_NAME)? == &name;
-                (is_ours && it.data.as_ref()?.get("v")? == "1").then_some(())
-            })
+            support::wait_for(
+                api.clone(),
+                &object,
+                "repaired",
+                |config_map: &ConfigMap| {
+                    let is_owned = config_map.labels().get(labels::OWNER_NAME)? == &name;
+                    (is_owned && config_map.data.as_ref()?.get("v")? == "1").then_some(())
+                },
+            )
             .await;
         })
         .await;
@@ -63,20 +68,20 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
     delete(world, &name).await;
 }
 
-/// A field that another client changes repeatedly is left to that client for a while, and the client is named.
+/// The provisioner stops repairing a field that another client changes repeatedly, for a while, and reports the client.
 async fn contested_field_is_left_alone(world: &World, name: &str, namespace: &str) {
     let api = maps(world, namespace);
     let theirs = json!({"data": {"v": "theirs"}});
     for _ in 0..3 {
-        meddle(&api, "fought", theirs.clone()).await;
+        patch_as_other(&api, "fought", theirs.clone()).await;
         has_value(world, namespace, "fought", "v", "1").await;
     }
     let instance = wait_reason(world, name, "Progressing", "FieldConflict").await;
     let parts = ["ConfigMap", "fought", ".data.v", "rival"];
-    tells(&instance, "Progressing", &parts);
-    // Other objects are repaired, the contested one is not.
-    meddle(&api, "fought", theirs.clone()).await;
-    meddle(&api, "other", theirs).await;
+    assert_message(&instance, "Progressing", &parts);
+    // Other objects are still repaired.
+    patch_as_other(&api, "fought", theirs.clone()).await;
+    patch_as_other(&api, "other", theirs).await;
     has_value(world, namespace, "other", "v", "1").await;
     let fought = api.get("fought").await.unwrap();
     assert_eq!(fought.data.unwrap()["v"], "theirs");
@@ -96,13 +101,15 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
         field_manager: Some("autoscaler".to_owned()),
         ..PatchParams::default()
     };
-    // The order of these two matters: when the label is back, the scaled replicas were looked at as well.
+    // The order of these two matters: once the label is repaired, the controller has observed the scaled replicas as well.
     let scaled = Patch::Merge(json!({"spec": {"replicas": 3}}));
     api.patch_scale("web", &params, &scaled).await.unwrap();
     let label = json!({"metadata": {"labels": {"version": "meddled"}}});
-    meddle(&api, "web", label).await;
+    patch_as_other(&api, "web", label).await;
     let is_scaled = async |version: &str| {
-        let is_version = |it: &Deployment| (it.labels().get("version")? == version).then_some(());
+        let is_version = |deployment: &Deployment| {
+            (deployment.labels().get("version")? == version).then_some(())
+        };
         let found = support::wait_for(api.clone(), "web", version, is_version).await;
         assert_eq!(found.spec.unwrap().replicas, Some(3), "{version}");
     };
@@ -116,7 +123,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
 }
 
 #[tokio::test]
-async fn paused_nothing_is_repaired_or_upgraded_and_it_can_be_deleted() {
+async fn paused_instance_is_not_reconciled_and_can_be_deleted() {
     let world = running().await;
     let (paused, other) = (unique("paused"), unique("unpaused"));
     let space = world.cluster.temp_namespace("paused").await.unwrap();
@@ -130,20 +137,20 @@ async fn paused_nothing_is_repaired_or_upgraded_and_it_can_be_deleted() {
 
     let api = maps(world, space.name());
     for object in ["a", "b"] {
-        meddle(&api, object, json!({"data": {"v": "2"}})).await;
+        patch_as_other(&api, object, json!({"data": {"v": "2"}})).await;
     }
-    // That of the other instance was changed later.
+    // The object of the other instance was changed later.
     has_value(world, space.name(), "b", "v", "1").await;
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");
 
     let third = [map(space.name(), "a", &[("v", "3")])];
     upgrade(world, &paused, "v2", &third).await;
-    let seen = observed(world, &paused).await;
-    assert_eq!(line(&seen, "Progressing"), "False Paused");
+    let live = observed(world, &paused).await;
+    assert_eq!(line(&live, "Progressing"), "False Paused");
     assert_eq!(bundles(world, &paused).await.len(), 1);
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");
 
-    // Going on brings both.
+    // Continuing repairs and upgrades both.
     change(world, &paused, json!({"spec": {"paused": false}})).await;
     has_value(world, space.name(), "a", "v", "3").await;
     change(world, &paused, json!({"spec": {"paused": true}})).await;

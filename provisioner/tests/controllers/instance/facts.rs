@@ -1,8 +1,8 @@
-//! What an instance tells of its bundle, and what it says of how the bundle is to be installed.
+//! Bundle info in the status, and the settings of the instance for the installation.
 
 use super::*;
 
-/// A registry bundle that says a lot of itself.
+/// Returns a registry bundle with many properties.
 pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Content {
     let properties = json!({"properties": [
         {"type": "olm.maxOpenShiftVersion", "value": "4.12"},
@@ -13,7 +13,7 @@ pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Conten
 
 // parity: r1, complaint-6
 #[tokio::test]
-async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
+async fn r1_status_reports_the_bundle_info() {
     let world = running().await;
     let (name, space) = (
         unique("facts"),
@@ -46,10 +46,10 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
     let requires = &facts.requires;
     let is_etcd = |line: &String| line == "etcd >=0.9.0";
     assert!(requires.iter().any(is_etcd), "{requires:?}");
-    // The namespace is there already, and belongs to nobody.
+    // The namespace exists already and has no owner.
     let installed = status.inventory.as_ref().unwrap().count;
     assert_eq!(conversion.objects, installed + 1);
-    // Where the tag pointed at that time.
+    // The digest of the tag at that time.
     let resolved = status.resolved_source.clone().unwrap().image.unwrap();
     assert!(resolved.reference.contains("@sha256:"), "{resolved:?}");
     assert_eq!(status.install_namespace.as_deref(), Some(space.name()));
@@ -63,32 +63,37 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
     let tested = env.iter().find(|env| env.name == "TESTED").unwrap();
     assert_eq!(tested.value.as_deref(), Some("yes"));
 
-    // Other words of the instance are another installation of the same bundle.
+    // Another config of the instance reinstalls the same bundle.
     let bundle = status.installed_bundle_name.clone();
     let other =
         json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": {"disk": "slow"}}}}});
     change(world, &name, other).await;
-    support::wait_for(operators.clone(), &operator, "slow", |it: &Deployment| {
-        let pod = it.spec.as_ref()?.template.spec.as_ref()?;
-        (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
-    })
+    support::wait_for(
+        operators.clone(),
+        &operator,
+        "slow",
+        |deployment: &Deployment| {
+            let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+            (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
+        },
+    )
     .await;
     let now = read(world, &name).await.status.unwrap();
     assert_eq!(now.installed_bundle_name, bundle);
 
-    // What makes no sense is told, and what runs goes on.
+    // An invalid config is reported, and the operator keeps running.
     let nonsense = json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": 3}}}});
     change(world, &name, nonsense).await;
-    let told = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
+    let live = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
     let config = format!("spec.config of BundleInstance {name}");
-    tells(&told, "Installed", &[&config, "nodeSelector"]);
+    assert_message(&live, "Installed", &[&config, "nodeSelector"]);
     operators.get(&operator).await.unwrap();
     delete(world, &name).await;
 }
 
 // parity: platform-16, platform-32, i10, r2, convert-1, convert-19
 #[tokio::test]
-async fn r2_unsuitable_registry_bundles_are_refused_with_the_reason() {
+async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     let world = running().await;
     let name = unique("r2");
     let good = talkative(&name, "1.0.0");
@@ -107,12 +112,12 @@ async fn r2_unsuitable_registry_bundles_are_refused_with_the_reason() {
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v2"), &content).await);
     point_at(world, &name, &source).await;
-    let told = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
+    let live = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
     let part = "convert registry+v1 bundle to plain+v0 bundle";
-    tells(&told, "HasValidBundle", &[part]);
-    assert_eq!(line(&told, "Installed"), "True InstallationSucceeded");
+    assert_message(&live, "HasValidBundle", &[part]);
+    assert_eq!(line(&live, "Installed"), "True InstallationSucceeded");
     let version = |instance: &BundleInstance| instance.status.clone().unwrap().facts.version;
-    assert_eq!(version(&told), version(&before));
+    assert_eq!(version(&live), version(&before));
     newer_kubernetes_takes_an_override(world, &before).await;
     delete(world, &name).await;
 }
@@ -127,24 +132,24 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v3"), &content).await);
     point_at(world, &name, &source).await;
-    let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    let live = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let parts = [
         "is still installed",
         "requires Kubernetes >= 1.99.0 but the cluster is",
         "to spec.overrides to install it anyway",
     ];
-    let said = tells(&told, "Installed", &parts);
-    let status = |it: &BundleInstance| it.status.clone().unwrap();
+    let text = assert_message(&live, "Installed", &parts);
+    let status = |instance: &BundleInstance| instance.status.clone().unwrap();
     assert_eq!(
-        status(&told).installed_bundle_name,
+        status(&live).installed_bundle_name,
         status(before).installed_bundle_name
     );
-    assert_eq!(status(&told).facts.version.as_deref(), Some("1.0.0"));
+    assert_eq!(status(&live).facts.version.as_deref(), Some("1.0.0"));
 
-    // What the message says to write is what helps, and nothing else does.
-    let (_, quoted) = said.split_once("digest: \"").unwrap();
+    // Only the override from the message allows the upgrade.
+    let (_, quoted) = text.split_once("digest: \"").unwrap();
     let (digest, _) = quoted.split_once('"').unwrap();
-    assert_eq!(status(&told).overrides, []);
+    assert_eq!(status(&live).overrides, []);
     let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tried by us"}]}});
     let other = format!("sha256:{}", "1".repeat(64));
     change(world, &name, allow(&other)).await;
@@ -162,7 +167,7 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
         (digest, "tried by us")
     );
     let allows = "(overridden in spec.overrides: \"tried by us\")";
-    tells(&now, "Installed", &[allows]);
+    assert_message(&now, "Installed", &[allows]);
     let facts = status(&now).facts;
     assert_eq!(facts.min_kube_version.as_deref(), Some("1.99.0"));
 }

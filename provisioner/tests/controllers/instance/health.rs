@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn unhealthy_upgrades_are_reported_and_keep_the_old_bundle() {
     let (world, name, space) = start("unwell").await;
-    // No pod runs: the stand-in node reports them Ready.
+    // The stand-in node runs no pods but reports them Ready.
     world.cluster.stand_in_node().await.unwrap();
     let of = |version, fate| [deployment(space.name(), "web", 1, version, fate)];
     let first = install(world, &name, &of("v1", "works")).await;
@@ -32,11 +32,11 @@ async fn unhealthy_upgrades_are_reported_and_keep_the_old_bundle() {
     assert_eq!(line(&failing, "Installed"), "True InstallationSucceeded");
     assert_eq!(failing.status.as_ref().unwrap().previous_bundle_name, first);
     assert_eq!(bundles(world, &name).await.len(), 2);
-    // A pod that fails is named as well.
+    // A failing pod is named as well.
     let pod = format!("(v1, Kind=Pod)({space}/a): ");
     let named = says(world, &name, "Healthy", &[&pod, "CrashLoopBackOff"]).await;
     assert!(line(&named, "Healthy").starts_with("False "), "{named:?}");
-    // The old Bundle stays after the deadline of the Deployment as well.
+    // The old Bundle also stays after the progress deadline of the Deployment.
     let failed = says(world, &name, "Healthy", &["ProgressDeadlineExceeded"]).await;
     assert_eq!(failed.status.as_ref().unwrap().previous_bundle_name, first);
     assert_eq!(bundles(world, &name).await.len(), 2);

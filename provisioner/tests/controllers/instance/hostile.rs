@@ -8,10 +8,11 @@ use super::*;
 async fn unharmed(world: &World, before: &BundleInstance, namespace: &str) {
     let name = before.name_any();
     let now = read(world, &name).await;
-    let installed = |it: &BundleInstance| it.status.clone().unwrap().installed_bundle_name;
+    let installed =
+        |instance: &BundleInstance| instance.status.clone().unwrap().installed_bundle_name;
     assert_eq!(installed(&now), installed(before));
     assert_eq!(line(&now, "Healthy"), "True Healthy");
-    // Each time another client: repairs against one client are delayed more and more.
+    // Uses a new client each time, because repairs against the same client are delayed more and more.
     let (maps, altered) = (maps(world, namespace), json!({"data": {"v": "altered"}}));
     support::patch_as(&maps, "a", &unique("rival"), &altered).await;
     has_value(world, namespace, "a", "v", "1").await;
@@ -24,7 +25,7 @@ async fn unavailable_bundle_is_reported(world: &World, before: &BundleInstance, 
     let source = serde_json::from_value(json!({"type": "git", "git": git})).unwrap();
     point_at(world, &name, &source).await;
     let failed = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
-    tells(&failed, "HasValidBundle", &["Failed to unpack"]);
+    assert_message(&failed, "HasValidBundle", &["Failed to unpack"]);
     assert_eq!(line(&failed, "Installed"), "True InstallationSucceeded");
     assert_eq!(bundles(world, &name).await.len(), 2);
     support::delete(&maps(world, namespace), "a").await;
@@ -42,7 +43,7 @@ async fn duplicate_is_reported(world: &World, before: &BundleInstance, namespace
     unharmed(world, before, namespace).await;
 }
 
-/// Objects that the API server rejects, each with parts of the message.
+/// Returns objects that the API server rejects, each with parts of the message.
 fn rejected(namespace: &str) -> Vec<(Value, Vec<String>)> {
     let parts = |parts: [&str; 3]| parts.map(str::to_owned).to_vec();
     tests::rows![
@@ -75,7 +76,7 @@ async fn rejected_objects_are_named(world: &World, before: &BundleInstance, name
             .map(String::as_str)
             .chain(["is still installed"])
         {
-            tells(&failed, "Installed", &[part]);
+            assert_message(&failed, "Installed", &[part]);
         }
         unharmed(world, before, namespace).await;
     }
@@ -83,7 +84,7 @@ async fn rejected_objects_are_named(world: &World, before: &BundleInstance, name
 
 // parity: i4
 #[tokio::test]
-async fn i4_refused_templates_leave_the_installation_unharmed() {
+async fn i4_rejected_templates_leave_the_installation_unharmed() {
     let (world, name, space) = start("hostile").await;
     let objects = [map(space.name(), "a", &[("v", "1")])];
     let before = install(world, &name, &objects).await;
@@ -94,7 +95,7 @@ async fn i4_refused_templates_leave_the_installation_unharmed() {
 }
 
 #[tokio::test]
-async fn of_a_template_that_changes_all_the_time_the_last_one_is_installed() {
+async fn last_of_rapidly_changing_templates_is_installed() {
     const TIMES: usize = 25;
     let (world, name, space) = start("restless").await;
     let objects = [map(space.name(), "a", &[("v", "1")])];
@@ -109,32 +110,32 @@ async fn of_a_template_that_changes_all_the_time_the_last_one_is_installed() {
         ];
         sources.push(publish(world, &format!("{name}:{n}"), &objects).await);
     }
-    // The pace is what is tried here, and nothing is waited for.
-    let mut pace = tokio::time::interval(Duration::from_millis(100));
-    let mut most = 0;
+    // The template changes at a fixed rate, without waiting for installations.
+    let mut ticker = tokio::time::interval(Duration::from_millis(100));
+    let mut max_bundles = 0;
     for source in sources {
-        pace.tick().await;
+        ticker.tick().await;
         point_at(world, &name, &source).await;
-        most = most.max(bundles(world, &name).await.len());
+        max_bundles = max_bundles.max(bundles(world, &name).await.len());
     }
     has_value(world, space.name(), "a", "v", &(TIMES - 1).to_string()).await;
     bundles_become(world, &name, "one Bundle is left", |left| left.len() == 1).await;
-    // What was installed on the way is removed a moment later.
+    // Objects of intermediate bundles are pruned a moment later.
     let installed_before = before.status.unwrap().installed_bundle_name;
     let settled = becomes(world, &name, "two objects", |status| {
         let is_healthy = support::has(&status.conditions, "Healthy", "True");
-        // The Bundle of before is deleted before the status names the new one.
+        // The previous Bundle is deleted before the status names the new one.
         let is_upgraded = status.installed_bundle_name != installed_before;
         (is_healthy && is_upgraded && status.inventory.as_ref()?.count == 2).then_some(())
     })
     .await;
     assert_eq!(line(&settled, "Installed"), "True InstallationSucceeded");
-    // The installed, the previous and the wanted one, two others, and those that are just going: more on a busy machine, but
-    // never as many as there were templates.
-    assert!(most <= 12, "{most} Bundles");
-    let ours = owned_by(&name);
+    // The installed, the previous and the desired Bundle, two others, and those that are terminating. A busy machine has
+    // more, but always fewer than the number of templates.
+    assert!(max_bundles <= 12, "{max_bundles} Bundles");
+    let owned = owned_by(&name);
     support::eventually("nothing of the others is left", async || {
-        let left = maps(world, space.name()).list(&ours).await.unwrap().items;
+        let left = maps(world, space.name()).list(&owned).await.unwrap().items;
         let names: Vec<_> = left.iter().map(ConfigMap::name_any).collect();
         (names == ["a".to_owned(), format!("only-{}", TIMES - 1)])
             .then_some(())
@@ -146,11 +147,11 @@ async fn of_a_template_that_changes_all_the_time_the_last_one_is_installed() {
 }
 
 #[tokio::test]
-async fn an_instance_may_bring_another_but_not_the_one_that_brought_it() {
+async fn nested_instance_cannot_install_its_parent() {
     let world = running().await;
     let (parent, child) = (unique("parent"), unique("child"));
     let space = world.cluster.temp_namespace("parent").await.unwrap();
-    let bring = |name: &str, source: &BundleSource| {
+    let instance_object = |name: &str, source: &BundleSource| {
         let mut object =
             serde_json::to_value(support::instance(name, "plain", source.clone())).unwrap();
         object["metadata"] = json!({"name": name});
@@ -158,18 +159,23 @@ async fn an_instance_may_bring_another_but_not_the_one_that_brought_it() {
     };
     let objects = [map(space.name(), "a", &[("v", "1")])];
     let source = publish(world, &format!("{child}:v1"), &objects).await;
-    let outer = publish(world, &format!("{parent}:v1"), &[bring(&child, &source)]).await;
+    let outer = publish(
+        world,
+        &format!("{parent}:v1"),
+        &[instance_object(&child, &source)],
+    )
+    .await;
     world.instance(&parent, "plain", outer.clone()).await;
     let before = world.wait_instance(&child, "Healthy", "True").await;
     world.wait_instance(&parent, "Installed", "True").await;
 
-    // The bundle of the child is changed behind the parent's back, and the parent's repairs are its own affair.
+    // The child's bundle is changed directly, so the parent is paused: it would repair the child.
     change(world, &parent, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &parent, "Progressing", "Paused").await;
-    upgrade(world, &child, "circle", &[bring(&parent, &outer)]).await;
-    let told = wait_reason(world, &child, "Installed", "UpgradeFailed").await;
+    upgrade(world, &child, "circle", &[instance_object(&parent, &outer)]).await;
+    let live = wait_reason(world, &child, "Installed", "UpgradeFailed").await;
     let circle = format!("BundleInstance {parent} installs BundleInstance {child}");
-    tells(&told, "Installed", &[&circle]);
+    assert_message(&live, "Installed", &[&circle]);
     unharmed(world, &before, space.name()).await;
 
     change(world, &parent, json!({"spec": {"paused": false}})).await;

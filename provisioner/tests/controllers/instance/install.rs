@@ -11,7 +11,7 @@ const MAX_NAME: usize = 45;
 /// Checks the conditions of a new installation. Returns its only Bundle.
 async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> Bundle {
     assert_eq!(line(instance, "Installed"), "True InstallationSucceeded");
-    tells(instance, "Installed", &["instantiated bundle"]);
+    assert_message(instance, "Installed", &["instantiated bundle"]);
     assert_eq!(line(instance, "HasValidBundle"), "True UnpackSuccessful");
     assert_eq!(line(instance, "Progressing"), "False UpToDate");
     let status = instance.status.as_ref().unwrap();
@@ -64,7 +64,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
         name.push('x');
     }
     let space = world.cluster.temp_namespace("i1").await.unwrap();
-    // Roles may have names that a URL has to encode.
+    // Names of roles may contain characters that a URL has to encode.
     let role = format!("{} all? #powerful", unique("strange"));
     let greeting = |text: &str| map(space.name(), "greeting", &[("text", text)]);
     let old = [
@@ -111,7 +111,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     support::gone(api, "greeting").await;
 }
 
-/// Waits until the metrics count the installation, and the queues are empty.
+/// Waits until the metrics count the installation and the queues are empty.
 async fn are_counted(world: &World) {
     let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
     support::eventually("everything is counted", async || {
@@ -176,7 +176,7 @@ async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
         &format!("no matches for kind \"Widget\" in version \"{group}/v1alpha1\""),
         &format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
     ];
-    tells(&refused, "Installed", &parts);
+    assert_message(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Healthy"), "False InstallationStatusFalse");
 
     let mut widgets = support::crd(&group, "Widget");

@@ -1,4 +1,4 @@
-//! Repairs of the installed revision while a newer one is refused.
+//! Repairs of the installed revision while a newer one is rejected.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ async fn invalid_labels_stop_no_repair(world: &World, name: &str, namespace: &st
     let refused = wait_reason(world, name, "HasValidBundle", "ReconcileFailed").await;
     assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
     let parts = ["not a label!", "spec.template", "correct"];
-    tells(&refused, "HasValidBundle", &parts);
+    assert_message(&refused, "HasValidBundle", &parts);
 
     let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    let kept = world.wait_instance(name, "Healthy", "True").await;
-    assert_eq!(line(&kept, "Installed"), "True InstallationSucceeded");
-    assert_eq!(line(&kept, "HasValidBundle"), "Unknown ReconcileFailed");
+    let instance = world.wait_instance(name, "Healthy", "True").await;
+    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
+    assert_eq!(line(&instance, "HasValidBundle"), "Unknown ReconcileFailed");
     assert_eq!(bundles(world, name).await.len(), 1);
 
     let valid = labels(json!({"not a label!": null, "good": "x"}));
@@ -49,15 +49,15 @@ async fn missing_namespace_stops_no_repair(world: &World, name: &str) {
     let missing = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
     change(world, name, missing).await;
     let refused = wait_reason(world, name, "Installed", "ReconcileFailed").await;
-    tells(&refused, "Installed", &["-nowhere\" does not exist"]);
+    assert_message(&refused, "Installed", &["-nowhere\" does not exist"]);
     // The object is repaired in its old namespace.
     let took = deleted_and_back(world, "default", &[name]).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
-    let kept = world.wait_instance(name, "Healthy", "True").await;
-    assert_eq!(line(&kept, "Installed"), "True ReconcileFailed");
+    let instance = world.wait_instance(name, "Healthy", "True").await;
+    assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
 }
 
-/// A bundle whose API is missing; the upgrade continues once the API is served.
+/// A bundle whose API is missing. The upgrade continues once the API is served.
 async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str, other: &Value) {
     let group = format!("{name}.example.com");
     let widget = widget(&group, namespace, "w", 1);
@@ -68,13 +68,17 @@ async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str,
     let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
     let api = maps(world, namespace);
-    meddle(&api, "d", json!({"data": {"v": "9"}})).await;
+    patch_as_other(&api, "d", json!({"data": {"v": "9"}})).await;
     has_value(world, namespace, "d", "v", "1").await;
-    let kept = world.wait_instance(name, "Healthy", "True").await;
-    assert_eq!(line(&kept, "Installed"), "True UpgradeFailed");
-    assert_eq!(line(&kept, "HasValidBundle"), "True UnpackSuccessful");
+    let instance = world.wait_instance(name, "Healthy", "True").await;
+    assert_eq!(line(&instance, "Installed"), "True UpgradeFailed");
+    assert_eq!(line(&instance, "HasValidBundle"), "True UnpackSuccessful");
     let missing = r#"no matches for kind "Widget""#;
-    tells(&kept, "Installed", &["is still installed", missing, &group]);
+    assert_message(
+        &instance,
+        "Installed",
+        &["is still installed", missing, &group],
+    );
 
     world.apply(&support::crd(&group, "Widget")).await;
     has_value(world, namespace, "a", "v", "2").await;
@@ -85,7 +89,7 @@ async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str,
 }
 
 #[tokio::test]
-async fn installed_objects_are_repaired_while_changes_are_refused() {
+async fn installed_objects_are_repaired_while_changes_are_rejected() {
     let (world, name, space) = start("keep").await;
     let mut objects = ["a", "b", "c", "d"]
         .map(|object| map(space.name(), object, &[("v", "1")]))
@@ -111,7 +115,7 @@ async fn half_applied_upgrades_are_repaired_and_reverted() {
     let old = map(space.name(), "old", &[("v", "1")]);
     let source = declare(world, &name, &[definition(&group, false), both("1"), old]).await;
     world.wait_instance(&name, "Healthy", "True").await;
-    // The API server rejects the object only once its definition exists.
+    // The API server rejects the object only once its CRD exists.
     let mut refused = widget(&group, space.name(), "bad", "large");
     refused["kind"] = "Gadget".into();
     let v2 = [
@@ -124,17 +128,17 @@ async fn half_applied_upgrades_are_repaired_and_reverted() {
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let api = maps(world, space.name());
     support::delete(&api, "old").await;
-    // The new revision does not have the object, and is not active.
+    // The new revision does not contain the object and is not active.
     has_value(world, space.name(), "old", "v", "1").await;
     let found = read(world, &name).await;
     assert_eq!(line(&found, "Installed"), "True UpgradeFailed");
-    tells(&found, "Installed", &["is partly replaced"]);
+    assert_message(&found, "Installed", &["is partly replaced"]);
     assert_eq!(api.get("both").await.unwrap().data.unwrap()["v"], "2");
     let definitions: Api<CustomResourceDefinition> = world.api();
     let moved = definitions.get(&format!("widgets.{group}")).await.unwrap();
     assert_eq!(moved.status.unwrap().stored_versions.unwrap(), ["v1", "v2"]);
 
-    // The reverted template takes the changes of the upgrade back, but not a version in which objects are stored.
+    // The reverted template undoes the changes of the upgrade, except for the storage version of the CRD.
     point_at(world, &name, &source).await;
     has_value(world, space.name(), "both", "v", "1").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;

@@ -1,11 +1,11 @@
-//! Objects of kinds that a cluster may lack.
+//! Objects of optional APIs.
 
 use super::*;
 
 #[tokio::test]
-async fn optional_objects_wait_for_their_definition_and_wait_again_when_it_goes() {
+async fn optional_objects_are_deferred_while_their_crd_is_missing() {
     let (world, name, space) = start("optional").await;
-    // No other test has this kind.
+    // No other test uses this kind.
     let (group, kind) = ("console.openshift.io", "ConsoleExternalLogLink");
     let mut link = widget(group, space.name(), "logs", 1);
     link["kind"] = kind.into();
@@ -13,14 +13,14 @@ async fn optional_objects_wait_for_their_definition_and_wait_again_when_it_goes(
     let waits = vec![format!("{kind} {group}/v1 {space}/logs")];
     assert_eq!(waiting.status.as_ref().unwrap().waiting, waits);
     assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
-    tells(&waiting, "Installed", &["1 objects are deferred"]);
+    assert_message(&waiting, "Installed", &["1 objects are deferred"]);
 
     let definition = support::crd(group, kind);
     let full = definition["metadata"]["name"].as_str().unwrap();
     let definitions: Api<CustomResourceDefinition> = world.api();
     let links = || custom_resources(world, space.name(), [group, "v1", kind]);
-    let waits_for = async |what: &str, expected: &Vec<String>| {
-        becomes(world, &name, what, |status| {
+    let waits_for = async |description: &str, expected: &Vec<String>| {
+        becomes(world, &name, description, |status| {
             let is_healthy = support::has(&status.conditions, "Healthy", "True");
             (is_healthy && status.waiting == *expected).then_some(())
         })

@@ -1,4 +1,4 @@
-//! Whose an object is: what others have is not taken, and what is let go can be had by the next one.
+//! Ownership of objects: foreign objects are not taken, and released objects can be adopted.
 
 mod retained;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Tells what is in the way of the first installation.
+/// Waits until the first installation is rejected because of ownership.
 async fn refused(world: &World, name: &str) -> BundleInstance {
     let refused = wait_reason(world, name, "Installed", "InstallFailed").await;
     assert_eq!(line(&refused, "Installed"), "False InstallFailed");
@@ -23,7 +23,7 @@ fn owner_name(map: &ConfigMap) -> Option<&str> {
 
 // parity: platform-30, i11
 #[tokio::test]
-async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
+async fn i11_owned_object_is_rejected_until_its_owner_is_deleted() {
     let (world, first, space) = start("i11-first").await;
     let second = unique("i11-second");
     let api = maps(world, space.name());
@@ -36,13 +36,13 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     ];
     declare(world, &second, &objects).await;
 
-    let told = refused(world, &second).await;
-    let told = message(&told, "Installed");
+    let instance = refused(world, &second).await;
+    let text = message(&instance, "Installed");
     let expected = format!(
         "ConfigMap {space}/both already exists and is owned by BundleInstance {first}: delete that BundleInstance, or remove the \
          object from one of the two bundles"
     );
-    assert_eq!(told, expected);
+    assert_eq!(text, expected);
     let after = api.get("both").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
     assert!(api.get_opt("own").await.unwrap().is_none());
@@ -52,7 +52,7 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     let gone = Instant::now();
     has_value(world, space.name(), "both", "v", "second").await;
     world.wait_instance(&second, "Healthy", "True").await;
-    // Without waiting for the next try, which is 15 seconds after the last one.
+    // The instance does not wait for the next attempt, 15 seconds after the last one.
     let elapsed = gone.elapsed();
     assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     delete(world, &second).await;
@@ -60,11 +60,11 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
 
 // parity: i11
 #[tokio::test]
-async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
+async fn i11_simultaneous_installations_have_exactly_one_owner() {
     const PAIRS: usize = 4;
     let (world, name, space) = start("race").await;
     let group = format!("{name}.example.com");
-    // All wait for the same API, and begin when it comes.
+    // All instances wait for the same API, and start when the API is served.
     let awaited = |name: &str| widget(&group, space.name(), name, 1);
     let pairs: Vec<[String; 2]> = (0..PAIRS)
         .map(|_| [unique("race-a"), unique("race-b")])
@@ -87,20 +87,20 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
     let api = maps(world, space.name());
     for pair in &pairs {
         let object = &pair[0];
-        let applied = |it: &ConfigMap| owner_name(it).map(drop);
+        let applied = |config_map: &ConfigMap| owner_name(config_map).map(drop);
         let found = support::wait_for(api.clone(), object, "applied", applied).await;
         let winner = owner_name(&found).unwrap().to_owned();
         let loser = pair.iter().find(|name| **name != winner).unwrap();
         let well = world.wait_instance(&winner, "Healthy", "True").await;
         assert_eq!(line(&well, "Installed"), "True InstallationSucceeded");
-        let told = format!("belongs to BundleInstance {winner}");
-        let refused = says(world, loser, "Installed", &[&told]).await;
+        let part = format!("is owned by BundleInstance {winner}");
+        let refused = says(world, loser, "Installed", &[&part]).await;
         assert_eq!(line(&refused, "Installed"), "False InstallFailed");
         assert_eq!(refused.status.unwrap().installed_bundle_name, None);
         let found = api.get(object).await.unwrap();
         assert_eq!(found.data.as_ref().unwrap()["v"], winner);
         assert_eq!(found.metadata.generation, None);
-        // It has been applied once, and by nobody else.
+        // Only the winner has applied it, once.
         let entries = found.metadata.managed_fields.unwrap();
         assert_eq!(entries.len(), 1, "{entries:?}");
         let own = api.get_opt(&format!("{loser}-own")).await.unwrap();
@@ -115,7 +115,7 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
 
 // parity: rukpak-43
 #[tokio::test]
-async fn what_exists_is_taken_only_when_it_is_handed_over() {
+async fn existing_objects_are_adopted_only_if_annotated() {
     let (world, name, space) = start("adopt").await;
     let api = maps(world, space.name());
     let existing = [
@@ -141,34 +141,34 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
         .each_ref()
         .map(|(object, _)| map(space.name(), object, &[("v", "ours")]));
     declare(world, &name, &objects).await;
-    let told = refused(world, &name).await;
+    let instance = refused(world, &name).await;
     let parts = [
         "/plain already exists and is not managed by a BundleInstance: ",
         "/olm already exists and is managed by OLM, for its ClusterServiceVersion operators/etcd.v1: ",
         "/helm already exists and is managed by the Helm release db/etcd: ",
         &format!("core.rukpak.io/adopt={name}"),
     ];
-    tells(&told, "Installed", &parts);
+    assert_message(&instance, "Installed", &parts);
     for (object, before) in &before {
         let after = api.get(object).await.unwrap();
         assert_eq!(after.resource_version(), before.resource_version());
     }
 
-    // Handed over to somebody else is not handed over.
-    let hand_over = |to: &str| json!({"metadata": {"annotations": {labels::ADOPT: to}}});
+    // An annotation that names another instance permits no adoption.
+    let adopt = |to: &str| json!({"metadata": {"annotations": {labels::ADOPT: to}}});
     for (object, _) in &existing {
         let to = if *object == "olm" { "somebody" } else { &name };
-        meddle(&api, object, hand_over(to)).await;
+        patch_as_other(&api, object, adopt(to)).await;
     }
     let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
     change(world, &name, policy("Delete")).await;
     becomes(world, &name, "only one left", |status| {
-        let told = &condition(&status.conditions, "Installed")?.message;
-        let is_free = !told.contains("/plain") && !told.contains("/helm");
-        (is_free && told.contains("/olm already exists")).then_some(())
+        let text = &condition(&status.conditions, "Installed")?.message;
+        let is_free = !text.contains("/plain") && !text.contains("/helm");
+        (is_free && text.contains("/olm already exists")).then_some(())
     })
     .await;
-    meddle(&api, "olm", hand_over(&name)).await;
+    patch_as_other(&api, "olm", adopt(&name)).await;
     change(world, &name, policy("Retain")).await;
     world.wait_instance(&name, "Healthy", "True").await;
     for (object, before) in &before {
@@ -185,10 +185,10 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
     }
 }
 
-/// The labels of a Namespace guard whoever lives in it.
+/// The labels of a Namespace protect the workloads in the namespace.
 // parity: rukpak-40
 #[tokio::test]
-async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
+async fn existing_namespace_is_unchanged_unless_adopted() {
     let world = running().await;
     let name = unique("space");
     let theirs = json!({
@@ -196,21 +196,21 @@ async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
         "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     });
     world.apply(&theirs).await;
-    let mut ours = theirs.clone();
-    ours["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
-    declare(world, &name, &[ours, map(&name, "a", &[])]).await;
+    let mut desired = theirs.clone();
+    desired["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    declare(world, &name, &[desired, map(&name, "a", &[])]).await;
     let installed = world.wait_instance(&name, "Installed", "True").await;
-    tells(&installed, "Installed", &["used unchanged"]);
+    assert_message(&installed, "Installed", &["used unchanged"]);
     let spaces: Api<Namespace> = world.api();
     let labels = spaces.get(&name).await.unwrap().metadata.labels.unwrap();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");
     assert!(!labels.contains_key(labels::OWNER_NAME));
 
     let adopt = json!({"metadata": {"annotations": {labels::ADOPT: name}}});
-    meddle(&spaces, &name, adopt).await;
+    patch_as_other(&spaces, &name, adopt).await;
     upgrade(world, &name, "v2", &[theirs, map(&name, "b", &[])]).await;
-    support::wait_for(spaces, &name, "handed over", |it: &Namespace| {
-        (it.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
+    support::wait_for(spaces, &name, "handed over", |namespace: &Namespace| {
+        (namespace.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
     })
     .await;
     delete(world, &name).await;

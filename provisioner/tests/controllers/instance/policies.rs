@@ -1,4 +1,4 @@
-//! What becomes of definitions: with the instance, and when they leave the bundle.
+//! CRD deletion policies: on uninstall, and when the CRD leaves the bundle.
 
 mod conversion;
 mod leaving;
@@ -8,7 +8,7 @@ use manifests::api::instance::CrdDeletionPolicy;
 
 use super::*;
 
-/// An instance with a definition, a workload, and custom resources that somebody else has made.
+/// An instance with a CRD, a workload, and custom resources of a user.
 struct Scene {
     world: &'static World,
     name: String,
@@ -16,7 +16,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Installs the definition, and waits until everything is there.
+    /// Installs the CRD, and waits until all objects exist.
     async fn new(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let this = Self::prepare(prefix).await;
         let definition = support::crd(&this.group(), "Widget");
@@ -38,7 +38,7 @@ impl Scene {
         let objects = [definition, self.operator()];
         declare_with(self.world, &self.name, &objects, |spec| {
             spec.crd_deletion_policy = policy;
-            // The operator does not become healthy here, and definitions are pruned all the same.
+            // The operator never becomes healthy in this test. CRDs are pruned nevertheless.
             spec.progress_deadline_seconds = Some(1);
             change(spec);
         })
@@ -68,7 +68,7 @@ impl Scene {
         custom_resources(self.world, self.space.name(), [&group, version, "Widget"])
     }
 
-    /// A custom resource of a user's.
+    /// Creates a custom resource of a user.
     async fn widget(&self, version: &str, name: &str, finalizers: &[&str]) {
         let widget = json!({
             "apiVersion": format!("{}/{version}", self.group()), "kind": "Widget",
@@ -83,19 +83,19 @@ impl Scene {
         .await;
     }
 
-    /// Lets a custom resource go.
-    async fn free(&self, name: &str) {
+    /// Removes the finalizers of a custom resource.
+    async fn remove_finalizers(&self, name: &str) {
         let patch = json!({"metadata": {"finalizers": null}});
-        meddle(&self.widgets("v1"), name, patch).await;
+        patch_as_other(&self.widgets("v1"), name, patch).await;
     }
 
-    /// Waits until the instance says something about its removal.
+    /// Waits until a condition of the instance mentions this part during the uninstall.
     async fn says(&self, part: &str) -> String {
         let found = says(self.world, &self.name, "Progressing", &[part]).await;
         message(&found, "Progressing").to_owned()
     }
 
-    /// What was said of a definition that stays, by an event, which stays as well.
+    /// Returns the note of the Event about the retained CRD. The Event outlives the instance.
     async fn released(&self) -> String {
         let notes = async || support::notes(self.world, &self.name, "Released").await;
         let is_told = |notes: &Vec<String>| !notes.is_empty();
@@ -103,12 +103,12 @@ impl Scene {
         notes.await.remove(0)
     }
 
-    /// The definition is there, belongs to nobody, and is removed here.
+    /// Checks that the CRD exists without an owner, and deletes the CRD.
     async fn is_kept(&self) {
-        let kept = self.definitions().get(&self.definition()).await.unwrap();
-        assert_eq!(kept.metadata.deletion_timestamp, None);
-        assert!(!kept.labels().contains_key(labels::OWNER_NAME), "{kept:?}");
-        assert!(!kept.labels().contains_key(labels::OWNER_KIND), "{kept:?}");
+        let crd = self.definitions().get(&self.definition()).await.unwrap();
+        assert_eq!(crd.metadata.deletion_timestamp, None);
+        assert!(!crd.labels().contains_key(labels::OWNER_NAME), "{crd:?}");
+        assert!(!crd.labels().contains_key(labels::OWNER_KIND), "{crd:?}");
         self.delete_definition().await;
     }
 
@@ -116,7 +116,7 @@ impl Scene {
         support::delete(&self.definitions(), &self.definition()).await;
     }
 
-    async fn ask(&self) {
+    async fn request_deletion(&self) {
         support::delete(&self.world.api::<BundleInstance>(), &self.name).await;
     }
 
@@ -133,7 +133,7 @@ impl Scene {
 
 // parity: platform-19, openshift-10, g4
 #[tokio::test]
-async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again() {
+async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     let scene = Scene::new("in-use", CrdDeletionPolicy::DeleteIfUnused).await;
     scene.widget("v1", "precious", &[]).await;
     let uid = scene.widgets("v1").get("precious").await.unwrap().uid();
@@ -152,7 +152,7 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
     let again = scene.widgets("v1").get("precious").await.unwrap();
     assert_eq!(again.uid(), uid);
 
-    // Without custom resources it goes.
+    // Without custom resources the CRD is deleted.
     support::delete(&scene.widgets("v1"), "precious").await;
     delete(scene.world, &scene.name).await;
     support::gone(scene.definitions(), &scene.definition()).await;
@@ -160,31 +160,31 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
 
 // parity: rukpak-41
 #[tokio::test]
-async fn delete_removes_custom_resources_while_the_operator_runs_then_definitions_then_the_rest() {
+async fn delete_policy_removes_custom_resources_before_the_operator() {
     let scene = Scene::new("delete", CrdDeletionPolicy::Delete).await;
     scene.widget("v1", "held", &["example.com/operator"]).await;
     scene.widget("v1", "free", &[]).await;
-    scene.ask().await;
-    let told = scene.says("custom resource").await;
-    assert!(told.contains("held"), "{told}");
+    scene.request_deletion().await;
+    let text = scene.says("custom resource").await;
+    assert!(text.contains("held"), "{text}");
     assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
-    // Whoever has to finalize the other one is still there.
+    // The operator that has to finalize the other custom resource still exists.
     let operators = deployments(scene.world, scene.space.name());
     let operator = operators.get("operator").await.unwrap();
     assert_eq!(operator.metadata.deletion_timestamp, None);
     let definition = scene.definitions().get(&scene.definition()).await.unwrap();
     assert_eq!(definition.metadata.deletion_timestamp, None);
 
-    scene.free("held").await;
+    scene.remove_finalizers("held").await;
     scene.is_gone().await;
     support::gone(scene.definitions(), &scene.definition()).await;
 }
 
 #[tokio::test]
-async fn what_nobody_finalises_is_named_and_retain_lets_the_instance_go_at_once() {
+async fn stuck_resource_is_named_and_retain_ends_the_uninstall() {
     let scene = Scene::new("stuck", CrdDeletionPolicy::Delete).await;
     scene.widget("v1", "stuck", &["example.com/nobody"]).await;
-    scene.ask().await;
+    scene.request_deletion().await;
     let parts = [
         &format!("CustomResourceDefinition {}: ", scene.definition()),
         &format!("{}/stuck", scene.space),
@@ -196,20 +196,20 @@ async fn what_nobody_finalises_is_named_and_retain_lets_the_instance_go_at_once(
     scene.is_gone().await;
     let left = scene.widgets("v1").get("stuck").await.unwrap();
     assert!(left.metadata.deletion_timestamp.is_some());
-    scene.free("stuck").await;
+    scene.remove_finalizers("stuck").await;
     scene.is_kept().await;
 }
 
 #[tokio::test]
-async fn retain_also_lets_go_of_a_definition_that_somebody_else_has_deleted() {
+async fn retain_releases_a_crd_that_another_client_deletes() {
     let scene = Scene::new("terminating", CrdDeletionPolicy::DeleteIfUnused).await;
     scene.widget("v1", "stuck", &["example.com/nobody"]).await;
     scene.delete_definition().await;
-    scene.ask().await;
-    let told = scene.says("customresourcecleanup").await;
-    assert_has(told, &scene.definition());
+    scene.request_deletion().await;
+    let text = scene.says("customresourcecleanup").await;
+    assert_has(text, &scene.definition());
     scene.set_policy("Retain").await;
     scene.is_gone().await;
-    scene.free("stuck").await;
+    scene.remove_finalizers("stuck").await;
     support::gone(scene.definitions(), &scene.definition()).await;
 }

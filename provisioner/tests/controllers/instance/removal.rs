@@ -1,4 +1,4 @@
-//! Removing an instance, whatever state it is in.
+//! Uninstalls, in every state of an instance.
 
 mod away;
 
@@ -10,15 +10,15 @@ use manifests::api::bundle::HttpSource;
 
 use super::*;
 
-/// Asks for the removal of an instance, and does not wait.
-async fn ask(world: &World, name: &str, params: &DeleteParams) {
+/// Requests the deletion of an instance, and does not wait.
+async fn request_deletion(world: &World, name: &str, params: &DeleteParams) {
     let api: Api<BundleInstance> = world.api();
     api.delete(name, params).await.unwrap();
 }
 
 // parity: rukpak-41
 #[tokio::test]
-async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name() {
+async fn orphaned_objects_are_adopted_by_same_name() {
     let (world, name, space) = start("orphan").await;
     let objects = [map(space.name(), "a", &[("v", "1")])];
     let source = declare(world, &name, &objects).await;
@@ -29,7 +29,7 @@ async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name(
         propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
         ..DeleteParams::default()
     };
-    ask(world, &name, &params).await;
+    request_deletion(world, &name, &params).await;
     support::gone::<BundleInstance>(world.api(), &name).await;
     no_bundles(world, &name).await;
     let orphan = maps(world, space.name()).get("a").await.unwrap();
@@ -47,8 +47,7 @@ async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name(
 
 // parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40
 #[tokio::test]
-async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_in_the_foreground()
-{
+async fn uninstall_in_both_modes_keeps_only_namespaces() {
     let world = running().await;
     for params in [DeleteParams::background(), DeleteParams::foreground()] {
         let name = unique("removal");
@@ -65,7 +64,7 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
         let installed = world.wait_instance(&name, "Installed", "True").await;
         assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
 
-        ask(world, &name, &params).await;
+        request_deletion(world, &name, &params).await;
         support::gone(world.api::<BundleInstance>(), &name).await;
         let definition = format!("widgets.{group}");
         support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
@@ -75,9 +74,12 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
         no_bundles(world, &name).await;
 
         let namespaces: Api<Namespace> = world.api();
-        let kept = namespaces.get(&name).await.unwrap();
-        assert_eq!(kept.metadata.deletion_timestamp, None);
-        assert!(!kept.labels().contains_key(labels::OWNER_NAME), "{kept:?}");
+        let namespace = namespaces.get(&name).await.unwrap();
+        assert_eq!(namespace.metadata.deletion_timestamp, None);
+        assert!(
+            !namespace.labels().contains_key(labels::OWNER_NAME),
+            "{namespace:?}"
+        );
         support::delete(&namespaces, &name).await;
     }
 }
@@ -85,7 +87,7 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
 /// The Bundle of the instance is being unpacked.
 async fn remove_while_unpacking(world: &World) {
     let name = unique("pending");
-    // Takes connections and never says anything.
+    // Accepts connections and never answers.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let source = BundleSource {
         type_: "http".to_owned(),
@@ -130,8 +132,8 @@ async fn remove_half_applied(world: &World) {
     ];
     declare(world, &name, &objects).await;
     let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
-    tells(&failed, "Installed", &["operator"]);
-    // In a wave before.
+    assert_message(&failed, "Installed", &["operator"]);
+    // It belongs to an earlier wave.
     maps(world, space.name()).get("a").await.unwrap();
     delete(world, &name).await;
     support::gone(maps(world, space.name()), "a").await;
@@ -150,7 +152,7 @@ async fn instances_are_removed_in_every_state() {
 
 // parity: rukpak-32
 #[tokio::test]
-async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again() {
+async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
     let (world, name, space) = start("held").await;
     let objects = [
         map(space.name(), "held", &[]),
@@ -159,24 +161,24 @@ async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again()
     install(world, &name, &objects).await;
     let api = maps(world, space.name());
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
-    meddle(&api, "held", hold).await;
+    patch_as_other(&api, "held", hold).await;
 
-    ask(world, &name, &DeleteParams::default()).await;
+    request_deletion(world, &name, &DeleteParams::default()).await;
     let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
     let parts = [
-        "waiting for 1 object to go",
+        "waiting for 1 object to be deleted",
         &format!("ConfigMap {space}/held: is being deleted"),
         "example.com/rival",
         "remove the finalizers",
     ];
-    tells(&waiting, "Progressing", &parts);
+    assert_message(&waiting, "Progressing", &parts);
     assert_eq!(api.get_opt("free").await.unwrap(), None);
 
-    // Neither another template nor another object brings anything back.
+    // Neither another template nor another object causes a write.
     upgrade(world, &name, "v2", &[map(space.name(), "comes", &[])]).await;
     observed(world, &name).await;
-    meddle(&api, "held", json!({"data": {"more": "text"}})).await;
-    meddle(&api, "held", json!({"metadata": {"finalizers": null}})).await;
+    patch_as_other(&api, "held", json!({"data": {"more": "text"}})).await;
+    patch_as_other(&api, "held", json!({"metadata": {"finalizers": null}})).await;
     support::gone(world.api::<BundleInstance>(), &name).await;
     no_bundles(world, &name).await;
     let left = api.list(&ListParams::default()).await.unwrap();

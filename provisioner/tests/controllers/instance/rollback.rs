@@ -1,4 +1,4 @@
-//! The way back, for those who ask for it.
+//! Rollbacks of instances with `rollback: OnFailure`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use manifests::api::instance::Rollback;
 
 use super::*;
 
-/// Installs the first bundle, with a way back.
+/// Installs the first bundle, with `rollback: OnFailure`.
 async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance {
     declare_with(world, name, objects, |spec| {
         spec.rollback = Rollback::OnFailure;
@@ -22,7 +22,7 @@ fn installed(instance: &BundleInstance) -> &str {
 
 // parity: rukpak-42, complaint-8
 #[tokio::test]
-async fn what_does_not_become_healthy_in_time_is_taken_back_once() {
+async fn unhealthy_upgrade_is_rolled_back_once() {
     let (world, name, space) = start("back").await;
     world.cluster.stand_in_node().await.unwrap();
     let of = |version: &str, fate| {
@@ -37,11 +37,11 @@ async fn what_does_not_become_healthy_in_time_is_taken_back_once() {
     upgrade(world, &name, "v2", &of("v2", "fails")).await;
     let back = wait_reason(world, &name, "Installed", "RolledBack").await;
     assert_eq!(installed(&back), installed(&first));
-    tells(&back, "Installed", &["/web)"]);
+    assert_message(&back, "Installed", &["/web)"]);
     has_value(world, space.name(), "v", "v", "v1").await;
     world.wait_instance(&name, "Healthy", "True").await;
 
-    // Looked at again, and repaired, it is not tried again.
+    // Further reconciles and repairs do not attempt the upgrade again.
     for _ in 0..2 {
         support::delete(&maps(world, space.name()), "v").await;
         has_value(world, space.name(), "v", "v", "v1").await;
@@ -63,7 +63,7 @@ async fn what_does_not_become_healthy_in_time_is_taken_back_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_applied_in_full_is_taken_back_save_for_definitions_with_moved_versions() {
+async fn rollback_keeps_crds_whose_stored_versions_moved() {
     let world = running().await;
     for moved in [false, true] {
         let (name, space) = fresh(world, "half").await;
@@ -82,7 +82,7 @@ async fn what_cannot_be_applied_in_full_is_taken_back_save_for_definitions_with_
         upgrade(world, &name, "v2", &v2).await;
         let back = wait_reason(world, &name, "Installed", "RolledBack").await;
         assert_eq!(installed(&back), installed(&first));
-        tells(&back, "Installed", &["bad"]);
+        assert_message(&back, "Installed", &["bad"]);
         has_value(world, space.name(), "v", "v", "1").await;
         support::gone(maps(world, space.name()), "new").await;
         let expected: &[&str] = if moved { &["v1", "v2"] } else { &["v1"] };
@@ -91,9 +91,9 @@ async fn what_cannot_be_applied_in_full_is_taken_back_save_for_definitions_with_
     }
 }
 
-/// The new version has changed something that cannot be changed back.
+/// The new version sets an object immutable, so that the change cannot be reverted.
 #[tokio::test]
-async fn a_way_back_that_is_refused_is_told_with_both_reasons_and_not_tried_all_the_time() {
+async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
     let (world, name, space) = start("stuck").await;
     let group = format!("{name}.example.com");
     let v1 = [
@@ -112,38 +112,39 @@ async fn a_way_back_that_is_refused_is_told_with_both_reasons_and_not_tried_all_
     let stuck = says(world, &name, "Installed", &["immutable", "bad"]).await;
     assert!(stuck.status.unwrap().failed_template_hash.is_some());
 
-    // Looked at again, it says the same, save how often.
+    // A further reconcile reports the same.
     let before = read(world, &name).await;
     let label = json!({"metadata": {"labels": {"looked": "at"}}});
     change(world, &name, label).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let after = read(world, &name).await;
     assert_eq!(line(&after, "Installed"), line(&before, "Installed"));
-    let versions = |it: &BundleInstance| it.resource_version().unwrap().parse::<u64>().unwrap();
-    let written = |it: &BundleInstance| {
-        let status = it.managed_fields().iter();
-        let ours = status.filter(|entry| entry.subresource.as_deref() == Some("status"));
-        ours.filter_map(|entry| entry.time.clone()).max()
+    let versions =
+        |instance: &BundleInstance| instance.resource_version().unwrap().parse::<u64>().unwrap();
+    let written = |instance: &BundleInstance| {
+        let status = instance.managed_fields().iter();
+        let entries = status.filter(|entry| entry.subresource.as_deref() == Some("status"));
+        entries.filter_map(|entry| entry.time.clone()).max()
     };
     assert!(versions(&after) > versions(&before));
     assert_eq!(written(&after), written(&before), "tried again");
 
-    // As soon as it can be changed, it is.
+    // Once the object can be changed, the rollback completes.
     support::delete(&maps(world, space.name()), "v").await;
     let back = json!({"spec": {"crdDeletionPolicy": "Retain"}});
     change(world, &name, back).await;
     let back = wait_reason(world, &name, "Installed", "RolledBack").await;
-    tells(&back, "Installed", &["bad"]);
+    assert_message(&back, "Installed", &["bad"]);
     has_value(world, space.name(), "v", "v", "1").await;
     delete(world, &name).await;
 }
 
 #[tokio::test]
-async fn what_was_begun_is_told_of_until_it_is_over_and_can_be_taken_back_later() {
+async fn partial_upgrade_is_reported_and_can_be_rolled_back_later() {
     let (world, name, space) = start("begun").await;
     declare(world, &name, &[map(space.name(), "v", &[("v", "1")])]).await;
     world.wait_instance(&name, "Installed", "True").await;
-    // A Namespace of the bundle is not there when all of it is tried, so that the rest is begun.
+    // The Namespace of the bundle is missing during the dry runs, so that the rollout starts.
     let v2 = [
         support::namespace_object(&name),
         map(space.name(), "v", &[("v", "2")]),
@@ -152,9 +153,9 @@ async fn what_was_begun_is_told_of_until_it_is_over_and_can_be_taken_back_later(
     upgrade(world, &name, "v2", &v2).await;
     let first = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     has_value(world, space.name(), "v", "v", "2").await;
-    tells(&first, "Installed", &["is partly replaced"]);
+    assert_message(&first, "Installed", &["is partly replaced"]);
 
-    // The second try changes nothing, as the Namespace is there by now.
+    // The second attempt changes nothing, because the Namespace exists now.
     change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
     wait_reason(world, &name, "Installed", "RolledBack").await;
     has_value(world, space.name(), "v", "v", "1").await;

@@ -1,4 +1,5 @@
-//! A user whose only permissions are those on Bundles replaces the Bundles of an instance, and gets nothing installed.
+//! A user whose only permissions are those on Bundles replaces the Bundles of an instance. None of the user's content is
+//! installed.
 //!
 //! | moment at which a Bundle is replaced | test |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 //! | after a rollback | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
 //! | while the provisioner is down | [`restarts::restarts_install_no_foreign_bundle`] |
 //! | not adopted yet, and the status cannot be written | [`restarts::restarts_install_no_foreign_bundle`] |
-//! | all the time | [`upgrades::a_restless_squatter_gets_nothing_installed`] |
+//! | all the time | [`upgrades::restless_squatter_gets_nothing_installed`] |
 
 mod health;
 mod records;
@@ -49,7 +50,7 @@ struct Squatter {
     content: BundleSource,
 }
 
-/// Creates a user with all verbs on Bundles and no other permission, and returns what the user sees.
+/// Creates a user with all verbs on Bundles and no other permission, and returns the user's API.
 pub(super) async fn squatter(world: &World, name: &str) -> Api<Bundle> {
     let user = format!("{name}-squatter");
     let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
@@ -68,7 +69,7 @@ pub(super) async fn squatter(world: &World, name: &str) -> Api<Bundle> {
 }
 
 impl Squatter {
-    /// Creates the user, and the content that it tries to have installed in a namespace.
+    /// Creates the user, and the foreign content for a namespace.
     async fn new(world: &World, name: &str, namespace: &str) -> Self {
         let bundles = squatter(world, name).await;
         let objects = [
@@ -79,7 +80,7 @@ impl Squatter {
         Self { bundles, content }
     }
 
-    /// Replaces all Bundles of an instance, and waits until all the foreign content is unpacked that can be.
+    /// Replaces all Bundles of an instance, and waits until the foreign content is unpacked where possible.
     async fn replace_all(&self, world: &World, name: &str) {
         for bundle in bundles(world, name).await {
             self.replace(&bundle).await;
@@ -138,10 +139,10 @@ impl Squatter {
     }
 }
 
-/// Everything that becomes visible of the ConfigMaps of a namespace, from now on.
+/// Collects the names and values of all ConfigMaps that a watch of a namespace reports.
 struct Observer {
     maps: Api<ConfigMap>,
-    seen: JoinHandle<BTreeSet<String>>,
+    observed: JoinHandle<BTreeSet<String>>,
 }
 
 impl Observer {
@@ -152,8 +153,8 @@ impl Observer {
         let listed = maps.list(&ListParams::default()).await.unwrap();
         let mut version = listed.metadata.resource_version.unwrap();
         let watched = maps.clone();
-        let seen = tokio::spawn(async move {
-            let mut seen = BTreeSet::new();
+        let observed = tokio::spawn(async move {
+            let mut observed = BTreeSet::new();
             loop {
                 let params = WatchParams::default().timeout(290);
                 let mut events = watched.watch(&params, &version).await.unwrap().boxed();
@@ -165,11 +166,11 @@ impl Observer {
                             version = map.resource_version().unwrap();
                             let name = map.name_any();
                             if name == Self::LAST {
-                                return seen;
+                                return observed;
                             }
                             let value = map.data.and_then(|data| data.get("v").cloned());
-                            seen.extend(value.map(|value| format!("{name}={value}")));
-                            seen.insert(name);
+                            observed.extend(value.map(|value| format!("{name}={value}")));
+                            observed.insert(name);
                         }
                         WatchEvent::Bookmark(bookmark) => {
                             version = bookmark.metadata.resource_version;
@@ -179,26 +180,26 @@ impl Observer {
                 }
             }
         });
-        Self { maps, seen }
+        Self { maps, observed }
     }
 
-    /// Fails if any of the squatter's content has ever been in the cluster. Returns `name` and `name=value` of all that was.
+    /// Fails if the squatter's content was ever in the cluster. Returns `name` and `name=value` of all observed ConfigMaps.
     async fn finish(self) -> BTreeSet<String> {
         let last = json!({"metadata": {"name": Self::LAST}});
         let last = serde_json::from_value(last).unwrap();
         let params = PostParams::default();
         self.maps.create(&params, &last).await.unwrap();
-        let seen = self.seen.await.unwrap();
-        let foreign: Vec<_> = seen
+        let observed = self.observed.await.unwrap();
+        let foreign: Vec<_> = observed
             .iter()
             .filter(|object| object.contains(FOREIGN))
             .collect();
-        assert!(foreign.is_empty(), "{foreign:?} of {seen:?}");
-        seen
+        assert!(foreign.is_empty(), "{foreign:?} of {observed:?}");
+        observed
     }
 }
 
-/// Installs objects in a new namespace, and lets a squatter and an observer in.
+/// Installs objects in a new namespace, and starts a squatter and an observer.
 async fn squatted(
     world: &World,
     prefix: &str,
@@ -211,17 +212,17 @@ async fn squatted(
     (name, space, squatter, observer)
 }
 
-/// The ConfigMap `a`, with a version.
+/// Returns the ConfigMap `a` with a version.
 fn a(namespace: &str, version: &str) -> Value {
     map(namespace, "a", &[("v", version)])
 }
 
-/// Only that.
+/// Returns only the ConfigMap `a`.
 fn only_a(namespace: &str) -> Vec<Value> {
     vec![a(namespace, "1")]
 }
 
-/// A Deployment whose pods work or fail, and a ConfigMap `a` with the version.
+/// Returns a Deployment whose pods run or fail, and a ConfigMap `a` with the version.
 fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
     vec![
         deployment(namespace, "web", 1, version, fate),
@@ -229,23 +230,23 @@ fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
     ]
 }
 
-/// Stores objects in a ConfigMap of the system namespace, and returns it as a source.
+/// Stores objects in a ConfigMap of the system namespace, and returns the ConfigMap as a source.
 async fn store(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     let data: BTreeMap<String, String> = objects
         .iter()
         .enumerate()
         .map(|(number, object)| (format!("{number}.yaml"), object.to_string()))
         .collect();
-    let kept = json!({
+    let config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
         "metadata": {"name": name, "namespace": support::SYSTEM}, "data": data,
     });
-    world.apply(&kept).await;
-    kept_in(name)
+    world.apply(&config_map).await;
+    stored_in(name)
 }
 
-/// The ConfigMap of that name as a source.
-fn kept_in(name: &str) -> BundleSource {
+/// Returns the ConfigMap of that name as a source.
+fn stored_in(name: &str) -> BundleSource {
     BundleSource {
         type_: "configMaps".to_owned(),
         config_maps: Some(vec![ConfigMapSource {
@@ -258,12 +259,12 @@ fn kept_in(name: &str) -> BundleSource {
     }
 }
 
-/// Removes what [`store`] has stored.
-async fn lose(world: &World, name: &str) {
+/// Deletes the ConfigMap that [`store`] has created.
+async fn delete_stored(world: &World, name: &str) {
     support::delete(&maps(world, support::SYSTEM), name).await;
 }
 
-/// Waits until a Bundle that is recorded as installed exists, by its uid, with the content that was applied.
+/// Waits until the Bundle that is recorded as installed exists with the recorded uid and the applied content.
 async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
     support::eventually("the installed Bundle is the recorded one", async || {
         let status = read(world, name).await.status.unwrap();
@@ -278,7 +279,7 @@ async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
     .await
 }
 
-/// Waits until a Bundle of this uid does not exist.
+/// Waits until no Bundle has this uid.
 async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
     bundles_become(world, name, "without the Bundle", |left| {
         left.iter().all(|left| left.uid() != bundle.uid())
@@ -298,7 +299,7 @@ async fn a_squatted_bundle_is_reported_and_not_installed() {
     let observer = Observer::new(world, space.name()).await;
 
     // The Bundle of the template cannot be unpacked again for now.
-    lose(world, &name).await;
+    delete_stored(world, &name).await;
     let installed = bundles(world, &name).await.remove(0);
     let foreign = squatter.replace(&installed).await.unwrap();
     assert_eq!(foreign.metadata.name, installed.metadata.name);
@@ -311,7 +312,7 @@ async fn a_squatted_bundle_is_reported_and_not_installed() {
         "delete Bundle",
         "bundles.core.rukpak.io",
     ];
-    tells(&replaced, "Installed", &parts);
+    assert_message(&replaced, "Installed", &parts);
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
@@ -323,5 +324,5 @@ async fn a_squatted_bundle_is_reported_and_not_installed() {
 
     observer.finish().await;
     delete(world, &name).await;
-    lose(world, &name).await;
+    delete_stored(world, &name).await;
 }

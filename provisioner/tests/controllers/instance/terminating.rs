@@ -1,10 +1,10 @@
-//! Namespaces and objects that are being deleted when a bundle is installed.
+//! Namespaces and objects that are terminating when a bundle is installed.
 
 use k8s_openapi::api::core::v1::Namespace;
 
 use super::*;
 
-/// A ConfigMap that stays until its finalizer is removed.
+/// Returns a ConfigMap that exists until its finalizer is removed.
 fn held(namespace: &str, name: &str) -> Value {
     let mut held = map(namespace, name, &[("v", "old")]);
     held["metadata"]["finalizers"] = json!(["example.com/rival"]);
@@ -37,12 +37,12 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
         "the installation continues automatically after the deletion",
         &format!("ConfigMap {space}/a exists and is being deleted"),
     ];
-    tells(&refused, "Installed", &parts);
+    assert_message(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Progressing"), "True Retrying");
 
     let released = json!({"metadata": {"finalizers": null}});
-    meddle(&maps(world, &name), "held", released.clone()).await;
-    meddle(&api, "a", released).await;
+    patch_as_other(&maps(world, &name), "held", released.clone()).await;
+    patch_as_other(&api, "a", released).await;
     world.wait_instance(&name, "Healthy", "True").await;
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "new");
     let maps = maps(world, &name);

@@ -1,4 +1,4 @@
-//! Catalogs that come late, go, come back, contradict each other, and hold what cannot be installed.
+//! Catalogs that are late, unavailable, available again, conflicting or invalid.
 
 use manifests::api::{
     condition::INSTALLED,
@@ -12,32 +12,32 @@ use serde_json::{Value, json};
 use super::stage::{Platform, package, packages};
 use crate::catalogs::served::Server;
 
-/// Nothing is there but the provisioner, and then one after the other comes, in the oddest order.
+/// Starts the provisioner first, and creates everything else in the most unfavorable order.
 // parity: serve-16, platform-1, openshift-4, openshift-13
 #[tokio::test]
-async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_away() {
+async fn unavailable_catalog_causes_no_worse_choice() {
     let platform = Platform::bare().await;
     let _provisioner = platform.start().await;
     platform.define_kind("PlatformOperator").await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
     let not_installed = ("Unknown", "NotInstalled", "no bundle is installed");
-    for (condition, said) in tests::rows![
+    for (condition, expected) in tests::rows![
         INSTALLED => ("False", "SourceFailed", failed);
         CATALOG_AVAILABLE => ("False", "NoCatalogs", "no catalog found");
         UPGRADEABLE => not_installed;
     ] {
-        platform.says("tide", condition, said).await;
+        platform.says("tide", condition, expected).await;
     }
     platform.define_kind("CatalogSource").await;
-    // Garbage is told, and takes nobody else down.
+    // Invalid catalogs are reported, and do not affect the others.
     for (name, spec) in tests::rows![
         "garbage" => json!({"address": "not an address"});
         "nothing" => json!({"address": "127.0.0.1:1"});
         "odd" => json!({"image": "No Image"});
     ] {
         platform.source(name, spec).await;
-        is_away(&platform, &format!("catalogs/{name}: ")).await;
+        is_unavailable(&platform, &format!("catalogs/{name}: ")).await;
     }
 
     let tide = platform.bundles("tide", &["1.0.0", "1.0.1", "1.0.2"]).await;
@@ -47,10 +47,10 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     let from_lesser = json!({"address": from_lesser, "priority": -5});
     platform.source("a-lesser", from_lesser).await;
     platform.has("tide", "1.0.0").await;
-    // With a priority that is no use: what is installed came from another one, until somebody names this one.
+    // The priority has no effect: the installed bundle stays with its catalog until the operator pins another one.
     let from_better = json!({"address": from_better, "priority": 5});
     platform.source("better", from_better).await;
-    let lesser = only_who_is_named_takes_over(&platform, lesser, &tide).await;
+    let lesser = only_the_pinned_catalog_takes_over(&platform, lesser, &tide).await;
     let chosen = async || {
         let tide = platform.operators().get("tide").await.unwrap();
         let chosen = tide.status.unwrap().chosen_bundle.unwrap();
@@ -62,33 +62,33 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     for name in ["garbage", "nothing", "odd"] {
         platform.no_source(name).await;
     }
-    all_are_there(&platform, "all catalogs are available").await;
-    // The better one goes away: what it has said stays, and nobody goes back.
+    are_available(&platform, "all catalogs are available").await;
+    // The better catalog becomes unavailable: the choice stays, and is not downgraded.
     let address = better.stop().await;
-    is_away(&platform, "catalogs/better: ").await;
+    is_unavailable(&platform, "catalogs/better: ").await;
     let patch = json!({"metadata": {"labels": {"look": "again"}}});
     platform.patch::<PlatformOperator>("tide", patch).await;
     platform.succeeds("tide", "Successfully applied").await;
     assert_eq!(chosen().await, begun);
 
-    // Somebody new, while the better one is away and was never read for that package: it is not waited for.
+    // A new operator does not wait for the unavailable catalog, which was never read for its package.
     let surf = platform.bundles("surf", &["1.0.0"]).await;
     let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("surf", &surf)];
     let lesser = lesser.replaced(&packages(&both)).await;
     platform.want(json!({"package": {"name": "surf"}})).await;
     platform.has("surf", "1.0.0").await;
 
-    // It comes back with more, and then without the package at all.
+    // The catalog is available again with a newer version, and then without the package.
     let better = Server::of(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
     let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
     let lost =
         "the source of the installed bundle, no longer exists or no longer contains the package";
     platform.succeeds("tide", lost).await;
-    all_are_there(&platform, "").await;
+    are_available(&platform, "").await;
     assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);
 
-    // A catalog that is named is the only one that counts.
+    // Only the pinned catalog is considered.
     let named = json!({"package": {"name": "tide"}, "catalog": {"name": "nobody"}});
     platform.want(named).await;
     let none = ("False", "NoCatalogs", "correct spec.catalog");
@@ -99,18 +99,18 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     }
 }
 
-async fn is_away(platform: &Platform, words: &str) {
-    let away = ("False", "CatalogUnavailable", words);
-    platform.says("tide", CATALOG_AVAILABLE, away).await;
+async fn is_unavailable(platform: &Platform, part: &str) {
+    let expected = ("False", "CatalogUnavailable", part);
+    platform.says("tide", CATALOG_AVAILABLE, expected).await;
 }
 
-async fn all_are_there(platform: &Platform, words: &str) {
-    let there = ("True", "CatalogsAvailable", words);
-    platform.says("tide", CATALOG_AVAILABLE, there).await;
+async fn are_available(platform: &Platform, part: &str) {
+    let expected = ("True", "CatalogsAvailable", part);
+    platform.says("tide", CATALOG_AVAILABLE, expected).await;
 }
 
-/// The catalog `better` has been there for a while when it is named.
-async fn only_who_is_named_takes_over(
+/// The catalog `better` exists for a while before it is pinned.
+async fn only_the_pinned_catalog_takes_over(
     platform: &Platform,
     server: Server,
     tide: &[Value],

@@ -5,7 +5,7 @@ use manifests::api::{instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
 use super::{
-    pauses::refused_statuses_are_written_ever_more_slowly,
+    pauses::failed_status_writes_back_off,
     stage::{Platform, package},
 };
 use crate::{
@@ -57,7 +57,7 @@ impl Scene {
         tide.uid().unwrap()
     }
 
-    /// Waits until another BundleInstance than that of this uid has 1.0.0 installed.
+    /// Waits until 1.0.0 is installed by a BundleInstance with another uid.
     async fn is_recreated(&self, before: &str) {
         let image = self.bundles[0]["image"].as_str().unwrap();
         let instances = self.platform.instances();
@@ -92,13 +92,13 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_choice_is_written_and_its_deleted_instance_recreated() {
+async fn choice_is_recorded_and_deleted_instance_is_recreated() {
     let platform = Platform::new().await;
-    let provisioner = refused_statuses_are_written_ever_more_slowly(&platform).await;
+    let provisioner = failed_status_writes_back_off(&platform).await;
     let mut scene = Scene::with(platform, provisioner).await;
     let operators = scene.platform.operators();
-    wait_for(operators, "tide", "told", |it| {
-        let status = it.status.as_ref()?;
+    wait_for(operators, "tide", "told", |operator| {
+        let status = operator.status.as_ref()?;
         status.active_bundle_instance.as_ref().map(drop)
     })
     .await;
@@ -109,7 +109,7 @@ async fn a_choice_is_written_and_its_deleted_instance_recreated() {
     scene.is_recreated(&before).await;
     scene.platform.waits("tide", "1.1.0", minor).await;
 
-    // The record survives the provisioner, and the annotation the loss of its value.
+    // The record survives a restart of the provisioner, and a loss of the annotation's value.
     let before = scene.uid().await;
     scene.forge(Value::Null).await;
     scene.is_recreated(&before).await;
@@ -119,7 +119,7 @@ async fn a_choice_is_written_and_its_deleted_instance_recreated() {
 }
 
 #[tokio::test]
-async fn an_annotation_records_the_choice_for_openshifts_definition() {
+async fn annotation_records_the_choice_for_the_openshift_crd() {
     let platform = Platform::bare().await;
     platform.define(&definition(PLATFORM_OPERATOR)).await;
     platform.define_kind("CatalogSource").await;
@@ -136,7 +136,7 @@ async fn an_annotation_records_the_choice_for_openshifts_definition() {
     })
     .await;
 
-    // An image that no catalog offers is not installed, nor is anything else.
+    // An image that no catalog offers is not installed, and neither is another one.
     let mut edited: Value = serde_json::from_str(&recorded).unwrap();
     edited["image"] = format!("127.0.0.1:1/evil@sha256:{}", "6".repeat(64)).into();
     scene.forge(edited.to_string().into()).await;
@@ -150,7 +150,7 @@ async fn an_annotation_records_the_choice_for_openshifts_definition() {
     scene.annotate(recorded.into()).await;
     scene.platform.has("tide", "1.0.0").await;
 
-    // Without the annotation, a bundle is chosen anew.
+    // Without the annotation, a bundle is chosen again.
     scene.forge(Value::Null).await;
     scene.platform.has("tide", "1.1.0").await;
     scene.server.stop().await;

@@ -1,4 +1,4 @@
-//! Whose a package is, whose a BundleInstance is, and what comes back when somebody meddles.
+//! Owners of packages and BundleInstances, and repairs of changes by other clients.
 
 use k8s_openapi::{
     api::apps::v1::Deployment,
@@ -44,7 +44,7 @@ async fn remove(platform: &Platform, kind: &str, name: &str) {
 
 // parity: platform-7, platform-8, openshift-3, openshift-8, openshift-9, openshift-10, openshift-11, openshift-16
 #[tokio::test]
-async fn a_package_and_an_instance_belong_to_one_alone() {
+async fn package_and_instance_have_exactly_one_owner() {
     let platform = Platform::new().await;
     for plural in ["subscriptions", "clusterserviceversions"] {
         define(platform.world.cluster, plural).await;
@@ -57,9 +57,10 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     gull[0]["image"] = own_namespace(&platform, "gull").await.into();
     all.push(("gull", gull));
     let server = platform.serve_mine(&packages(&all)).await;
-    // All of this is there before the provisioner is, which must not be quicker than what it has to know.
-    let wanted = json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
-    let subscription = olm("Subscription", "mine", &json!({}), &wanted);
+    // All of these exist before the provisioner starts, so that it cannot act before it has read them.
+    let subscription_spec =
+        json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
+    let subscription = olm("Subscription", "mine", &json!({}), &subscription_spec);
     platform.world.apply(&subscription).await;
     let csv = |name: &str, package: &str, labels: &Value| {
         let metadata = json!({"annotations": properties(package), "labels": labels});
@@ -67,7 +68,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         olm("ClusterServiceVersion", name, &metadata, &spec)
     };
     platform.apply(&csv("sand.v1", "sand", &json!({}))).await;
-    // The copy of one in another namespace manages nothing.
+    // A copy of a CSV in another namespace manages no package.
     let copied = json!({"olm.copiedFrom": "elsewhere"});
     platform.world.apply(&csv("reef.v1", "reef", &copied)).await;
     let stranger = json!({
@@ -82,7 +83,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         platform.want(json!({"package": {"name": package}})).await;
     }
     wait_for(platform.operators(), "tide", "there", |_| Some(())).await;
-    // Created in another second, so that there is a first one.
+    // The creation times differ by a second, so that one operator is first.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let tide = json!({"package": {"name": "tide"}});
     platform.want_as("second", tide).await;
@@ -95,7 +96,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     let chosen = tide.status.unwrap().chosen_bundle.unwrap();
     assert_eq!(chosen.name, "tide.v1.0.0");
     platform.has("reef", "1.0.0").await;
-    for (name, reason, words) in tests::rows![
+    for (name, reason, part) in tests::rows![
         "second", "SourceFailed" => "package tide already belongs to PlatformOperator tide; delete PlatformOperator \
                                      tide or second";
         "surf", "SourceFailed" => "package surf is managed by OLM (Subscription catalogs/mine)";
@@ -103,7 +104,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         "gull", "UnpackFailed" => "does not support the AllNamespaces install mode";
         "moon", "InstallFailed" => "BundleInstance moon already exists and does not belong to this PlatformOperator";
     ] {
-        platform.becomes(name, "False", reason, words).await;
+        platform.becomes(name, "False", reason, part).await;
     }
     let instances = platform.instances();
     let theirs = instances.get("moon").await.unwrap();
@@ -113,26 +114,26 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         assert!(instances.get_opt(name).await.unwrap().is_none(), "{name}");
     }
 
-    // What is free is taken.
+    // A package without an owner is installed.
     remove(&platform, "Subscription", "mine").await;
     remove(&platform, "ClusterServiceVersion", "sand.v1").await;
     platform.delete::<BundleInstance>("moon").await;
     for name in ["surf", "sand", "moon"] {
         platform.has(name, "1.0.0").await;
     }
-    meddling_is_undone(&platform).await;
-    an_operator_goes_with_all_it_has_installed(&platform).await;
+    changes_of_others_are_repaired(&platform).await;
+    deleted_operator_removes_its_objects(&platform).await;
     server.stop().await;
 }
 
-/// What is the operator's to say comes back; what an admin says besides stays.
-async fn meddling_is_undone(platform: &Platform) {
+/// Fields of the operator are repaired. Fields that an admin adds stay.
+async fn changes_of_others_are_repaired(platform: &Platform) {
     let digest = format!("sha256:{}", "1".repeat(64));
     let entry =
         |reason: &str| json!({"constraint": "minKubeVersion", "digest": digest, "reason": reason});
     let surf = platform.instances().get("surf").await.unwrap();
     let was = surf.spec.template.spec.source.image.unwrap().reference;
-    // Without its label and without a word of what was chosen.
+    // Without its label and without the recorded choice.
     let patch = json!({
         "metadata": {
             "labels": {labels::PLATFORM_OPERATOR: null}, "annotations": {labels::CHOSEN_BUNDLE: null, "mine": "x"},
@@ -143,47 +144,47 @@ async fn meddling_is_undone(platform: &Platform) {
         },
     });
     platform.patch::<BundleInstance>("surf", patch).await;
-    wait_for(platform.instances(), "surf", "as declared", |it| {
-        let source = it.spec.template.spec.source.image.as_ref()?;
+    wait_for(platform.instances(), "surf", "as declared", |instance| {
+        let source = instance.spec.template.spec.source.image.as_ref()?;
         let is_back = source.reference == was
-            && it.labels().contains_key(labels::PLATFORM_OPERATOR)
-            && it.annotations().contains_key(labels::CHOSEN_BUNDLE);
+            && instance.labels().contains_key(labels::PLATFORM_OPERATOR)
+            && instance.annotations().contains_key(labels::CHOSEN_BUNDLE);
         is_back.then_some(())
     })
     .await;
-    let kept = platform.instances().get("surf").await.unwrap();
-    assert!(kept.annotations().contains_key("mine"));
-    assert_eq!(kept.spec.overrides.len(), 1);
+    let repaired = platform.instances().get("surf").await.unwrap();
+    assert!(repaired.annotations().contains_key("mine"));
+    assert_eq!(repaired.spec.overrides.len(), 1);
 
-    // What the operator says goes into the instance, and leaves it again.
-    let says = |overrides: Value| json!({"spec": {"bundle": {"overrides": overrides}}});
+    // Overrides of the operator are copied to the instance, and removed again.
+    let to_patch = |overrides: Value| json!({"spec": {"bundle": {"overrides": overrides}}});
     for (overrides, expected) in [(json!([entry("ours")]), 1), (json!([]), 0)] {
-        let patch = says(overrides);
+        let patch = to_patch(overrides);
         platform.patch::<PlatformOperator>("sand", patch).await;
-        wait_for(platform.instances(), "sand", "as said", |it| {
-            (it.spec.overrides.len() == expected).then_some(())
+        wait_for(platform.instances(), "sand", "as said", |instance| {
+            (instance.spec.overrides.len() == expected).then_some(())
         })
         .await;
     }
 }
 
-async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
+async fn deleted_operator_removes_its_objects(platform: &Platform) {
     let deployments: Api<Deployment> = Api::all(platform.world.client());
     let has = async |name: &str| {
         let all = list(&deployments).await;
         let name = format!("{name}-operator");
-        all.iter().any(|it| it.name_any() == name)
+        all.iter().any(|deployment| deployment.name_any() == name)
     };
     assert!(has("tide").await && has("moon").await);
     let definitions: Api<CustomResourceDefinition> = platform.world.api();
-    // Whoever waits for the end of what is deleted gets it, too.
+    // Foreground deletion waits for the objects.
     let (operators, params) = (platform.operators(), DeleteParams::foreground());
     operators.delete("moon", &params).await.unwrap();
     gone(operators, "moon").await;
     gone(platform.instances(), "moon").await;
     gone(definitions, "widgets.moon.example.com").await;
     assert!(!has("moon").await);
-    // The package is free, and the one that waited has it.
+    // The package is free, and the operator that waited gets the package.
     platform.delete::<PlatformOperator>("tide").await;
     platform.has("second", "1.0.0").await;
     gone(platform.instances(), "tide").await;
@@ -191,7 +192,7 @@ async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
     until("tide of the second operator", has_tide, |has| *has).await;
 }
 
-/// Publishes an operator that wants a namespace to itself.
+/// Publishes an operator that requires a namespace without other operators.
 async fn own_namespace(platform: &Platform, name: &str) -> String {
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",

@@ -1,4 +1,4 @@
-//! What is there before the provisioner, when the apiserver takes its time.
+//! Objects that exist before the provisioner, with an API server that starts slowly.
 
 use std::net::TcpListener;
 
@@ -21,7 +21,7 @@ async fn has_been_tried(line: &Line, times: u64) {
 
 // parity: platform-1
 #[tokio::test]
-async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
+async fn slow_apiserver_only_delays_the_day_0_installation() {
     let platform = Platform::new().await;
     let names = ["tide", "surf", "moon"];
     let mut all = Vec::new();
@@ -30,13 +30,13 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
     }
     let server = platform.serve_mine(&packages(&all)).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
-    people(&platform).await;
+    create_accounts(&platform).await;
 
-    // Each connection ends as long as nobody listens behind the line.
+    // Connections end while no server listens behind the line.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let there = free.local_addr().unwrap();
+    let address = free.local_addr().unwrap();
     drop(free);
-    let line = Line::new(&there.to_string()).await;
+    let line = Line::new(&address.to_string()).await;
     let options = Options {
         kubeconfig: Some(Relay::kubeconfig_of(&line.host())),
         ..Options::default()
@@ -46,8 +46,8 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
     let pid = provisioner.pid().await;
     provisioner.says("listening").await;
     has_been_tried(&line, 3).await;
-    // Then the apiserver says that it cannot answer yet.
-    let relay = Relay::at(platform.world.cluster, there).await;
+    // Then the API server answers that it is unavailable.
+    let relay = Relay::at(platform.world.cluster, address).await;
     relay.fails(Fault::Busy(&["/"]));
     has_been_tried(&line, 5).await;
     let operators = platform.operators();
@@ -57,16 +57,16 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
     relay.mend();
     platform.has("tide", "1.0.0").await;
     platform.succeeds("tide", "Successfully applied").await;
-    Box::pin(objects_land_where_the_operator_says(&platform)).await;
+    Box::pin(objects_are_in_the_install_namespace(&platform)).await;
     assert!(!provisioner.has_ended(), "{}", provisioner.log());
     assert_eq!(provisioner.pid().await, pid);
     server.stop().await;
 }
 
-/// Two accounts, one of which may do everything, and operators that are to be installed as they.
-async fn people(platform: &Platform) {
+/// Creates two accounts, one of them with cluster-admin, and operators that are installed with these accounts.
+async fn create_accounts(platform: &Platform) {
     platform.world.apply(&namespace_object("crew")).await;
-    may_do_everything(platform, "captain").await;
+    grant_cluster_admin(platform, "captain").await;
     for (package, name) in [("surf", "captain"), ("moon", "cook")] {
         platform.world.apply(&account_object("crew", name)).await;
         let account = json!({"name": name, "namespace": "crew"});
@@ -76,16 +76,16 @@ async fn people(platform: &Platform) {
     }
 }
 
-async fn may_do_everything(platform: &Platform, name: &str) {
+async fn grant_cluster_admin(platform: &Platform, name: &str) {
     let (subject, role) = (account("crew", name), ("ClusterRole", "cluster-admin"));
     bind_role(platform.world.cluster, &subject, None, role, name).await;
 }
 
-async fn objects_land_where_the_operator_says(platform: &Platform) {
+async fn objects_are_in_the_install_namespace(platform: &Platform) {
     platform.has("surf", "1.0.0").await;
     let deployments: Api<Deployment> = Api::namespaced(platform.world.client(), "harbour");
     let surf = deployments.get("surf-operator").await.unwrap();
-    // Who has put it there is written down by the apiserver; what is written down of the instance, by us.
+    // The API server records the field manager, and the provisioner records the instance.
     assert!(!surf.managed_fields().is_empty());
     let instance = platform.instances().get("surf").await.unwrap();
     let status = instance.status.unwrap();
@@ -98,8 +98,8 @@ async fn objects_land_where_the_operator_says(platform: &Platform) {
     refused.await;
     let moon = deployments.get_opt("moon-operator").await.unwrap();
     assert_eq!(moon, None);
-    // Once he has them, it goes on.
-    may_do_everything(platform, "cook").await;
+    // The installation continues once the account has the permissions.
+    grant_cluster_admin(platform, "cook").await;
     platform.has("moon", "1.0.0").await;
     platform.succeeds("moon", "Successfully applied").await;
 }

@@ -1,4 +1,4 @@
-//! Platform operators where there is no OpenShift: the apiserver itself becomes another version.
+//! Platform operators without OpenShift: the API server itself is upgraded.
 
 use manifests::api::platform::PlatformOperator;
 use serde_json::{Value, json};
@@ -7,12 +7,13 @@ use super::stage::{Platform, packages};
 use crate::{catalogs::served::Server, support::wait_for};
 
 async fn minors(platform: &Platform, cluster: &str, package: &str) {
-    let what = format!("{cluster} {package}");
-    let is_kept = |it: &PlatformOperator| (it.kept()?.to_string() == what).then_some(());
-    wait_for(platform.operators(), "wave", &what, is_kept).await;
+    let expected = format!("{cluster} {package}");
+    let is_approved =
+        |operator: &PlatformOperator| (operator.kept()?.to_string() == expected).then_some(());
+    wait_for(platform.operators(), "wave", &expected, is_approved).await;
 }
 
-/// Serves one more package beside the others, and upgrades the API server.
+/// Serves one more package, and upgrades the API server.
 pub(super) async fn packages_follow_the_apiserver(
     platform: &Platform,
     server: Server,
@@ -25,8 +26,8 @@ pub(super) async fn packages_follow_the_apiserver(
     platform.has("wave", "1.0.0").await;
     minors(platform, "1.36", "1.0").await;
     let server = server.replaced(&with(2)).await;
-    let words = "is installed when the cluster is upgraded to a new minor version after 1.36";
-    platform.waits("wave", "1.1.0", words).await;
+    let part = "is installed when the cluster is upgraded to a new minor version after 1.36";
+    platform.waits("wave", "1.1.0", part).await;
     let cluster = platform.world.cluster;
     cluster.upgrade_apiserver("v1.37.0").await.unwrap();
     platform.has("wave", "1.1.0").await;

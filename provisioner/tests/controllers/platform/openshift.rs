@@ -1,4 +1,5 @@
-//! Platform operators on OpenShift: its ClusterVersion moves, and its own PlatformOperator drops what it does not know.
+//! Platform operators on OpenShift: the ClusterVersion changes, and the PlatformOperator CRD of OpenShift drops unknown
+//! fields.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt as _};
@@ -21,9 +22,9 @@ fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
     bundle
 }
 
-async fn kept(platform: &Platform, name: &str, expected: &str) {
-    wait_for(platform.operators(), name, expected, |it| {
-        (it.annotations().get(labels::KEPT_MINORS)? == expected).then_some(())
+async fn has_approved_minors(platform: &Platform, name: &str, expected: &str) {
+    wait_for(platform.operators(), name, expected, |operator| {
+        (operator.annotations().get(labels::KEPT_MINORS)? == expected).then_some(())
     })
     .await;
 }
@@ -39,23 +40,23 @@ const BLOCKS: &str = "The following operators will not run on the next OpenShift
 
 // parity: max-17, max-18, max-olm-19, platform-2, openshift-18, openshift-24
 #[tokio::test]
-async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
+async fn packages_follow_the_cluster_with_the_openshift_crd() {
     let mut sea = Sea::new().await;
     let provisioner = sea.platform.start().await;
-    sea.is_told_with_what_the_definition_knows().await;
-    sea = sea.served_anew(4).await;
+    sea.known_fields_are_reported().await;
+    sea = sea.restart_catalog(4).await;
     sea.follows_the_cluster().await;
-    // It moves while nobody watches.
+    // The cluster is upgraded while no provisioner runs.
     drop(provisioner);
     sea.history(&["Completed 4.14.2", "Completed 4.13.0"]).await;
     let more = sea.platform.bundles("tide", &["1.3.0"]).await;
     sea.packages[0].1.extend(more);
-    sea = sea.served_anew(5).await;
+    sea = sea.restart_catalog(5).await;
     let _provisioner = sea.platform.start().await;
     sea.platform.has("tide", "1.3.0").await;
-    kept(&sea.platform, "tide", "4.14 1.3").await;
+    has_approved_minors(&sea.platform, "tide", "4.14 1.3").await;
     sea.surf_is_kept().await;
-    sea.comes_to_rest().await;
+    sea.becomes_idle().await;
     sea.server.stop().await;
 }
 
@@ -64,16 +65,16 @@ async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
 impl Sea {
     async fn new() -> Self {
         let platform = Platform::bare().await;
-        for wanted in [CLUSTER_VERSION, PLATFORM_OPERATOR] {
-            platform.define(&definition(wanted)).await;
+        for crd in [CLUSTER_VERSION, PLATFORM_OPERATOR] {
+            platform.define(&definition(crd)).await;
         }
         platform.define_kind("CatalogSource").await;
         platform.world.apply(&version()).await;
         let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         let tide = platform.bundles("tide", &tide).await;
-        // The newest does not run on this cluster; what does keeps the cluster from its next release.
+        // The newest version does not support this cluster. The supported one blocks the upgrade to the next release.
         let mut surf = platform.bundles("surf", &["1.1.0"]).await;
-        // The one that is installed says so itself, too.
+        // The installed bundle declares the maximum itself, too.
         let properties =
             json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]});
         let content = operator("surf", "1.0.0", &[("metadata/properties.yaml", properties)]);
@@ -87,7 +88,7 @@ impl Sea {
         for package in ["tide", "surf", "moon"] {
             platform.want(json!({"package": {"name": package}})).await;
         }
-        // Its pattern has no anchors and takes this.
+        // The pattern of the CRD has no anchors and accepts this name.
         let odd = json!({"package": {"name": "Foo_Bar!"}});
         platform.want_as("odd", odd).await;
         let long = "l".repeat(60);
@@ -104,16 +105,16 @@ impl Sea {
         history(self.platform.world.cluster, entries).await;
     }
 
-    /// The catalog is served by another process, with this many versions of the tide.
-    async fn served_anew(self, versions: usize) -> Self {
+    /// Restarts the catalog in another process, with this many versions of `tide`.
+    async fn restart_catalog(self, versions: usize) -> Self {
         let documents = begin(&self.packages, versions);
         let server = self.server.replaced(&documents).await;
         Self { server, ..self }
     }
 
-    async fn is_told_with_what_the_definition_knows(&self) {
+    async fn known_fields_are_reported(&self) {
         let platform = &self.platform;
-        // Before there is a release, nobody knows what may run.
+        // Without a release the constraints cannot be evaluated.
         let unknown = "failed to determine the cluster version";
         let refused = platform.becomes("tide", "False", "SourceFailed", unknown);
         refused.await;
@@ -122,92 +123,93 @@ impl Sea {
         platform.has("surf", "1.0.0").await;
         let long = "l".repeat(60);
         let newer = "requires OpenShift <= 4.11 but the cluster is 4.12";
-        for (name, words) in [
+        for (name, part) in [
             ("moon", newer),
             ("odd", "spec.package.name \"Foo_Bar!\""),
             (&long, "has more than 45 characters"),
         ] {
-            platform.becomes(name, "False", "SourceFailed", words).await;
+            platform.becomes(name, "False", "SourceFailed", part).await;
         }
         let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
         platform.says("surf", UPGRADEABLE, closed).await;
-        kept(platform, "tide", "4.12 1.0").await;
-        // It lets the package be changed, too.
+        has_approved_minors(platform, "tide", "4.12 1.0").await;
+        // The CRD also allows a change of the package.
         let name = |package: &str| json!({"spec": {"package": {"name": package}}});
         platform.edit("surf", name("moon")).await;
         let other = "has package surf, which cannot be upgraded to another package";
         platform.succeeds("surf", other).await;
         platform.edit("surf", name("surf")).await;
-        self.comes_to_rest().await;
+        self.becomes_idle().await;
     }
 
-    /// What the definition drops is not written again and again.
-    async fn comes_to_rest(&self) {
+    /// Waits until no write repeats because the CRD drops fields.
+    async fn becomes_idle(&self) {
         let operators = self.platform.operators();
         eventually("at rest", async || {
             let before = operators.get("tide").await.unwrap();
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             let tide = operators.get("tide").await.unwrap();
             let is_at_rest = before.resource_version() == tide.resource_version();
-            let is_told = is_at_rest && tide.active_instance() == Some("tide");
+            let is_reported = is_at_rest && tide.active_instance() == Some("tide");
             let status = tide.status.clone().unwrap_or_default();
             assert_eq!((status.chosen_bundle, status.cluster_minor), (None, None));
-            is_told.then_some(()).ok_or(format!("{tide:?}"))
+            is_reported.then_some(()).ok_or(format!("{tide:?}"))
         })
         .await;
     }
 
-    /// Patches come at once, minor versions with the cluster, which has to arrive first.
+    /// Patch versions are installed at once, minor versions only after the cluster has completed its upgrade.
     async fn follows_the_cluster(&self) {
         let platform = &self.platform;
         platform.has("tide", "1.0.1").await;
         self.history(&["Partial 4.13.0", "Completed 4.12.0"]).await;
         self.history(&["Completed 4.12.9", "Completed 4.12.0"])
             .await;
-        self.comes_to_rest().await;
+        self.becomes_idle().await;
         assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1"]);
         self.history(&["Completed 4.13.0", "Completed 4.12.9"])
             .await;
         platform.has("tide", "1.2.0").await;
         let all = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         assert_eq!(platform.choices("tide").await, all);
-        kept(platform, "tide", "4.13 1.2").await;
-        // What is installed stays, although the cluster was taken past its maximum.
+        has_approved_minors(platform, "tide", "4.13 1.2").await;
+        // The installed bundle stays although the cluster exceeds its max OpenShift version.
         platform.succeeds("surf", "Successfully applied").await;
         self.surf_is_repaired().await;
-        self.comes_to_rest().await;
+        self.becomes_idle().await;
     }
 
-    /// What is installed is repaired, wherever the cluster has gone meanwhile.
+    /// The installed bundle is repaired on any cluster version.
     async fn surf_is_repaired(&self) {
         let deployments: Api<Deployment> =
             Api::namespaced(self.platform.world.client(), "surf-system");
         let before = deployments.get("surf-operator").await.unwrap().uid();
         delete(&deployments, "surf-operator").await;
-        wait_for(deployments, "surf-operator", "there again", |it| {
-            (it.uid() != before && it.metadata.deletion_timestamp.is_none()).then_some(())
+        wait_for(deployments, "surf-operator", "there again", |deployment| {
+            (deployment.uid() != before && deployment.metadata.deletion_timestamp.is_none())
+                .then_some(())
         })
         .await;
     }
 
-    /// A provisioner that begins anew keeps it, and when it is applied anew, says why it should not be there.
+    /// A restarted provisioner keeps the bundle, and reports the violated constraint when the bundle is applied again.
     async fn surf_is_kept(&self) {
         self.surf_is_repaired().await;
         let annotations = json!({"annotations": {"example.com/depth": "3"}});
         let config = json!({"spec": {"config": {"deploymentConfig": annotations}}});
         self.platform.patch::<BundleInstance>("surf", config).await;
-        let kept = "it is already installed and is kept";
-        wait_for(self.platform.instances(), "surf", kept, |it| {
-            let status = it.status.as_ref()?;
+        let notice = "it is already installed and is kept";
+        wait_for(self.platform.instances(), "surf", notice, |instance| {
+            let status = instance.status.as_ref()?;
             let installed = condition(&status.conditions, INSTALLED)?;
-            (installed.status == "True" && installed.message.contains(kept)).then_some(())
+            (installed.status == "True" && installed.message.contains(notice)).then_some(())
         })
         .await;
         self.platform.succeeds("surf", "").await;
     }
 }
 
-/// The catalog with so many versions of the tide.
+/// Returns the catalog with this many versions of `tide`.
 fn begin(all: &[(&'static str, Vec<Value>)], versions: usize) -> Vec<Value> {
     let mut all = all.to_vec();
     all[0].1.truncate(versions);

@@ -1,4 +1,4 @@
-//! What fails again and again is tried ever more slowly, and what was found out is not asked for a second time.
+//! Failures back off, and resolved values are not requested a second time.
 
 use std::time::Duration;
 
@@ -14,28 +14,26 @@ use crate::{
 
 const REFUSED: &str = "reconcile failed; retrying";
 
-/// When a look at the operator failed, each time.
+/// Lists the times of failed reconciles.
 fn failures(provisioner: &Provisioner) -> Vec<jiff::Timestamp> {
     let lines = provisioner.lines();
-    let failed = lines.iter().filter(|it| it["message"] == REFUSED);
+    let failed = lines.iter().filter(|line| line["message"] == REFUSED);
     failed
-        .map(|it| it["timestamp"].as_str().unwrap().parse().unwrap())
+        .map(|line| line["timestamp"].as_str().unwrap().parse().unwrap())
         .collect()
 }
 
 async fn has_failed(provisioner: &Provisioner, times: usize) -> Vec<Duration> {
     let failed = async || failures(provisioner);
     let all = until("failures", failed, |all| all.len() >= times).await;
-    let gaps = all.windows(2).map(|it| it[1].duration_since(it[0]));
-    gaps.map(|it| it.try_into().unwrap()).collect()
+    let gaps = all.windows(2).map(|pair| pair[1].duration_since(pair[0]));
+    gaps.map(|gap| gap.try_into().unwrap()).collect()
 }
 
 const STATUS: (&str, &str) = ("platform.openshift.io", "platformoperators/status");
 
-/// Starts a provisioner before the status can be written, and leaves the operator `tide` without a catalog.
-pub(super) async fn refused_statuses_are_written_ever_more_slowly(
-    platform: &Platform,
-) -> Provisioner {
+/// Starts a provisioner while status writes are denied, and leaves the operator `tide` without a catalog.
+pub(super) async fn failed_status_writes_back_off(platform: &Platform) -> Provisioner {
     platform.want(json!({"package": {"name": "tide"}})).await;
     let operators = platform.operators();
     let patch = Patch::Merge(json!({"status": {"clusterMinor": "1.1"}}));
@@ -47,11 +45,11 @@ pub(super) async fn refused_statuses_are_written_ever_more_slowly(
     deny(platform.world.cluster, "UPDATE", STATUS, attempt).await;
     let provisioner = platform.start().await;
     let gaps = has_failed(&provisioner, 6).await;
-    // Watches wake it besides, at the beginning; but it was two seconds each time.
+    // Watch events also cause reconciles at the start. Without back-off, the interval was two seconds.
     let longest = gaps.iter().max().unwrap();
     assert!(*longest >= Duration::from_secs(5), "{gaps:?}");
 
-    // Somebody changes it: it is looked at at once, and soon again.
+    // A change of the operator is reconciled at once, and resets the back-off.
     let count = failures(&provisioner).len();
     let patch = json!({"spec": {"version": ">=1.0.0"}});
     platform.patch::<PlatformOperator>("tide", patch).await;

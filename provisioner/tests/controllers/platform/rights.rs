@@ -1,4 +1,4 @@
-//! What the provisioner may do with platform operators, by its own rights alone.
+//! The provisioner's own permissions on platform operators.
 
 use manifests::api::install;
 
@@ -9,11 +9,11 @@ use crate::support::{Options, install_rights, own_kubeconfig, wait_for};
 
 // parity: openshift-27
 #[tokio::test]
-async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
+async fn install_file_permissions_suffice_for_platform_operators() {
     let platform = Platform::new().await;
     let cluster = platform.world.cluster;
     install_rights(cluster, &install::file(&install::Options::default())).await;
-    // Whoever has catalogs in a namespace of his own lets their secrets be read there.
+    // An admin with catalogs in another namespace allows the provisioner to read secrets there.
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
     platform.world.apply(&secrets).await;
     let secret = json!({
@@ -34,10 +34,11 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
         ..Options::default()
     };
     let provisioner = platform.start_with(options).await;
-    // What is installed takes more rights: an account's, or the second binding.
+    // The installation needs more permissions: an account, or the second binding.
     wait_for(platform.instances(), "tide", "refused", |tide| {
         let mut conditions = tide.status.as_ref()?.conditions.iter();
-        let is_refused = conditions.any(|it| it.message.contains("lacks permissions"));
+        let is_refused =
+            conditions.any(|condition| condition.message.contains("lacks permissions"));
         is_refused.then_some(())
     })
     .await;
@@ -46,9 +47,9 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
         (chosen.name == "tide.v1.0.0").then_some(())
     })
     .await;
-    // The image is looked for, with the secret.
-    let trouble = provisioner.says("failed to read catalog").await;
-    let error = trouble["error"].as_str().unwrap();
+    // The image is pulled with the secret.
+    let log_line = provisioner.says("failed to read catalog").await;
+    let error = log_line["error"].as_str().unwrap();
     assert!(error.contains("none"), "{error}");
     for line in provisioner.lines() {
         assert!(!line.to_string().contains("orbidden"), "{line}");

@@ -1,4 +1,4 @@
-//! What the tests of platform operators are played on: a control plane of its own, with catalogs that are served for real.
+//! Support for the tests of platform operators: a dedicated control plane with real catalog servers.
 
 use std::fmt::Debug;
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// A cluster with a provisioner that takes catalogs from the namespace `catalogs`.
+/// A cluster with a provisioner that reads catalogs from the namespace `catalogs`.
 pub(crate) struct Platform {
     pub(crate) world: World,
     _lease: Option<Lease>,
@@ -35,7 +35,7 @@ impl Platform {
         Self::bare().await.with_definitions().await
     }
 
-    /// The same on a control plane with these options.
+    /// Like [`Platform::new`], on a control plane with these options.
     pub(crate) async fn of(options: &cluster::Options) -> Self {
         let cluster: &'static Cluster = Box::leak(Box::new(own(options).await));
         cluster.stand_in_node().await.unwrap();
@@ -50,7 +50,7 @@ impl Platform {
         self
     }
 
-    /// One where nobody has defined PlatformOperators and CatalogSources.
+    /// Like [`Platform::new`], without the CRDs of PlatformOperators and CatalogSources.
     pub(crate) async fn bare() -> Self {
         let lease = with_node().await;
         Self::on(lease.cluster(), Some(lease)).await
@@ -68,10 +68,10 @@ impl Platform {
         define(self.world.cluster, definition).await;
     }
 
-    /// Our own definition of a kind.
+    /// Applies the project's CRD of a kind.
     pub(crate) async fn define_kind(&self, kind: &str) {
         let mut all = definitions::foreign().into_iter();
-        let definition = all.find(|it| it.spec.names.kind == kind).unwrap();
+        let definition = all.find(|crd| crd.spec.names.kind == kind).unwrap();
         let definition = serde_json::to_value(definition).unwrap();
         self.define(&definition).await;
     }
@@ -80,13 +80,14 @@ impl Platform {
         self.start_with(Options::default()).await
     }
 
-    /// The same, with more flags and environment.
+    /// Like [`Platform::start`], with more flags and environment variables.
     pub(crate) async fn start_with(&self, options: Options) -> Provisioner {
         let (_folder, options) = self.prepared(options);
         Provisioner::start(self.world.cluster, options).await
     }
 
-    /// With what a provisioner of this cluster is to be started, and a folder that has to be there until it has.
+    /// Returns the start options of a provisioner for this cluster, and a directory that must exist until the provisioner
+    /// has started.
     pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("registries.conf");
@@ -102,7 +103,7 @@ impl Platform {
         (folder, options)
     }
 
-    /// Publishes versions of an operator, and tells them as a catalog has them.
+    /// Publishes versions of an operator, and returns them as catalog entries.
     pub(crate) async fn bundles(&self, name: &str, versions: &[&str]) -> Vec<Value> {
         let mut bundles = Vec::new();
         for version in versions {
@@ -113,13 +114,13 @@ impl Platform {
         bundles
     }
 
-    /// Publishes content, and tells its image with the digest.
+    /// Publishes content, and returns the image with its digest.
     pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
         let image = self.world.push(name, content).await;
         format!("{image}@{}", BundleImage::new(content).unwrap().digest())
     }
 
-    /// The operator of a package's name.
+    /// Applies a PlatformOperator with the name of its package.
     pub(crate) async fn want(&self, spec: Value) {
         let name = spec["package"]["name"].as_str().unwrap().to_owned();
         self.want_as(&name, spec).await;
@@ -133,7 +134,7 @@ impl Platform {
         self.world.apply(&object).await;
     }
 
-    /// A catalog that somebody serves.
+    /// Creates a CatalogSource for a running server.
     pub(crate) async fn serve(&self, name: &str, server: &Server) {
         self.source(name, json!({"address": server.address.to_string()}))
             .await;
@@ -174,12 +175,12 @@ impl Platform {
         merge(&self.world.api(), name, &patch).await
     }
 
-    /// Applies any object as the administrator.
+    /// Applies any object as cluster admin.
     pub(crate) async fn apply(&self, object: &Value) {
         self.world.apply(object).await;
     }
 
-    /// Creates a BundleInstance of an image with a registry bundle, and waits until it is installed.
+    /// Creates a BundleInstance of an image with a registry bundle, and waits until the bundle is installed.
     pub(crate) async fn install(&self, name: &str, image: &str) {
         let source = crate::support::image(image);
         self.world.instance(name, "registry", source).await;
@@ -191,17 +192,17 @@ impl Platform {
         self.world.wait_instance(name, INSTALLED, "True").await;
     }
 
-    /// Changes a PlatformOperator.
+    /// Patches a PlatformOperator.
     pub(crate) async fn edit(&self, name: &str, patch: Value) {
         self.patch::<PlatformOperator>(name, patch).await;
     }
 
-    /// Waits until what an operator stands for is installed, with these words in the message.
-    pub(crate) async fn succeeds(&self, name: &str, words: &str) {
-        self.becomes(name, "True", "InstallSuccessful", words).await;
+    /// Waits until an operator is installed, with this part in the message.
+    pub(crate) async fn succeeds(&self, name: &str, part: &str) {
+        self.becomes(name, "True", "InstallSuccessful", part).await;
     }
 
-    /// Waits until a BundleInstance is healthy, or not.
+    /// Waits until the condition Healthy of a BundleInstance has this status.
     pub(crate) async fn is_healthy(&self, name: &str, status: &str) {
         self.world.wait_instance(name, HEALTHY, status).await;
     }
@@ -213,56 +214,58 @@ impl Platform {
 
     /// Waits until this version is installed.
     pub(crate) async fn has(&self, name: &str, version: &str) {
-        wait_for(self.instances(), name, version, |it| {
-            let status = it.status.as_ref()?;
+        wait_for(self.instances(), name, version, |instance| {
+            let status = instance.status.as_ref()?;
             let is_there = has(&status.conditions, INSTALLED, "True");
             (is_there && status.facts.version.as_deref() == Some(version)).then_some(())
         })
         .await;
     }
 
-    /// Waits until this version is what is next, and waits for this.
-    pub(crate) async fn waits(
-        &self,
-        name: &str,
-        next: &str,
-        words: &str,
-    ) -> PlatformOperatorStatus {
-        let what = format!("{next} {words}");
-        let operator = wait_for(self.operators(), name, &what, |it| {
-            let waiting = it.status.as_ref()?.next_available.as_ref()?;
+    /// Waits until this version is the next available one, with this part in its reason.
+    pub(crate) async fn waits(&self, name: &str, next: &str, part: &str) -> PlatformOperatorStatus {
+        let description = format!("{next} {part}");
+        let operator = wait_for(self.operators(), name, &description, |operator| {
+            let waiting = operator.status.as_ref()?.next_available.as_ref()?;
             let why = waiting.waits_for.as_deref()?;
-            (waiting.version == next && why.contains(words)).then_some(())
+            (waiting.version == next && why.contains(part)).then_some(())
         })
         .await;
         operator.status.unwrap()
     }
 
-    /// The versions that were chosen for an operator, one after the other, as events tell.
+    /// Lists the versions that were chosen for an operator, in the order of the Events.
     pub(crate) async fn choices(&self, name: &str) -> Vec<String> {
         let chosen = notes_about(&self.world.client(), "default", name, "BundleChosen").await;
         let version = |note: &String| note.split(' ').nth(2).unwrap().to_owned();
         chosen.iter().map(version).collect()
     }
 
-    pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, words: &str) {
-        self.says(name, INSTALLED, (status, reason, words)).await;
+    pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, part: &str) {
+        self.says(name, INSTALLED, (status, reason, part)).await;
     }
 
-    /// Waits until a condition has this status and reason, and these words in its message.
-    pub(crate) async fn says(&self, name: &str, type_: &str, said: (&str, &str, &str)) {
-        wait_for(self.operators(), name, &format!("{said:?}"), |operator| {
-            let conditions = &operator.status.as_ref()?.conditions;
-            let it = condition(conditions, type_)?;
-            let (status, reason, words) = said;
-            let is = it.status == status && it.reason == reason && it.message.contains(words);
-            is.then_some(())
-        })
+    /// Waits until a condition has this status and reason, and this part in its message.
+    pub(crate) async fn says(&self, name: &str, type_: &str, expected: (&str, &str, &str)) {
+        wait_for(
+            self.operators(),
+            name,
+            &format!("{expected:?}"),
+            |operator| {
+                let conditions = &operator.status.as_ref()?.conditions;
+                let current = condition(conditions, type_)?;
+                let (status, reason, part) = expected;
+                let is = current.status == status
+                    && current.reason == reason
+                    && current.message.contains(part);
+                is.then_some(())
+            },
+        )
         .await;
     }
 }
 
-/// A catalog of one package, in which each bundle replaces the one before.
+/// Returns a catalog of one package, in which each bundle replaces the previous one.
 pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
     let mut entries = Vec::new();
     let mut before: Option<Value> = None;
@@ -282,7 +285,7 @@ pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
     documents
 }
 
-/// Several such packages.
+/// Returns a catalog of several such packages.
 pub(crate) fn packages<'a>(
     all: impl IntoIterator<Item = &'a (&'a str, impl AsRef<[Value]> + 'a)>,
 ) -> Vec<Value> {
@@ -291,7 +294,7 @@ pub(crate) fn packages<'a>(
         .collect()
 }
 
-/// A bundle as a catalog has it.
+/// Returns a bundle as a catalog entry.
 pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
     json!({
         "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"), "image": image,

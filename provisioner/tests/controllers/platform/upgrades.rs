@@ -1,4 +1,4 @@
-//! One edge at a time, and who is asked before.
+//! Upgrades along single edges, and their approval.
 
 use cluster::node::FATE;
 use kube::ResourceExt as _;
@@ -15,13 +15,13 @@ const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
 // parity: platform-2
 #[tokio::test]
-async fn edges_are_followed_one_by_one_as_far_as_approved() {
+async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     let platform = Platform::new().await;
     let tide = platform.bundles("tide", &LINE).await;
     let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let moon = platform.bundles("moon", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let mut sand = platform.bundles("sand", &["1.0.0"]).await;
-    sand.push(mightier(&platform, "sand", "1.0.1").await);
+    sand.push(bundle_with_more_permissions(&platform, "sand", "1.0.1").await);
     let mut reef = platform.bundles("reef", &["1.0.0"]).await;
     reef.push(bundle("reef", "1.0.1", "127.0.0.1:1/reef:none"));
     let all: [(&str, &[Value]); 5] = tests::rows![
@@ -48,7 +48,7 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
         platform.has(name, "1.0.0").await;
     }
 
-    // One is not well when the catalog has more.
+    // An unhealthy bundle blocks the next upgrade.
     let fate = json!({"spec": {"config": {"deploymentConfig": {"annotations": {FATE: "fails"}}}}});
     platform.patch::<BundleInstance>("tide", fate).await;
     platform.is_healthy("tide", "False").await;
@@ -62,7 +62,7 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
     platform.has("tide", "1.0.2").await;
     assert_eq!(platform.choices("tide").await, LINE);
 
-    // Manual: up to what is approved, through what is on the way.
+    // Manual upgrades stop at the approved version, and pass through the versions in between.
     let remedy = "set spec.approvedVersion: 1.1.0";
     platform.waits("moon", "1.1.0", remedy).await;
     let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
@@ -75,7 +75,7 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
     assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
 
     new_rights_wait_for_their_digest(&platform).await;
-    what_nobody_can_look_at_waits(&platform).await;
+    unreadable_candidate_is_not_installed(&platform).await;
     packages_follow_the_apiserver(&platform, server, &all).await;
 }
 
@@ -93,13 +93,13 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
     platform.edit("sand", patch(&rights.digest)).await;
     platform.has("sand", "1.0.1").await;
-    wait_for(platform.operators(), "sand", "at rest", |it| {
-        let status = it.status.as_ref()?;
+    wait_for(platform.operators(), "sand", "at rest", |operator| {
+        let status = operator.status.as_ref()?;
         (status.new_rights.is_none() && status.next_available.is_none()).then_some(())
     })
     .await;
 
-    // What was chosen, and why, stands in the status; what is known again, at the instance.
+    // The status records the choice and its reasons. The annotation of the instance records the choice as well.
     let sand = platform.operators().get("sand").await.unwrap();
     let chosen = sand.status.unwrap().chosen_bundle.unwrap();
     assert_eq!(
@@ -112,21 +112,21 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
     assert!(sand.annotations()[labels::CHOSEN_BUNDLE].contains("sand.v1.0.1"));
 }
 
-/// What is installed is kept as it was declared meanwhile.
-async fn what_nobody_can_look_at_waits(platform: &Platform) {
+/// The installed bundle stays in its desired state while the candidate cannot be read.
+async fn unreadable_candidate_is_not_installed(platform: &Platform) {
     let unknown = "cannot determine the permissions of 127.0.0.1:1/reef:none: ";
     platform.succeeds("reef", unknown).await;
     let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
     platform.patch::<BundleInstance>("reef", patch).await;
-    wait_for(platform.instances(), "reef", "labeled again", |it| {
-        it.labels().get(labels::PLATFORM_OPERATOR).map(drop)
+    wait_for(platform.instances(), "reef", "labeled again", |instance| {
+        instance.labels().get(labels::PLATFORM_OPERATOR).map(drop)
     })
     .await;
     assert_eq!(platform.choices("reef").await, ["1.0.0"]);
 }
 
-/// A bundle that may read Secrets.
-async fn mightier(platform: &Platform, name: &str, version: &str) -> Value {
+/// Returns a bundle with permission to read Secrets.
+async fn bundle_with_more_permissions(platform: &Platform, name: &str, version: &str) -> Value {
     let api = "rbac.authorization.k8s.io";
     let (version_of_api, more) = (format!("{api}/v1"), format!("{name}-more"));
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);

@@ -26,7 +26,7 @@ fn no_problems(findings: &Findings) -> Result<(), String> {
     Err(format!("{:#?}", findings.problems))
 }
 
-/// What a bundle with an operator brings, rights included that its account does not hold by itself.
+/// Returns the objects of a bundle with an operator, including permissions that the account does not hold itself.
 fn operator(namespace: &str, name: &str) -> Vec<Value> {
     let rbac = |kind: &str, name: &str, rest: Value| {
         let mut object = json!({
@@ -84,7 +84,7 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
 
 // parity: rukpak-46
 #[tokio::test]
-async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough() {
+async fn granting_the_listed_permissions_is_sufficient() {
     let world = world().await;
     let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
     let account = service_account(world.cluster, namespace.name(), "installer").await;
@@ -138,7 +138,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
     })
     .await;
 
-    // The apiserver is of the same opinion.
+    // The API server agrees.
     let kinds = Kinds::new(world.client());
     let steps = case.plan(&kinds).await.steps;
     let api = |step: &Step| {
@@ -153,7 +153,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
     for step in &steps {
         let mut object = step.object.value().clone();
         let metadata = object["metadata"].as_object_mut().unwrap();
-        metadata.remove("ownerReferences"); // there is no such instance
+        metadata.remove("ownerReferences"); // the instance does not exist
         let params = PatchParams::apply("rukpak");
         let (api, patch) = (api(step), Patch::Apply(&object));
         let name = step.object.name();
@@ -165,7 +165,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
 }
 
 #[tokio::test]
-async fn whoever_may_give_rights_away_need_not_hold_them() {
+async fn account_with_escalate_and_bind_needs_no_permissions() {
     let world = world().await;
     let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
     let account = service_account(world.cluster, namespace.name(), "installer").await;

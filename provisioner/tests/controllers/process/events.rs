@@ -1,4 +1,4 @@
-//! Events against the real apiserver, which is strict about them.
+//! Events against the real API server, which validates them strictly.
 
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use kube::{Api, runtime::events::EventType};
@@ -19,13 +19,19 @@ fn about(name: &str) -> ObjectReference {
 async fn published(name: &str) -> Vec<Event> {
     let client = world().await.client();
     let mut found: Vec<Event> = list(&Api::namespaced(client, "default")).await;
-    found.retain(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name));
+    found.retain(|event| {
+        event
+            .regarding
+            .as_ref()
+            .and_then(|object| object.name.as_deref())
+            == Some(name)
+    });
     found.sort_by_key(|event| event.event_time.clone());
     found
 }
 
 #[tokio::test]
-async fn equal_events_are_counted_long_ones_cut_and_deleted_ones_published_again() {
+async fn events_are_counted_truncated_and_published_again() {
     let world = world().await;
     let publish = async |events: &Events, name: &str, reason: &str, action: &str, note: &str| {
         let about = about(name);

@@ -1,4 +1,4 @@
-//! Of several replicas, one works.
+//! Leader election: one of several replicas reconciles.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
 
 // parity: rukpak-24
 #[tokio::test]
-async fn one_leads_as_long_as_the_lease_is_held() {
+async fn one_replica_leads_while_it_holds_the_lease() {
     let cluster = plane().await;
     others_are_ready_to_lead(cluster).await;
     a_leader_that_slept_too_long_ends(cluster).await;
@@ -49,7 +49,7 @@ async fn others_are_ready_to_lead(cluster: &Cluster) {
     let ready = get(&format!("{}/readyz", second.url("probes"))).await;
     assert_eq!(ready.0, StatusCode::OK, "{}", ready.1);
 
-    // Who goes leaves the Lease to the next, who need not wait for its end.
+    // A leader that stops releases the Lease: the next leader does not wait for its expiry.
     let began = Instant::now();
     first.signal("TERM").await;
     assert_eq!(first.ended().await, 0, "{}", first.log());

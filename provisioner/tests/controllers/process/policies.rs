@@ -1,4 +1,4 @@
-//! The admission policies of the install file that do not exist, with the permissions of the install file alone.
+//! Reports about missing admission policies of the install file, with only the permissions of the install file.
 
 use k8s_openapi::api::events::v1::Event;
 use manifests::api::install;
@@ -9,7 +9,7 @@ use crate::support::{list, until};
 
 const MISSING: &str = "admission policies are missing";
 
-/// The notes of the Events about missing policies.
+/// Lists the notes of the Events about missing policies.
 async fn notes(cluster: &Cluster) -> Vec<String> {
     let events: Api<Event> = Api::namespaced(cluster.client().unwrap(), "default");
     let mut all = list(&events).await;
@@ -18,7 +18,7 @@ async fn notes(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
+async fn only_missing_policy_bindings_are_reported() {
     let cluster = support::without_controllers().await;
     support::prepare(&cluster).await;
     let file = install::file(&install::Options::default());
@@ -59,8 +59,8 @@ async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
         "{object} not found: the API server does not enforce the policy; apply the install file of this version of the \
          provisioner again"
     );
-    let told = async || notes(&cluster).await;
-    until("an Event", told, |notes| *notes == [&*note]).await;
+    let read_notes = async || notes(&cluster).await;
+    until("an Event", read_notes, |notes| *notes == [&*note]).await;
 
     apply(&cluster, &missing[0]).await;
     provisioner.says("all admission policies exist").await;

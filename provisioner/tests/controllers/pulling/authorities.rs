@@ -1,4 +1,4 @@
-//! Authorities of registries, and the credentials that nodes have.
+//! CAs of registries, and the credentials of nodes.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn config(kind: &str, name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data})
 }
 
-/// A private registry with TLS, and an image in it.
+/// Starts a private registry with TLS, and pushes an image to it.
 async fn private(authority: &Authority, name: &str) -> (Registry, String, String) {
     let registry = Registry::start(Auth::Basic, Some(authority));
     let login = registry.docker_config(OWNER);
@@ -23,7 +23,7 @@ async fn private(authority: &Authority, name: &str) -> (Registry, String, String
 
 // parity: complaint-17
 #[tokio::test]
-async fn rights_authorities_and_proxy_of_the_cluster_are_used() {
+async fn permissions_cas_and_proxy_of_the_cluster_are_used() {
     let lab = Lab::new().await;
     lab.openshift().await;
     rights::rights_of_the_openshift_file_suffice(&lab).await;
@@ -38,15 +38,15 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     let bundle = lab.bundle(&image).await;
     lab.fails(&bundle, "certificate").await;
 
-    // A ConfigMap that is not there yet is told.
+    // A missing ConfigMap is reported.
     let mut settings = image_config(&json!({}));
     settings["spec"]["additionalTrustedCA"] = json!({"name": "registry-cas"});
     lab.apply(&settings).await;
     let problems = "rukpak_pull_configuration_problems{source=\"ImageAuthorities\"}";
     provisioner.counts(&format!("{problems} 1")).await;
     let (namespace, reason) = ("openshift-config", "PullConfigurationInvalid");
-    let told = async || notes_about(&lab.client(), namespace, "registry-cas", reason).await;
-    until("an event", told, |notes| !notes.is_empty()).await;
+    let read_notes = async || notes_about(&lab.client(), namespace, "registry-cas", reason).await;
+    until("an event", read_notes, |notes| !notes.is_empty()).await;
 
     let key = registry.host().replace(':', "..");
     let authorities = json!({key: authority.pem()});
@@ -60,11 +60,11 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     lab.apply(&secret).await;
     lab.unpacked(&bundle).await;
 
-    // The authority is one registry's, and nobody else's.
+    // The CA applies to one registry only.
     let (_other, image, _) = private(&authority, "two").await;
     let bundle = lab.bundle(&image).await;
     lab.fails(&bundle, "certificate").await;
-    // The Proxy's are everybody's.
+    // The CAs of the Proxy apply to all registries.
     let authorities = json!({"ca-bundle.crt": authority.pem()});
     lab.apply(&config("ConfigMap", "user-ca-bundle", &authorities))
         .await;
@@ -79,7 +79,7 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
 async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
     let (registry, proxy) = (Registry::plain(), HttpProxy::start());
     publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
-    // An address of this machine that does not look like one: those are reached without proxies.
+    // An address of this machine that is not recognized as local: the provisioner reaches local addresses without a proxy.
     let host = registry.host().replace("127.0.0.1", "0.0.0.0");
     lab.apply(&image_config(&json!({"insecureRegistries": [host]})))
         .await;
@@ -99,7 +99,7 @@ async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
     let around = status(".cluster.local,0.0.0.0/8");
     lab.status(&object, &around).await;
     publish(&registry.image("next:v1"), &content("two"), &insecure()).await;
-    // It may take a moment until the provisioner knows.
+    // The provisioner may need a moment to observe the change.
     eventually("around the proxy", async || {
         let before = proxy.requests("0.0.0.0");
         let next = lab.bundle(&format!("{host}/next:v1")).await;

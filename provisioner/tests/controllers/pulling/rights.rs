@@ -1,10 +1,10 @@
-//! What the provisioner may read, and what happens when it may not.
+//! The provisioner's permissions to read the pull configuration, and its behavior without them.
 
 use manifests::api::install;
 
 use super::*;
 
-/// Leaves no configuration of the cluster.
+/// Leaves no pull configuration behind.
 pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
     let options = install::Options::default();
     support::install_rights(&lab.cluster, &install::file(&options)).await;

@@ -12,7 +12,7 @@ use crate::{
     support::{Fault, Provisioner, Relay, namespace_object},
 };
 
-/// As many as the controller works on at once.
+/// The number of objects that the controller reconciles at once.
 const SLOW: usize = 16;
 
 // Rollouts take a part of the workers: those that wait for the API server delay neither the repair nor the deletion of
@@ -23,8 +23,8 @@ async fn slow_rollouts_delay_no_other_instance() {
     let relay = Relay::new(cluster).await;
     let provisioner = Provisioner::start(cluster, relay.options()).await;
     let world = World::of(cluster, provisioner);
-    let kept = Fixture::new(&world, "kept").await;
-    kept.install(&[kept.map("kept", "1")]).await;
+    let other = Fixture::new(&world, "kept").await;
+    other.install(&[other.map("kept", "1")]).await;
     let deleted = Fixture::new(&world, "deleted").await;
     deleted.install(&[deleted.map("deleted", "1")]).await;
 
@@ -55,14 +55,14 @@ async fn slow_rollouts_delay_no_other_instance() {
     // The rollouts begin.
     sleep(Duration::from_secs(1)).await;
 
-    kept.alter("kept").await;
+    other.alter("kept").await;
     let instances: Api<BundleInstance> = world.api();
     delete(&instances, &deleted.name).await;
     let mut delayed = BTreeSet::from(["deletion", "repair"]);
     let end = Instant::now() + REPAIR_TIMEOUT;
     while !delayed.is_empty() && Instant::now() < end {
         sleep(Duration::from_millis(50)).await;
-        if kept.text("kept").await.as_deref() == Some("1") {
+        if other.text("kept").await.as_deref() == Some("1") {
             delayed.remove("repair");
         }
         if instances.get_opt(&deleted.name).await.unwrap().is_none() {
@@ -82,5 +82,5 @@ async fn slow_rollouts_delay_no_other_instance() {
     for name in &slow {
         gone(instances.clone(), name).await;
     }
-    kept.uninstall().await;
+    other.uninstall().await;
 }

@@ -24,45 +24,45 @@ type Event = (i64, i64, &'static str);
 struct Observer {
     /// The newest generation whose objects are healthy.
     allowed: Arc<AtomicI64>,
-    shown: Arc<Mutex<Vec<Event>>>,
+    events: Arc<Mutex<Vec<Event>>>,
     task: JoinHandle<()>,
 }
 
 impl Observer {
     fn new(fixture: &Fixture<'_>) -> Self {
-        let (allowed, shown) = (Arc::<AtomicI64>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (allowed, events) = (Arc::<AtomicI64>::default(), Arc::<Mutex<Vec<_>>>::default());
         let instances: Api<BundleInstance> = fixture.world.api();
         let name = fixture.name.clone();
         let task = tokio::spawn({
-            let (allowed, shown) = (Arc::clone(&allowed), Arc::clone(&shown));
+            let (allowed, events) = (Arc::clone(&allowed), Arc::clone(&events));
             async move {
                 let mut changes = std::pin::pin!(watcher::watch_object(instances, &name));
                 while let Some(change) = changes.next().await {
                     if let Ok(Some(instance)) = change {
                         let found = verdict(&instance, allowed.load(Ordering::SeqCst));
-                        shown.lock().unwrap().push(found);
+                        events.lock().unwrap().push(found);
                     }
                 }
             }
         });
         Self {
             allowed,
-            shown,
+            events,
             task,
         }
     }
 
-    /// From now on this generation may be done.
+    /// Allows this generation to be done from now on.
     fn allow(&self, generation: i64) {
         self.allowed.store(generation, Ordering::SeqCst);
     }
 
-    /// Waits until the watch has shown a generation as done.
+    /// Waits until the watch has reported a generation as done.
     async fn has_shown_done(&self, generation: i64) {
-        let shown = async || self.shown.lock().unwrap().clone();
-        becomes(&format!("done {generation}"), shown, |shown| {
-            let is_done = |shown: &Event| shown.0 == generation && shown.2 == "Current";
-            shown.iter().any(is_done)
+        let events = async || self.events.lock().unwrap().clone();
+        becomes(&format!("done {generation}"), events, |events| {
+            let is_done = |event: &Event| event.0 == generation && event.2 == "Current";
+            events.iter().any(is_done)
         })
         .await;
     }
@@ -75,7 +75,7 @@ impl Observer {
         {
             std::panic::resume_unwind(panic);
         }
-        self.shown.lock().unwrap().clone()
+        self.events.lock().unwrap().clone()
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
     (generation, observed, found)
 }
 
-/// The definition of Widgets that are not healthy before their operator has observed them.
+/// Returns the CRD of Widgets that are unhealthy until their operator has observed them.
 fn definition(fixture: &Fixture<'_>) -> Value {
     let mut definition = crd(&fixture.group(), "Widget");
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -134,8 +134,8 @@ async fn generation(fixture: &Fixture<'_>) -> i64 {
     fixture.read().await.metadata.generation.unwrap()
 }
 
-// A client that follows kstatus never takes a generation for done before it is installed and healthy: neither a new
-// object, nor one whose template, configuration or pause has changed.
+// A client that follows kstatus never treats a generation as done before it is installed and healthy: neither a new object,
+// nor one whose template, configuration or pause has changed.
 #[tokio::test]
 async fn unfinished_generation_is_never_current() {
     let fixture = Fixture::new(running().await, "verdict").await;
@@ -147,7 +147,7 @@ async fn unfinished_generation_is_never_current() {
     fixture.observe_generation("operand", 1).await;
     observer.has_shown_done(1).await;
 
-    // Another template, and another one before that is healthy.
+    // Another template, and a third one before the second is healthy.
     fixture.upgrade("v2", &objects(&fixture, 2)).await;
     fixture.has_generation("operand", 2).await;
     fixture.has_reason("Ready", "WaitingForHealth").await;
@@ -163,7 +163,7 @@ async fn unfinished_generation_is_never_current() {
     fixture.change(json!({"revisionHistoryLimit": 5})).await;
     observer.has_shown_done(newest + 1).await;
 
-    // A pause with what is declared, and one with another template.
+    // A pause with the installed template, and one with another template.
     observer.allow(newest + 2);
     fixture.change(json!({"paused": true})).await;
     observer.has_shown_done(newest + 2).await;
@@ -176,14 +176,14 @@ async fn unfinished_generation_is_never_current() {
     let (reason, _) = fixture.condition("Ready").await;
     assert_eq!(reason, "Paused");
 
-    let shown = observer.end().await;
-    let new: Vec<_> = shown.iter().filter(|shown| shown.0 == 1).collect();
+    let events = observer.end().await;
+    let new: Vec<_> = events.iter().filter(|event| event.0 == 1).collect();
     assert_eq!(
         *new[0],
         (1, BundleInstanceStatus::NOT_OBSERVED, "InProgress"),
         "the default of a new object"
     );
-    let verdicts: BTreeSet<_> = shown.iter().map(|shown| shown.2).collect();
+    let verdicts: BTreeSet<_> = events.iter().map(|event| event.2).collect();
     assert_eq!(verdicts, BTreeSet::from(["Current", "InProgress"]));
     fixture.uninstall().await;
 }
@@ -204,7 +204,8 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
     };
     let name = &fixture.name;
     let has = async |type_: &str, expected: &str| {
-        let is_so = |it: &BundleInstance| (reason(it, type_)? == expected).then_some(());
+        let is_so =
+            |instance: &BundleInstance| (reason(instance, type_)? == expected).then_some(());
         wait_for(instances.clone(), name, expected, is_so).await
     };
     let blocked = has("Reconciling", "ProgressingWithRetry").await;
@@ -231,7 +232,7 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
 
 // The write that turns Ready to True depends on this.
 #[tokio::test]
-async fn status_with_an_old_resource_version_is_refused() {
+async fn status_with_an_old_resource_version_is_rejected() {
     let fixture = Fixture::new(running().await, "version").await;
     let before = fixture.install(&[fixture.map("map", "1")]).await;
     fixture.change(json!({"revisionHistoryLimit": 5})).await;

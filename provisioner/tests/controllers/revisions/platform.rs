@@ -8,9 +8,9 @@ use crate::support::{
     Options, Provisioner, define, operator_conditions, prepare, without_controllers,
 };
 
-/// More than are rolled out at once.
+/// More than [`AT_ONCE`].
 const INSTANCES: usize = 7;
-/// How many are rolled out at once.
+/// The number of rollouts that run at once.
 const AT_ONCE: usize = 4;
 
 impl Fixture<'_> {
@@ -50,7 +50,7 @@ impl Fixture<'_> {
     }
 }
 
-/// The fixtures with such a revision, and those of them whose revision is rolled out.
+/// Returns the fixtures with such a revision, and those whose revision is rolling out.
 async fn under_way(fixtures: &[Fixture<'_>]) -> (Vec<usize>, Vec<usize>) {
     let (mut all, mut rolling_out) = (Vec::new(), Vec::new());
     for (number, fixture) in fixtures.iter().enumerate() {
@@ -79,10 +79,13 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
         fixtures.push(fixture);
     }
 
-    // Where OperatorConditions are served, the Deployment of an operator names its own.
+    // Where OperatorConditions are served, the Deployment of an operator names its OperatorCondition.
     define(cluster, &operator_conditions()).await;
     let rolling_out = async || under_way(&fixtures).await.1;
-    let first = becomes("four rollouts", &rolling_out, |it| it.len() == AT_ONCE).await;
+    let first = becomes("four rollouts", &rolling_out, |rollouts| {
+        rollouts.len() == AT_ONCE
+    })
+    .await;
     let are_the_first = async || {
         observe(Duration::from_secs(2), async || {
             assert_eq!(under_way(&fixtures).await.0, first);
@@ -95,7 +98,7 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     are_the_first().await;
 
-    // Two fail, and the two others become healthy: their turns are not given to others.
+    // Two fail and the two others become healthy. No other rollout takes their slots.
     let [failed, other, well @ ..] = &first[..] else {
         panic!("{first:?}");
     };
@@ -115,10 +118,13 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     for number in well {
         fixtures[*number].report(true).await;
     }
-    becomes("two active revisions", &rolling_out, |it| it.len() == 2).await;
+    becomes("two active revisions", &rolling_out, |rollouts| {
+        rollouts.len() == 2
+    })
+    .await;
     are_the_first().await;
 
-    // One recovers: the others follow.
+    // One recovers, and the remaining rollouts start.
     fixtures[*failed].report(true).await;
     let all = async || under_way(&fixtures).await.0;
     becomes("all other rollouts", all, |all| all.len() == INSTANCES).await;

@@ -37,7 +37,7 @@ impl Fixture<'_> {
         format!("{}-r{}-{part}", self.name, revision.number)
     }
 
-    /// The names of the Secrets that record revisions.
+    /// Lists the names of the Secrets that record revisions.
     async fn records(&self) -> Vec<String> {
         let selector = format!("{}={}", labels::REVISION_OF, self.name);
         let params = ListParams::default().labels(&selector);
@@ -86,7 +86,7 @@ impl Fixture<'_> {
         .await
     }
 
-    /// Removes the instance, and waits until neither an object nor a record is left.
+    /// Removes the instance, and waits until neither an object nor a record exists.
     async fn leaves_nothing(&self) {
         self.uninstall().await;
         let selector = format!("{}={}", labels::OWNER_NAME, self.name);
@@ -116,13 +116,13 @@ async fn replace(world: &World, mut secret: Secret, change: impl FnOnce(&mut Sec
     api.create(&PostParams::default(), &secret).await.unwrap();
 }
 
-/// The recorded bytes.
+/// Returns the recorded bytes.
 fn data(secret: &mut Secret) -> &mut Vec<u8> {
     let data = secret.data.as_mut().unwrap();
     &mut data.get_mut("data").unwrap().0
 }
 
-/// The checksum of recorded bytes, as part 1 has it.
+/// Returns the checksum of recorded bytes as part 1 stores it.
 fn checksum(data: &[u8]) -> String {
     let mut checksum = "sha256:".to_owned();
     for byte in Sha256::digest(data) {
@@ -287,7 +287,7 @@ async fn taken_name_of_a_record_is_skipped() {
     let revision = fixture.is_recorded().await;
     assert_eq!(revision.number, 4);
 
-    // Also if the record of an installed revision is replaced as a whole.
+    // The same holds if the record of an installed revision is replaced as a whole.
     delete(&api, &fixture.part(&revision, 1)).await;
     fixture.world.apply(&foreign(4)).await;
     fixture.alter("kept").await;
@@ -301,7 +301,7 @@ async fn taken_name_of_a_record_is_skipped() {
     }
 }
 
-// Secrets that only look like records change nothing, however many they are.
+// Secrets that only look like records change nothing, at any number.
 #[tokio::test]
 async fn surplus_records_are_ignored() {
     const SURPLUS: i64 = 100;

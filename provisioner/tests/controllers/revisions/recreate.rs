@@ -1,4 +1,4 @@
-//! Objects whose new form changes immutable fields: refused, or deleted and created again.
+//! Objects whose new form changes immutable fields: rejected, or deleted and created again.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::{
@@ -27,14 +27,14 @@ impl Fixture<'_> {
         Api::namespaced(self.world.client(), self.namespace())
     }
 
-    /// A ConfigMap whose data cannot change.
+    /// Returns a ConfigMap whose data cannot change.
     fn fixed(&self, text: &str) -> Value {
         let mut fixed = self.map("fixed", text);
         fixed["immutable"] = json!(true);
         fixed
     }
 
-    /// An object of a bundle.
+    /// Returns an object of a bundle.
     fn object(&self, api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
         let mut object = json!({
             "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace()},
@@ -45,7 +45,7 @@ impl Fixture<'_> {
         object
     }
 
-    /// A RoleBinding and two Roles, one of which it refers to.
+    /// Returns a RoleBinding and two Roles, one of which it refers to.
     fn binding(&self, role: &str) -> [Value; 3] {
         let group = "rbac.authorization.k8s.io";
         let version = format!("{group}/v1");
@@ -83,9 +83,9 @@ impl Fixture<'_> {
 
     /// Waits until the revision of this number is the active one.
     async fn is_active(&self, number: i64) {
-        let what = format!("active revision {number}");
+        let description = format!("active revision {number}");
         let status = async || self.read().await.status.unwrap_or_default();
-        becomes(&what, status, |status| {
+        becomes(&description, status, |status| {
             let is_active = |revision: &RevisionStatus| {
                 revision.number == number && revision.state == RevisionState::Active
             };
@@ -94,22 +94,22 @@ impl Fixture<'_> {
         .await;
     }
 
-    /// Waits until an upgrade is refused, and returns the message.
+    /// Waits until an upgrade is rejected, and returns the message.
     async fn refused(&self) -> String {
         self.has_reason("Installed", "UpgradeFailed").await;
         self.condition("Installed").await.1
     }
 
-    /// The notes of the Events about recreated objects, sorted.
+    /// Lists the notes of the Events about recreated objects, sorted.
     async fn recreated(&self) -> Vec<String> {
         notes(self.world, &self.name, "Recreated").await
     }
 }
 
-// Without permission, an upgrade that changes immutable fields is refused before anything is applied. The message names the
-// objects, the fields and both ways on. An admin may delete the objects one after the other.
+// Without permission, an upgrade that changes immutable fields is rejected before anything is applied. The message names
+// the objects, the fields and both remedies. An admin may delete the objects one after the other.
 #[tokio::test]
-async fn upgrades_of_immutable_objects_are_refused_without_permission() {
+async fn immutable_objects_are_not_upgraded_without_permission() {
     let fixture = Fixture::new(running().await, "never").await;
     let objects = |text: &str, role: &str| {
         let mut objects = vec![fixture.fixed(text), fixture.map("other", text)];
@@ -161,9 +161,9 @@ async fn upgrades_of_immutable_objects_are_refused_without_permission() {
     fixture.uninstall().await;
 }
 
-// A change of the policy continues a refused upgrade at once.
+// A change of the policy continues a rejected upgrade at once.
 #[tokio::test]
-async fn a_permission_continues_a_refused_upgrade() {
+async fn permission_continues_a_rejected_upgrade() {
     let fixture = Fixture::new(running().await, "later").await;
     fixture.install(&[fixture.fixed("1")]).await;
     fixture.upgrade("v2", &[fixture.fixed("2")]).await;
@@ -252,7 +252,8 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
 #[tokio::test]
 async fn annotations_precede_the_spec() {
     let world = running().await;
-    let remedy = "correct its annotation core.rukpak.io/recreate: \"always\"";
+    let remedy =
+        "change its annotation core.rukpak.io/recreate in the bundle from \"always\" to Never or";
     for (spec, value, refused) in [
         (Recreate::Never, "WhenImmutable", None),
         (Recreate::WhenImmutable, "always", Some(remedy)),
@@ -328,10 +329,10 @@ async fn finished_jobs_are_recreated_without_permission() {
     fixture.uninstall().await;
 }
 
-// An object with a finalizer is deleted and reported, and the rollout ends once the finalizer is removed. In the meantime the
-// object is not brought back, and other objects are applied.
+// An object with a finalizer is deleted and reported, and the rollout ends once the finalizer is removed. In the meantime
+// the object is not created again, and other objects are applied.
 #[tokio::test]
-async fn a_finalizer_delays_the_rollout_and_nothing_else() {
+async fn finalizer_delays_the_rollout_and_nothing_else() {
     let fixture = Fixture::new(running().await, "finalizer").await;
     let objects = |text: &str| [fixture.fixed(text), fixture.map("other", text)];
     fixture
@@ -355,8 +356,8 @@ async fn a_finalizer_delays_the_rollout_and_nothing_else() {
     fixture.uninstall().await;
 }
 
-// A provisioner that is killed between the deletion and the creation loses no object: the next one creates the new form, also
-// while the revision cannot be rolled out, and never the older form.
+// A provisioner that is killed between the deletion and the creation loses no object. The next process creates the new
+// form, also while the revision cannot be rolled out, and never the older form.
 #[tokio::test]
 async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     let (cluster, _audit, _lease) = empty().await;
@@ -391,7 +392,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     fixture.is_active(2).await;
     assert_eq!(fixture.text("other").await.as_deref(), Some("2"));
 
-    // Every form that the object has had since.
+    // All forms of the object since then.
     let params = WatchParams::default()
         .fields("metadata.name=fixed")
         .timeout(1);
@@ -413,7 +414,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     fixture.uninstall().await;
 }
 
-// A first installation that failed half-way leaves objects behind, which the corrected bundle recreates.
+// A first installation that failed in part leaves objects behind, which the corrected bundle recreates.
 #[tokio::test]
 async fn a_corrected_first_installation_recreates_objects() {
     let fixture = Fixture::new(running().await, "first").await;

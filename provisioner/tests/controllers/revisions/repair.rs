@@ -102,7 +102,7 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     fixture.uninstall().await;
 }
 
-// A change of the cluster renders the bundle anew. As long as the content is lost and cannot be fetched, the installation
+// A change of the cluster renders the bundle again. As long as the content is lost and cannot be fetched, the installation
 // stays as recorded.
 #[tokio::test]
 async fn lost_content_after_platform_change_changes_no_condition() {
@@ -135,10 +135,10 @@ async fn lost_content_after_platform_change_changes_no_condition() {
     fixture.uninstall().await;
 }
 
-// A change of the cluster or of the provisioner that renders the bundle anew never gates repair, also where the new
-// revision is refused.
+// A change of the cluster or of the provisioner that renders the bundle again never blocks repair, also where the new
+// revision is rejected.
 #[tokio::test]
-async fn refused_platform_change_stops_no_repair() {
+async fn rejected_platform_change_stops_no_repair() {
     let stage = stage(Options::default()).await;
     let fixture = Fixture::new(&stage.world, "platform").await;
     let map = ("manifests/map.yaml", fixture.map("kept", "1"));
@@ -158,9 +158,9 @@ async fn refused_platform_change_stops_no_repair() {
     fixture.uninstall().await;
 }
 
-// A revision is repaired with its own ServiceAccount, also after the spec names another one that is refused.
+// A revision is repaired with its own ServiceAccount, also after the spec names another one that is rejected.
 #[tokio::test]
-async fn refused_service_account_repairs_nothing() {
+async fn rejected_service_account_repairs_nothing() {
     let fixture = Fixture::new(running().await, "account").await;
     let namespace = fixture.namespace();
     let (cluster, space) = (fixture.world.cluster, Some(namespace));

@@ -1,4 +1,4 @@
-//! Back to an earlier revision: for failures of the rollout alone, and without loss of custom resources.
+//! Rollbacks to an earlier revision: only after failures of the rollout, and without loss of custom resources.
 
 use kube::api::PostParams;
 use manifests::api::instance::{RemovedApi, Rollback};
@@ -6,7 +6,7 @@ use manifests::api::instance::{RemovedApi, Rollback};
 use super::*;
 use crate::support::crd;
 
-/// The status of a Widget that failed.
+/// Returns the status of a Widget that failed.
 fn stalled(generation: i64) -> Value {
     json!({
         "observedGeneration": generation,
@@ -14,7 +14,7 @@ fn stalled(generation: i64) -> Value {
     })
 }
 
-/// The definition of Widgets whose size has a maximum.
+/// Returns the CRD of Widgets whose size has a maximum.
 fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
     let mut definition = crd(&fixture.group(), "Widget");
     definition["metadata"]["labels"] = json!({"of": "bundle"});
@@ -118,8 +118,8 @@ async fn revisions_list_the_uses_of_removed_apis() {
 
     fixture.upgrade("v2", &[fixture.map("changed", "2")]).await;
     let lists = async |expected: (i64, Option<Vec<RemovedApi>>)| {
-        let what = "the list of the newest revision";
-        becomes(what, &listed, |found| *found == expected).await;
+        let description = "the list of the newest revision";
+        becomes(description, &listed, |found| *found == expected).await;
     };
     lists((2, Some(vec![]))).await;
     fixture.change(json!({"rollbackTo": 1})).await;
@@ -127,8 +127,8 @@ async fn revisions_list_the_uses_of_removed_apis() {
 
     // An older provisioner created the revision, and the instance is paused.
     let revisions = async || fixture.read().await.status.unwrap().revisions;
-    let what = "no list of an archived revision";
-    let mut revisions = becomes(what, revisions, |revisions| {
+    let description = "no list of an archived revision";
+    let mut revisions = becomes(description, revisions, |revisions| {
         let lists = revisions.iter().map(|one| one.removed_apis.is_some());
         lists.eq([false, false, true])
     })
@@ -143,7 +143,7 @@ async fn revisions_list_the_uses_of_removed_apis() {
     fixture.uninstall().await;
 }
 
-// A definition that a rollback kept in its newer form is repaired to that form.
+// A CRD that a rollback kept in its newer form is repaired to that form.
 #[tokio::test]
 async fn repair_after_rollback_keeps_the_newer_crd() {
     let fixture = Fixture::new(running().await, "newer").await;
@@ -161,7 +161,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     fixture.upgrade("v2", &objects("2", 2, 100)).await;
     fixture.has_generation("operand", 2).await;
 
-    // This custom resource is invalid under the older definition.
+    // This custom resource is invalid under the older CRD.
     let large = fixture.custom_resource("Widget", "large", 50);
     let large = serde_json::from_value(large).unwrap();
     let params = PostParams::default();
@@ -195,7 +195,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     fixture.uninstall().await;
 }
 
-/// The largest size of Widgets.
+/// Returns the largest size of Widgets.
 async fn maximum(fixture: &Fixture<'_>) -> Option<f64> {
     let mut versions = fixture.definition().await.spec.versions;
     let schema = versions.remove(0).schema?.open_api_v3_schema?;

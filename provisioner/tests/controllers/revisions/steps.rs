@@ -18,7 +18,7 @@ use crate::{
 
 /// Two whole steps and a part of another. The status lists 500 objects.
 const OBJECTS: usize = 550;
-/// How long these rollouts may take.
+/// The limit of these rollouts.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The messages of the condition Progressing, as a watch shows them.
@@ -119,7 +119,7 @@ async fn large_revision_is_rolled_out_in_steps() {
     let mark = stage.audit.mark();
     let messages = Messages::follow(&fixture);
     fixture.upgrade("v2", &fixture.many("2")).await;
-    // What drifts in between is repaired, to its new form if it has that already.
+    // Objects that drift in between are repaired, to the new form if they were applied already.
     messages.wait("200 are applied").await;
     fixture.alter("m000").await;
     fixture.is_rolled_out(2, "2").await;
@@ -134,14 +134,14 @@ async fn large_revision_is_rolled_out_in_steps() {
         patches.count()
     };
     assert_eq!(patches(true), OBJECTS, "{requests}");
-    // A repair takes two requests: the first one shows who has changed the object.
+    // A repair takes two requests: the first one shows which field manager changed the object.
     let repairs = patches(false) - OBJECTS;
     assert!((1..=4).contains(&repairs), "{repairs}\n{requests}");
     fixture.uninstall().await;
 }
 
-// A rollout that is interrupted between two steps goes on after a restart, with the same revision. Objects that the status has
-// no room for are known from the record: they are repaired and removed.
+// A rollout that is interrupted between two steps continues after a restart, with the same revision. The record lists the
+// objects that exceed the status: they are repaired and removed.
 #[tokio::test]
 async fn rollout_continues_after_a_restart_between_steps() {
     let (cluster, _audit, _lease) = empty().await;

@@ -1,4 +1,4 @@
-//! From one revision to the next: the old one is complete until the new one is healthy.
+//! Upgrades between revisions: the old one is complete until the new one is healthy.
 
 use std::collections::BTreeSet;
 

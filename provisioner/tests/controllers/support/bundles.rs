@@ -1,9 +1,9 @@
-//! Bundles, made in memory.
+//! Bundles that are built in memory.
 
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 
-/// Content of these files; what is no text is written as JSON, which is YAML too.
+/// Returns content with these files. Values other than strings are written as JSON, which is valid YAML.
 pub(crate) fn content(files: &[(&str, Value)]) -> Content {
     let mut builder = Builder::new(Limits::default());
     for (path, value) in files {
@@ -16,7 +16,7 @@ pub(crate) fn content(files: &[(&str, Value)]) -> Content {
     builder.finish()
 }
 
-/// A plain bundle of these objects.
+/// Returns a plain bundle of these objects.
 pub(crate) fn plain(objects: &[Value]) -> Content {
     let named: Vec<String> = (0..objects.len())
         .map(|number| format!("manifests/{number:05}.yaml"))
@@ -30,14 +30,14 @@ pub(crate) fn plain(objects: &[Value]) -> Content {
     content(&files)
 }
 
-/// A plain bundle of many objects, in one file.
+/// Returns a plain bundle of many objects, in one file.
 pub(crate) fn large(objects: &[Value]) -> Content {
     let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
     let all = texts.join("\n---\n").into();
     content(&[("manifests/all.yaml", all), plain_annotations()])
 }
 
-/// An image needs labels, and they come from here.
+/// Returns the annotations that become the labels of the image.
 fn plain_annotations() -> (&'static str, Value) {
     let annotations = json!({"annotations": {
         "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
@@ -47,8 +47,8 @@ fn plain_annotations() -> (&'static str, Value) {
     ("metadata/annotations.yaml", annotations)
 }
 
-/// A registry+v1 bundle: package `name`, one Deployment `<name>-operator`, rights to read and write its own API, and the
-/// definition of it: kind `Widget` of the group `<name>.example.com`. More files can be added, or these replaced.
+/// Returns a registry+v1 bundle: package `name`, one Deployment `<name>-operator`, permissions to read and write its own
+/// API, and the CRD of that API, kind `Widget` of the group `<name>.example.com`. `more` adds or replaces files.
 pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Content {
     let group = format!("{name}.example.com");
     let rules = json!([{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get", "list", "watch", "update"]}]);
@@ -103,7 +103,7 @@ pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Con
     content(&files)
 }
 
-/// A definition with one version, `v1`, whose objects have a `spec.size` and a status. Namespaced.
+/// Returns a namespaced CRD with one version, `v1`, whose objects have a `spec.size` and a status.
 pub(crate) fn crd(group: &str, kind: &str) -> Value {
     let singular = kind.to_lowercase();
     json!({
@@ -128,7 +128,7 @@ pub(crate) fn crd(group: &str, kind: &str) -> Value {
     })
 }
 
-/// The definition of OperatorConditions: where they are served, an operator's Deployment names its own.
+/// Returns the CRD of OperatorConditions. Where they are served, the Deployment of an operator names its OperatorCondition.
 pub(crate) fn operator_conditions() -> Value {
     let mut definition = crd("operators.coreos.com", "OperatorCondition");
     definition["spec"]["versions"][0]["name"] = json!("v2");
@@ -137,7 +137,7 @@ pub(crate) fn operator_conditions() -> Value {
     definition
 }
 
-/// The simplest object there is.
+/// Returns a ConfigMap, the simplest kind of object.
 pub(crate) fn config_map(namespace: &str, name: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1",

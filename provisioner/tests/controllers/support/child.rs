@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 use super::wait::{eventually, until};
 
-/// How many lines of a log a failure quotes.
+/// The number of log lines that a failure quotes.
 const LINES: usize = 40;
 
-/// Runs a program until its own standard input ends, and then removes its folder: also when the tests were killed and
-/// cannot do so any more. In the folder are the program's log, its process id, and, once it has ended, how.
+/// Runs a program until its standard input ends, and then removes its directory, also when the tests are killed. The
+/// directory contains the program's log, its process id, and its exit code once the program has ended.
 const KEEPER: &str = r#"
 folder=$1; shift
 (
@@ -33,20 +33,20 @@ wait
 rm -rf -- "$folder"
 "#;
 
-/// How to start a provisioner.
+/// Start options of a provisioner.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
-    /// More flags; they come last.
+    /// Additional flags, appended last.
     pub(crate) flags: Vec<String>,
-    /// More environment.
+    /// Additional environment variables.
     pub(crate) environment: Vec<(&'static str, String)>,
-    /// A store that outlives this process, or one in its own folder.
+    /// The content store, which outlives this process. `None` is a store in the process's own directory.
     pub(crate) storage: Option<PathBuf>,
-    /// The text of a kubeconfig, unless it has the administrator's rights.
+    /// The text of a kubeconfig. `None` is the cluster-admin kubeconfig.
     pub(crate) kubeconfig: Option<String>,
 }
 
-/// A running provisioner. Dropping it kills it and removes its folder; so does the end of the tests.
+/// A running provisioner. Dropping it, and the end of the tests, kills the process and removes its directory.
 #[derive(Debug)]
 pub(crate) struct Provisioner {
     child: Child,
@@ -55,11 +55,11 @@ pub(crate) struct Provisioner {
     addresses: BTreeMap<String, String>,
 }
 
-/// The logs of all provisioners that run now.
+/// The logs of all running provisioners.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 impl Provisioner {
-    /// Starts one and waits until it is ready.
+    /// Starts a provisioner, and waits until it is ready.
     pub(crate) async fn start(cluster: &Cluster, options: Options) -> Self {
         let mut this = Self::launch(cluster, options);
         this.addresses = eventually("ready", async || {
@@ -85,7 +85,7 @@ impl Provisioner {
         this
     }
 
-    /// Starts one and does not wait.
+    /// Starts a provisioner, and does not wait.
     pub(crate) fn launch(cluster: &Cluster, options: Options) -> Self {
         let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
         let folder = folder.unwrap();
@@ -132,7 +132,7 @@ impl Provisioner {
         }
     }
 
-    /// `http://127.0.0.1:PORT` of `probes`, `metrics`, `admin`; `https://…` of `content`.
+    /// Returns `http://127.0.0.1:PORT` of `probes`, `metrics` or `admin`, or `https://…` of `content`.
     pub(crate) fn url(&self, service: &str) -> String {
         let address = self
             .addresses
@@ -146,17 +146,17 @@ impl Provisioner {
         format!("{scheme}://{address}")
     }
 
-    /// The folder of its store, unless a test gave it another.
+    /// Returns the directory of its store, unless a test has set another one.
     pub(crate) fn storage(&self) -> PathBuf {
         self.folder.path().join("store")
     }
 
-    /// Everything it has said.
+    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Everything it has said, line by line.
+    /// Returns the whole log, parsed line by line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let log = self.log();
         let lines = log.lines();
@@ -165,7 +165,7 @@ impl Provisioner {
             .collect()
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub(crate) async fn pid(&self) -> u32 {
         eventually("running", async || {
             let pid = fs::read_to_string(self.folder.path().join("pid"));
@@ -177,7 +177,7 @@ impl Provisioner {
         .unwrap()
     }
 
-    /// Sends it a signal: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
+    /// Sends a signal to the process: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
     pub(crate) async fn signal(&self, signal: &str) {
         let pid = self.pid().await.to_string();
         let sent = Command::new("kill")
@@ -187,7 +187,7 @@ impl Provisioner {
         assert!(sent.unwrap().success(), "kill -{signal}: {}", self.log());
     }
 
-    /// Waits until it has ended, and tells its exit code: 128 and the signal's number when a signal ended it.
+    /// Waits until the process has ended, and returns its exit code: 128 plus the signal's number if a signal ended it.
     pub(crate) async fn ended(&self) -> i32 {
         eventually("the end of the provisioner", async || {
             let code = fs::read_to_string(self.folder.path().join("exit"));
@@ -197,24 +197,24 @@ impl Provisioner {
         .await
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Kills the process, and waits until it has ended.
     pub(crate) async fn kill(self) {
         self.signal("KILL").await;
         assert_eq!(self.ended().await, 137, "{}", self.log());
     }
 
-    /// Asks it to end, and waits until it has done so.
+    /// Terminates the process, and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.signal("TERM").await;
         assert_eq!(self.ended().await, 0, "{}", self.log());
     }
 
-    /// Whether it has ended.
+    /// Reports whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.folder.path().join("exit").exists()
     }
 
-    /// Waits until a line of its log has this message, and returns the line.
+    /// Waits until a log line has this message, and returns the line.
     pub(crate) async fn says(&self, message: &str) -> Value {
         eventually(message, async || {
             let lines = self.lines();
@@ -224,7 +224,7 @@ impl Provisioner {
         .await
     }
 
-    /// Waits until its metrics have a line.
+    /// Waits until the metrics have a line.
     pub(crate) async fn counts(&self, line: &str) {
         let url = format!("{}/metrics", self.url("metrics"));
         let metrics = async || reqwest::get(&url).await.unwrap().text().await.unwrap();
@@ -234,7 +234,7 @@ impl Provisioner {
         .await;
     }
 
-    /// It logs where it listens, as the ports were its own choice.
+    /// Reads the addresses from the log, because the process chooses its ports.
     fn addresses(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let lines = self.lines();
@@ -260,7 +260,7 @@ impl Drop for Provisioner {
     }
 }
 
-/// What the running provisioners said about something last, warnings and errors besides.
+/// Returns the last log lines of the running provisioners about an object, and their warnings and errors.
 pub(crate) fn logs(about: &str) -> String {
     let logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut quoted = String::new();
@@ -281,7 +281,7 @@ fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-/// The folder of a store that outlives provisioners.
+/// Creates the directory of a store that outlives provisioners.
 pub(crate) fn storage() -> TempDir {
     tempfile::Builder::new().prefix("store-").tempdir().unwrap()
 }

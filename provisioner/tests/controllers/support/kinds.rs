@@ -1,22 +1,22 @@
-//! Objects of kinds that many tests need, and who roles are bound to.
+//! Objects of kinds that many tests need, and subjects of role bindings.
 
 use cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::objects::apply;
 
-/// A ServiceAccount.
+/// Returns a ServiceAccount.
 pub(crate) fn account_object(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
 }
 
-/// A Node of an architecture.
+/// Returns a Node of an architecture.
 pub(crate) fn node_object(name: &str, architecture: &str) -> Value {
     let labels = json!({"kubernetes.io/arch": architecture});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
-/// A CatalogSource of the version that OLM has.
+/// Returns a CatalogSource of OLM's API version.
 pub(crate) fn catalog_source(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -24,17 +24,17 @@ pub(crate) fn catalog_source(namespace: &str, name: &str, spec: &Value) -> Value
     })
 }
 
-/// A user as the subject of bindings.
+/// Returns a user as the subject of bindings.
 pub(crate) fn user(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
 }
 
-/// A ServiceAccount as the subject of bindings.
+/// Returns a ServiceAccount as the subject of bindings.
 pub(crate) fn account(namespace: &str, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
 }
 
-/// Binds a role to a subject, in a namespace or in the whole cluster.
+/// Binds a role to a subject, in a namespace or cluster-wide.
 pub(crate) async fn bind_role(
     cluster: &Cluster,
     subject: &Value,

@@ -1,5 +1,5 @@
-//! What a kubelet does for the pod of an unpack Job, in a cluster that has none: it gives the pod its token, runs what
-//! the pod says with the files of an image, and reports how that ended. The sender is the one of the real program.
+//! A replacement for the kubelet of unpack Jobs, in clusters without nodes. It creates the pod's token, runs the pod's
+//! command with the files of an image, and reports the result. The sender is the one of the real program.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use super::{SYSTEM, wait::eventually};
 /// A node of the tests.
 pub(crate) struct Kubelet {
     client: Client,
-    /// Of the content service, as the cluster's DNS would lead there.
+    /// The port of the content service, which the cluster DNS name stands for.
     port: String,
 }
 
 impl Kubelet {
-    /// For the pods of a provisioner's Jobs; `content` is where that listens.
+    /// Creates a kubelet for the pods of a provisioner's Jobs; `content` is the address of the content service.
     pub(crate) fn new(client: Client, content: &str) -> Self {
         let port = content.rsplit(':').next().unwrap().to_owned();
         Self { client, port }
@@ -44,14 +44,14 @@ impl Kubelet {
         Api::namespaced(self.client.clone(), SYSTEM)
     }
 
-    /// The Job of a Bundle, if there is one.
+    /// Returns the Job of a Bundle, if one exists.
     pub(crate) async fn find_job(&self, bundle: &str) -> Option<Job> {
         let listed = self.jobs().list(&of(bundle)).await.unwrap();
         assert!(listed.items.len() <= 1, "{:?}", listed.items);
         listed.items.into_iter().next()
     }
 
-    /// The Job of a Bundle, as soon as there is one.
+    /// Waits for the Job of a Bundle, and returns it.
     pub(crate) async fn job(&self, bundle: &str) -> Job {
         eventually(&format!("Job of {bundle}"), async || {
             self.find_job(bundle)
@@ -61,7 +61,7 @@ impl Kubelet {
         .await
     }
 
-    /// The pod of a Bundle's Job that has not ended, as soon as there is one.
+    /// Waits for the unfinished pod of a Bundle's Job, and returns it.
     pub(crate) async fn pod(&self, bundle: &str) -> Pod {
         eventually(&format!("pod of {bundle}"), async || {
             let listed = self.pods().list(&of(bundle)).await.unwrap();
@@ -76,7 +76,7 @@ impl Kubelet {
         .await
     }
 
-    /// The token that the pod's volume asks for.
+    /// Returns the token of the pod's projected volume.
     pub(crate) async fn token(&self, pod: &Pod) -> String {
         let spec = pod.spec.as_ref().unwrap();
         let sources = spec
@@ -85,15 +85,15 @@ impl Kubelet {
             .flatten()
             .find_map(|volume| volume.projected.as_ref()?.sources.clone())
             .unwrap();
-        let wanted = sources
+        let projection = sources
             .into_iter()
             .find_map(|source| source.service_account_token)
             .unwrap();
-        let audiences = wanted.audience.into_iter().collect();
+        let audiences = projection.audience.into_iter().collect();
         self.token_for(pod, audiences).await
     }
 
-    /// A token of the pod for others.
+    /// Returns a token of the pod for other audiences.
     pub(crate) async fn token_for(&self, pod: &Pod, audiences: Vec<String>) -> String {
         let account = pod.spec.as_ref().unwrap().service_account_name.clone();
         let request = TokenRequest {
@@ -116,12 +116,12 @@ impl Kubelet {
         answer.unwrap().status.unwrap().token.unwrap()
     }
 
-    /// Runs the pod with an image of these files, and reports how that ended.
+    /// Runs the pod with an image of these files, and reports the result.
     pub(crate) async fn run(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
         self.run_folder(pod, image(content).path()).await
     }
 
-    /// The same, with the files of a folder.
+    /// Like [`Kubelet::run`], with the files of a directory.
     pub(crate) async fn run_folder(&self, pod: &Pod, root: &Path) -> Result<Sent, job::Error> {
         self.report(pod, "Running", &json!({"running": {}})).await;
         let sent = self.hand_over(pod, root).await;
@@ -139,7 +139,7 @@ impl Kubelet {
         sent
     }
 
-    /// What the program in the pod does.
+    /// Does the work of the program in the pod.
     pub(crate) async fn send(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
         self.hand_over(pod, image(content).path()).await
     }
@@ -185,13 +185,13 @@ impl Kubelet {
         job::send(&load, &receiver, |_, _, _| {}).await
     }
 
-    /// Reports the state of the container that hands over, and the pod's phase with it.
+    /// Reports the state of the delivering container, and the pod's phase.
     pub(crate) async fn report(&self, pod: &Pod, phase: &str, state: &Value) {
         let status = json!({"phase": phase, "containerStatuses": [container("unpack", state)]});
         self.status(pod, status).await;
     }
 
-    /// Reports all of a pod's status.
+    /// Replaces the whole status of a pod.
     pub(crate) async fn status(&self, pod: &Pod, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
         let params = PatchParams::default();
@@ -202,7 +202,7 @@ impl Kubelet {
     }
 }
 
-/// The files of an image.
+/// Writes the files of an image to a directory.
 fn image(content: &Content) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, file) in content.files() {
@@ -213,19 +213,19 @@ fn image(content: &Content) -> TempDir {
     folder
 }
 
-/// The status of one container.
+/// Returns the status of one container.
 pub(crate) fn container(name: &str, state: &Value) -> Value {
     json!({"name": name, "image": "image", "imageID": "", "ready": false, "restartCount": 0, "state": state})
 }
 
-/// How a container ended.
+/// Returns the state of a terminated container.
 pub(crate) fn ended(code: i32, reason: &str, message: &str) -> Value {
     let now = k8s_openapi::jiff::Timestamp::now();
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({"terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": now, "finishedAt": now}})
 }
 
-/// What a container waits for.
+/// Returns the state of a waiting container.
 pub(crate) fn waits(reason: &str, message: &str) -> Value {
     json!({"waiting": {"reason": reason, "message": message}})
 }

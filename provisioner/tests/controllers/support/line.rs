@@ -1,4 +1,4 @@
-//! A line to a server, which a test can cut, mend and freeze.
+//! A TCP proxy that a test can cut, mend and freeze.
 
 use std::{
     net::SocketAddr,
@@ -18,23 +18,23 @@ use tokio::{
 
 use super::wait::eventually;
 
-/// Passes connections on, until it is cut.
+/// Forwards connections to a server until a test cuts it.
 pub(crate) struct Line {
-    here: SocketAddr,
-    there: String,
-    /// How many connections are frozen: all those whose number is smaller.
+    address: SocketAddr,
+    target: String,
+    /// The number of frozen connections: all those with a smaller number.
     frozen: watch::Sender<u64>,
     connections: Arc<AtomicU64>,
     work: Option<AbortHandle>,
 }
 
 impl Line {
-    /// A line to `host:port`.
-    pub(crate) async fn new(there: &str) -> Self {
+    /// Creates a line to `host:port`.
+    pub(crate) async fn new(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut line = Self {
-            here: listener.local_addr().unwrap(),
-            there: there.to_owned(),
+            address: listener.local_addr().unwrap(),
+            target: target.to_owned(),
             frozen: watch::Sender::new(0),
             connections: Arc::default(),
             work: None,
@@ -43,56 +43,56 @@ impl Line {
         line
     }
 
-    /// A line to the apiserver, and the configuration that uses it.
+    /// Creates a line to the API server, and the client configuration that uses it.
     pub(crate) async fn to(mut config: Config) -> (Self, Config) {
         let line = Self::new(config.cluster_url.authority().unwrap().as_str()).await;
-        config.cluster_url = format!("https://{}", line.here).parse().unwrap();
+        config.cluster_url = format!("https://{}", line.address).parse().unwrap();
         (line, config)
     }
 
-    /// A line to the apiserver, and the text of the kubeconfig that uses it.
+    /// Creates a line to the API server, and the text of the kubeconfig that uses it.
     pub(crate) async fn of_kubeconfig(cluster: &cluster::Cluster) -> (Self, String) {
         let apiserver = cluster.config().cluster_url.authority().unwrap().as_str();
         let line = Self::new(apiserver).await;
         let text = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
-        let text = text.replace(apiserver, &line.here.to_string());
+        let text = text.replace(apiserver, &line.address.to_string());
         (line, text)
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub(crate) fn host(&self) -> String {
-        self.here.to_string()
+        self.address.to_string()
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections since the start.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Ends all connections; there are no new ones.
+    /// Ends all connections, and accepts no new ones.
     pub(crate) fn cut(&mut self) {
         self.work.take().unwrap().abort();
     }
 
-    /// Lets new connections through.
+    /// Accepts new connections again.
     pub(crate) async fn mend(&mut self) {
-        // What was cut takes a moment to end.
+        // The old listener takes a moment to end.
         let listener = eventually("the port is free", async || {
-            let bound = TcpListener::bind(self.here).await;
+            let bound = TcpListener::bind(self.address).await;
             bound.map_err(|error| error.to_string())
         });
         let listener = listener.await;
         self.serve(listener);
     }
 
-    /// From now on nothing comes through the connections that there are, and nobody is told, as when a machine between
-    /// has forgotten them. New ones work.
+    /// Drops all data of the existing connections without an error, like a router that has lost their state. New
+    /// connections work.
     pub(crate) fn freeze(&self) {
         self.frozen.send_replace(self.connections());
     }
 
     fn serve(&mut self, listener: TcpListener) {
-        let there = self.there.clone();
+        let target = self.target.clone();
         let frozen = self.frozen.subscribe();
         let count = Arc::clone(&self.connections);
         let work = tokio::spawn(async move {
@@ -100,10 +100,10 @@ impl Line {
             loop {
                 let (from, _) = listener.accept().await.unwrap();
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                let (there, mut frozen) = (there.clone(), frozen.clone());
+                let (target, mut frozen) = (target.clone(), frozen.clone());
                 connections.spawn(async move {
-                    // A server that is away refuses; then so do we, by ending.
-                    let Ok(to) = TcpStream::connect(there).await else {
+                    // A server that is unavailable refuses connections; the line ends them.
+                    let Ok(to) = TcpStream::connect(target).await else {
                         return;
                     };
                     let (mut from, mut to) = (from, to);
@@ -119,7 +119,7 @@ impl Line {
                         () = passed => return,
                         _ = frozen.wait_for(|frozen| number < *frozen) => {}
                     }
-                    // Both ends stay open, and nobody reads.
+                    // Both ends stay open, and nothing is read.
                     std::future::pending::<()>().await;
                 });
             }
@@ -128,7 +128,7 @@ impl Line {
     }
 }
 
-/// Passes on what comes, until one side ends.
+/// Forwards data until one side ends.
 async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

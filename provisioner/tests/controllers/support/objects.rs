@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 
 use super::{World, notes_about, wait_for};
 
-/// Applies any object as the administrator.
+/// Applies any object as cluster admin.
 pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
     cluster.apply(object, DryRun::No).await.unwrap();
 }
 
-/// Applies a definition, and waits until the API server serves it.
+/// Applies a CRD, and waits until the API server serves it.
 pub(crate) async fn define(cluster: &Cluster, definition: &Value) {
     apply(cluster, definition).await;
     let name = definition["metadata"]["name"].as_str().unwrap();
     cluster.wait_established(name).await.unwrap();
 }
 
-/// Changes an object by a merge patch.
+/// Patches an object by a merge patch.
 pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> K
 where
     K: Clone + DeserializeOwned + Debug,
@@ -36,7 +36,7 @@ where
     api.patch(name, &params, &patch).await.unwrap()
 }
 
-/// Changes the status of an object by a merge patch.
+/// Patches the status of an object by a merge patch.
 pub(crate) async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> K
 where
     K: DeserializeOwned,
@@ -45,7 +45,7 @@ where
     api.patch_status(name, &params, &patch).await.unwrap()
 }
 
-/// Changes an object by a merge patch of a field manager.
+/// Patches an object by a merge patch of a field manager.
 pub(crate) async fn patch_as<K>(api: &Api<K>, name: &str, manager: &str, patch: &Value) -> K
 where
     K: Clone + DeserializeOwned + Debug,
@@ -67,7 +67,7 @@ where
     api.delete(name, &params).await.unwrap();
 }
 
-/// The objects of a kind in a namespace, by group, version and kind.
+/// Returns the API of a kind in a namespace, by group, version and kind.
 pub(crate) fn custom_resources(
     world: &World,
     namespace: &str,
@@ -78,7 +78,7 @@ pub(crate) fn custom_resources(
     Api::namespaced_with(world.client(), namespace, &resource)
 }
 
-/// All kinds whose objects can be listed.
+/// Lists all kinds whose objects can be listed.
 pub(crate) async fn listable(client: Client) -> Result<Vec<ApiResource>, String> {
     let discovery = Discovery::new(client).run_aggregated().await;
     let discovery = discovery.map_err(|error| error.to_string())?;
@@ -87,14 +87,14 @@ pub(crate) async fn listable(client: Client) -> Result<Vec<ApiResource>, String>
     Ok(listed.map(|(kind, _)| kind).collect())
 }
 
-/// The notes of the Events about a cluster-scoped object that have this reason, sorted.
+/// Lists the notes of the Events about a cluster-scoped object that have this reason, sorted.
 pub(crate) async fn notes(world: &World, about: &str, reason: &str) -> Vec<String> {
     let mut notes = notes_about(&world.client(), "default", about, reason).await;
     notes.sort();
     notes
 }
 
-/// Declares a quota, and waits until it counts.
+/// Creates a quota, and waits until the quota is enforced.
 pub(crate) async fn quota(
     world: &World,
     namespace: &str,
@@ -107,14 +107,14 @@ pub(crate) async fn quota(
     });
     world.apply(&quota).await;
     let quotas: Api<ResourceQuota> = Api::namespaced(world.client(), namespace);
-    wait_for(quotas.clone(), name, "counted", |it: &ResourceQuota| {
-        it.status.as_ref()?.used.as_ref().map(drop)
+    wait_for(quotas.clone(), name, "counted", |quota: &ResourceQuota| {
+        quota.status.as_ref()?.used.as_ref().map(drop)
     })
     .await;
     quotas
 }
 
-/// A Namespace.
+/// Returns a Namespace.
 pub(crate) fn namespace_object(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }

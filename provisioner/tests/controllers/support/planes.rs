@@ -1,10 +1,10 @@
-//! The control planes that tests take for themselves, by kind; see [`cluster::Pool`].
+//! Dedicated control planes of tests, by kind; see [`cluster::Pool`].
 
 use cluster::{Cluster, Controllers, Lease, Options, Pool};
 
 use super::prepare;
 
-/// When a request arrives, who sends what.
+/// Logs the arrival, the user and the verb of each request.
 const AUDIT_POLICY: &str = "
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -13,19 +13,19 @@ rules:
 - level: Metadata
 ";
 
-/// Takes a control plane without controllers and without our definitions.
+/// Takes a control plane without controllers and without the project's CRDs.
 pub(crate) async fn without_controllers() -> Lease {
     static POOL: Pool = Pool::new(Options::new(Controllers::Off, None), 4);
     take(&POOL, async |_| ()).await
 }
 
-/// Takes a control plane with controllers and our definitions, whose API server logs requests by a policy.
+/// Takes a control plane with controllers and the project's CRDs, whose API server logs requests by a policy.
 pub(crate) async fn with_controllers() -> Lease {
     static POOL: Pool = Pool::new(Options::new(Controllers::On, Some(AUDIT_POLICY)), 4);
     take(&POOL, prepare).await
 }
 
-/// Takes a control plane with controllers, our definitions, and a node that reports pods as Ready.
+/// Takes a control plane with controllers, the project's CRDs, and a node that reports pods as Ready.
 pub(crate) async fn with_node() -> Lease {
     static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 4);
     let prepare = async |cluster: &'static Cluster| {
@@ -35,7 +35,7 @@ pub(crate) async fn with_node() -> Lease {
     take(&POOL, prepare).await
 }
 
-/// Starts a control plane with our definitions that no other test takes.
+/// Starts a control plane with the project's CRDs that no other test takes.
 pub(crate) async fn own(options: &Options) -> Cluster {
     let cluster = Cluster::start_with(options).await.unwrap();
     prepare(&cluster).await;

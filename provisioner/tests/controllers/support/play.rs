@@ -1,5 +1,5 @@
-//! An operator in two versions, and what has to be in the cluster of each: no more and no less. A third version cannot be
-//! installed as a whole.
+//! An operator in two versions, with the exact objects that the cluster must contain for each. A third version cannot be
+//! installed completely.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,21 +19,21 @@ use super::{
     namespace_object, plain, unique,
 };
 
-/// How many ConfigMaps both versions have.
+/// The number of ConfigMaps that both versions have.
 const MAPS: usize = 20;
-/// How many objects only one of them has.
+/// The number of objects that only one version has.
 const OWN: usize = 5;
 
 /// The version that the API server rejects after most of its objects were applied.
 pub(crate) const FAILING: usize = 3;
 
-/// Kinds that nobody installs. The controllers of Services copy labels to theirs.
+/// Kinds that no bundle installs. The controllers of Services copy labels to their objects.
 const NOT_OURS: [&str; 4] = ["ComponentStatus", "Endpoints", "EndpointSlice", "Event"];
 
 /// An instance with a bundle for each of two versions.
 pub(crate) struct Play {
     pub(crate) name: String,
-    /// The namespace it is installed in; it outlives the instance.
+    /// The install namespace, which outlives the instance.
     pub(crate) space: String,
     images: [String; 3],
     kinds: Vec<ApiResource>,
@@ -79,7 +79,7 @@ impl Play {
         format!("{}.example.com", self.name)
     }
 
-    /// The objects of a version.
+    /// Returns the objects of a version.
     pub(crate) fn objects(&self, version: usize) -> Vec<Value> {
         let (name, space) = (&self.name, &self.space);
         let text = version.to_string();
@@ -113,7 +113,7 @@ impl Play {
         objects.extend((0..MAPS).map(|n| config_map(space, &format!("map-{n:02}"), &text)));
         objects.extend((0..OWN).map(|n| config_map(space, &format!("only-{version}-{n}"), &text)));
         if version == FAILING {
-            // No dry run judges an object whose definition does not exist yet.
+            // A dry run cannot check an object whose CRD does not exist yet.
             objects.push(crd(&self.group(), "Gadget"));
             objects.push(
                 json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Gadget",
@@ -123,12 +123,12 @@ impl Play {
         objects
     }
 
-    /// The instance, of a version.
+    /// Creates the instance with a version.
     pub(crate) async fn install(&self, world: &World, version: usize) {
         self.install_with(world, version, |_| {}).await;
     }
 
-    /// The instance, of a version, with a changed spec.
+    /// Creates the instance with a version and a changed spec.
     pub(crate) async fn install_with(
         &self,
         world: &World,
@@ -141,7 +141,7 @@ impl Play {
         world.create(&new).await;
     }
 
-    /// Another version.
+    /// Upgrades the instance to another version.
     pub(crate) async fn upgrade(&self, world: &World, version: usize) {
         let source = image(&self.images[version - 1]);
         let patch = json!({"spec": {"template": {"spec": {"source": source}}, "rollbackTo": null}});
@@ -149,27 +149,27 @@ impl Play {
         merge(&api, &self.name, &patch).await;
     }
 
-    /// The revision with this number.
+    /// Rolls back to the revision with this number.
     pub(crate) async fn roll_back(&self, world: &World, number: i64) {
         let patch = json!({"spec": {"rollbackTo": number}});
         let api: Api<BundleInstance> = world.api();
         merge(&api, &self.name, &patch).await;
     }
 
-    /// No instance any more; does not wait.
+    /// Deletes the instance, and does not wait.
     pub(crate) async fn remove(&self, world: &World) {
         let api: Api<BundleInstance> = world.api();
         delete(&api, &self.name).await;
     }
 
-    /// Waits until the instance says that a version is installed and healthy, and until exactly its objects are there,
-    /// as they were declared.
+    /// Waits until the instance reports a version as installed and healthy, and until exactly the objects of that version
+    /// exist in their desired state.
     pub(crate) async fn settled(&self, world: &World, version: usize) {
         self.settled_as(world, version, "InstallationSucceeded")
             .await;
     }
 
-    /// The same, with the reason of the condition Installed.
+    /// Like [`Play::settled`], with the reason of the condition Installed.
     pub(crate) async fn settled_as(&self, world: &World, version: usize, reason: &str) {
         let client = world.client();
         eventually(&format!("{} {version} is settled", self.name), async || {
@@ -178,7 +178,7 @@ impl Play {
         .await;
     }
 
-    /// The uids of the objects that all versions have.
+    /// Returns the uids of the objects that all versions have.
     pub(crate) async fn uids(&self, world: &World) -> BTreeMap<String, String> {
         let mut owned = self.owned(&world.client()).await.unwrap();
         let all = self.expected(1);
@@ -187,16 +187,16 @@ impl Play {
         owned
     }
 
-    /// Whether exactly that version is there, or why not.
+    /// Checks that exactly that version is installed, or returns the difference.
     async fn is_settled(
         &self,
         client: &Client,
         version: usize,
         reason: &str,
     ) -> Result<(), String> {
-        let said = |error: kube::Error| error.to_string();
+        let format_error = |error: kube::Error| error.to_string();
         let api: Api<BundleInstance> = Api::all(client.clone());
-        let instance = api.get(&self.name).await.map_err(said)?;
+        let instance = api.get(&self.name).await.map_err(format_error)?;
         let status = instance.status.clone().unwrap_or_default();
         for (type_, reason) in [
             ("HasValidBundle", "UnpackSuccessful"),
@@ -204,20 +204,23 @@ impl Play {
             ("Healthy", "Healthy"),
         ] {
             let found = condition(&status.conditions, type_);
-            let is_so = found.is_some_and(|it| {
-                it.status == "True"
-                    && it.reason == reason
-                    && it.observed_generation == instance.metadata.generation
+            let is_so = found.is_some_and(|condition| {
+                condition.status == "True"
+                    && condition.reason == reason
+                    && condition.observed_generation == instance.metadata.generation
             });
             if !is_so {
                 let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
                     Api::namespaced(client.clone(), &self.space);
-                let deployment = deployments.get_opt("operator").await.map_err(said)?;
-                let status = deployment.and_then(|it| it.status);
+                let deployment = deployments
+                    .get_opt("operator")
+                    .await
+                    .map_err(format_error)?;
+                let status = deployment.and_then(|deployment| deployment.status);
                 return Err(format!("{found:#?}; its Deployment: {status:#?}"));
             }
         }
-        let found = self.owned(client).await.map_err(said)?;
+        let found = self.owned(client).await.map_err(format_error)?;
         let found: BTreeSet<String> = found.into_keys().collect();
         let expected = self.expected(version);
         if found != expected {
@@ -228,7 +231,11 @@ impl Play {
         let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
             Api::namespaced(client.clone(), &self.space);
         let text = version.to_string();
-        for map in maps.list(&ListParams::default()).await.map_err(said)? {
+        for map in maps
+            .list(&ListParams::default())
+            .await
+            .map_err(format_error)?
+        {
             let is_ours = map.labels().contains_key(labels::OWNER_NAME);
             let value = map.data.as_ref().and_then(|data| data.get("text"));
             if is_ours && value != Some(&text) {
@@ -238,14 +245,14 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until neither the instance nor anything of it is there.
+    /// Waits until neither the instance nor any of its objects exists.
     pub(crate) async fn gone(&self, world: &World) {
         super::gone::<BundleInstance>(world.api(), &self.name).await;
         let client = world.client();
         eventually(&format!("nothing of {} is left", self.name), async || {
-            let said = |error: kube::Error| error.to_string();
-            let left = self.owned(&client).await.map_err(said)?;
-            let records = self.records(&client).await.map_err(said)?;
+            let format_error = |error: kube::Error| error.to_string();
+            let left = self.owned(&client).await.map_err(format_error)?;
+            let records = self.records(&client).await.map_err(format_error)?;
             (left.is_empty() && records.is_empty())
                 .then_some(())
                 .ok_or_else(|| format!("{left:?}, {records:?}"))
@@ -253,7 +260,7 @@ impl Play {
         .await;
     }
 
-    /// The Secrets that record revisions.
+    /// Lists the Secrets that record revisions.
     async fn records(&self, client: &Client) -> Result<Vec<String>, kube::Error> {
         let selector = format!("{}={}", labels::REVISION_OF, self.name);
         let params = ListParams::default().labels(&selector);
@@ -278,8 +285,8 @@ impl Play {
         expected
     }
 
-    /// What carries the owner labels of the instance, of all kinds that the cluster serves, with uids. Bundles have names
-    /// that nobody can guess.
+    /// Lists the objects with the owner labels of the instance, of all kinds that the cluster serves, with uids. Bundles
+    /// are listed without their random names.
     async fn owned(&self, client: &Client) -> Result<BTreeMap<String, String>, kube::Error> {
         let selector = format!("{}={}", labels::OWNER_NAME, self.name);
         let params = ListParams::default().labels(&selector);
@@ -307,10 +314,10 @@ fn line(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind} {namespace}/{name}")
 }
 
-/// All built-in kinds that can be listed, and ours.
+/// Returns all built-in kinds that can be listed, and the project's kinds.
 async fn kinds(client: Client) -> Vec<ApiResource> {
     let mut kinds = listable(client).await.unwrap();
     let is_other = |group: &str| group.ends_with(".example.com");
-    kinds.retain(|it| !NOT_OURS.contains(&it.kind.as_str()) && !is_other(&it.group));
+    kinds.retain(|kind| !NOT_OURS.contains(&kind.kind.as_str()) && !is_other(&kind.group));
     kinds
 }

@@ -1,4 +1,4 @@
-//! A relay to the real apiserver, which has no time for some requests, or never answers them.
+//! A relay to the real API server that fails or blocks selected requests.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -20,25 +20,25 @@ use tokio::{net::TcpListener, sync::watch, task::AbortHandle};
 
 use super::Options;
 
-/// What becomes of requests that have one of these in their path.
+/// The fault for requests whose path contains one of these parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
-    /// They are answered as an apiserver does that has no time: clients try again.
+    /// Answers that the server is too busy: clients retry.
     Busy(&'static [&'static str]),
-    /// They are answered as an apiserver does whose storage fails: clients do not try again.
+    /// Answers that the storage has failed: clients do not retry.
     Failed(&'static [&'static str]),
-    /// They are not answered, and streams say nothing any more.
+    /// Answers nothing, and blocks open streams.
     Silent(&'static [&'static str]),
 }
 
-/// Whoever comes through it has the administrator's rights.
+/// A relay whose requests have the permissions of cluster-admin.
 pub(crate) struct Relay {
-    here: SocketAddr,
+    address: SocketAddr,
     fault: watch::Sender<Option<Fault>>,
     server: AbortHandle,
 }
 
-struct There {
+struct Target {
     client: Client,
     fault: watch::Receiver<Option<Fault>>,
 }
@@ -48,29 +48,29 @@ impl Relay {
         Self::at(cluster, ([127, 0, 0, 1], 0).into()).await
     }
 
-    pub(crate) async fn at(cluster: &cluster::Cluster, here: SocketAddr) -> Self {
-        let listener = TcpListener::bind(here).await.unwrap();
-        let here = listener.local_addr().unwrap();
+    pub(crate) async fn at(cluster: &cluster::Cluster, address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
         let fault = watch::Sender::new(None);
-        let there = There {
+        let target = Target {
             client: cluster.client().unwrap(),
             fault: fault.subscribe(),
         };
-        let router = Router::new().fallback(pass).with_state(Arc::new(there));
+        let router = Router::new().fallback(pass).with_state(Arc::new(target));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self {
-            here,
+            address,
             fault,
             server: server.abort_handle(),
         }
     }
 
-    /// The text of the kubeconfig that leads through it.
+    /// Returns the text of the kubeconfig that uses the relay.
     pub(crate) fn kubeconfig(&self) -> String {
-        Self::kubeconfig_of(&self.here.to_string())
+        Self::kubeconfig_of(&self.address.to_string())
     }
 
-    /// A provisioner that goes through it.
+    /// Returns the start options of a provisioner that uses the relay.
     pub(crate) fn options(&self) -> Options {
         Options {
             kubeconfig: Some(self.kubeconfig()),
@@ -78,7 +78,7 @@ impl Relay {
         }
     }
 
-    /// The same, for a line that leads to it.
+    /// Like [`Relay::kubeconfig`], for a line to the relay.
     pub(crate) fn kubeconfig_of(host: &str) -> String {
         let server = format!("http://{host}");
         json!({
@@ -90,12 +90,12 @@ impl Relay {
         .to_string()
     }
 
-    /// From now on, until something else is said.
+    /// Sets the fault until the next change.
     pub(crate) fn fails(&self, fault: Fault) {
         self.fault.send_replace(Some(fault));
     }
 
-    /// All is well again.
+    /// Clears the fault.
     pub(crate) fn mend(&self) {
         self.fault.send_replace(None);
     }
@@ -118,10 +118,10 @@ impl Fault {
     }
 }
 
-async fn pass(State(there): State<Arc<There>>, request: Request) -> Response {
+async fn pass(State(target): State<Arc<Target>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let hits = |fault: &Option<Fault>| fault.filter(|fault| fault.hits(&path));
-    let mut fault = there.fault.clone();
+    let mut fault = target.fault.clone();
     let now = hits(&fault.borrow());
     if let Some(now) = now {
         if now.is_silent() {
@@ -147,7 +147,7 @@ async fn pass(State(there): State<Arc<There>>, request: Request) -> Response {
     parts.headers.remove(HOST);
     let body = to_bytes(body, 16 << 20).await.unwrap();
     let request = Request::from_parts(parts, kube::client::Body::from(body));
-    let Ok(answer) = there.client.send(request).await else {
+    let Ok(answer) = target.client.send(request).await else {
         return StatusCode::BAD_GATEWAY.into_response();
     };
     let (parts, body) = answer.into_parts();
@@ -156,7 +156,7 @@ async fn pass(State(there): State<Arc<There>>, request: Request) -> Response {
         let is_hit = |fault: &Option<Fault>| fault.is_some_and(|fault| fault.hits(&of_stream));
         let _ = fault.wait_for(is_hit).await;
     };
-    // Streams that go on end, or stay open and say nothing.
+    // Open streams end, or stay open without data.
     let silence = async move {
         let is_over = |fault: &Option<Fault>| {
             !fault.is_some_and(|fault| fault.is_silent() && fault.hits(&path))

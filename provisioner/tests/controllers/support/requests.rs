@@ -1,4 +1,4 @@
-//! More requests that must succeed, and what Events say.
+//! More requests that must succeed, and notes of Events.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ where
     api.list(&ListParams::default()).await.unwrap().items
 }
 
-/// The notes of the Events with this reason about objects of this name, the first one first.
+/// Lists the notes of the Events with this reason about objects of this name, oldest first.
 pub(crate) async fn notes_about(
     client: &Client,
     namespace: &str,
@@ -34,7 +34,10 @@ pub(crate) async fn notes_about(
 ) -> Vec<String> {
     let mut found: Vec<Event> = list(&Api::namespaced(client.clone(), namespace)).await;
     found.retain(|event| {
-        let regarding = event.regarding.as_ref().and_then(|it| it.name.as_deref());
+        let regarding = event
+            .regarding
+            .as_ref()
+            .and_then(|object| object.name.as_deref());
         regarding == Some(about) && event.reason.as_deref() == Some(reason)
     });
     found.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));

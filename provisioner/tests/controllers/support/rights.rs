@@ -1,4 +1,4 @@
-//! The provisioner with its own account's rights alone.
+//! The provisioner with only the permissions of its own account.
 
 use cluster::Cluster;
 use k8s_openapi::api::{
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::{SYSTEM, account_object, apply, bind_role, delete, kinds};
 
-/// Gives the account what an install file gives it, save the right to install anything: with that there would be nothing
-/// to see.
+/// Applies the permissions of an install file to the account, without the permission to install anything, which would hide
+/// missing permissions.
 pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     let kinds = [
         "ServiceAccount",
@@ -32,7 +32,7 @@ pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     delete(&bindings, "provisioner-install-anything").await;
 }
 
-/// Grants rules to a subject, in a namespace or in the whole cluster.
+/// Grants rules to a subject, in a namespace or cluster-wide.
 pub(crate) async fn grant(
     cluster: &Cluster,
     subject: &Value,
@@ -49,7 +49,7 @@ pub(crate) async fn grant(
     bind_role(cluster, subject, namespace, (kind, name), name).await;
 }
 
-/// Binds a ClusterRole to an account, in a namespace or in the whole cluster.
+/// Binds a ClusterRole to an account, in a namespace or cluster-wide.
 pub(crate) async fn bind(
     cluster: &Cluster,
     namespace: Option<&str>,
@@ -75,7 +75,7 @@ pub(crate) async fn service_account(
     account
 }
 
-/// A token of an account.
+/// Creates a token of an account.
 pub(crate) async fn token(cluster: &Cluster, account: &ServiceAccountRef) -> String {
     let client = cluster.client().unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(client, &account.namespace);
@@ -88,7 +88,7 @@ pub(crate) async fn token(cluster: &Cluster, account: &ServiceAccountRef) -> Str
     answer.unwrap().status.unwrap().token.unwrap()
 }
 
-/// A kubeconfig with a token of an account.
+/// Returns a kubeconfig with a token of an account.
 pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef) -> String {
     let text = std::fs::read(cluster.kubeconfig_path()).unwrap();
     let mut kubeconfig: Value = yaml::documents(&text).next().unwrap().unwrap();
@@ -96,7 +96,7 @@ pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef
     kubeconfig.to_string()
 }
 
-/// A kubeconfig with a token of the provisioner's account.
+/// Returns a kubeconfig with a token of the provisioner's account.
 pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
     let account = ServiceAccountRef {
         name: "provisioner".to_owned(),

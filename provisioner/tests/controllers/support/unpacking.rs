@@ -1,4 +1,4 @@
-//! Bundles without a [`super::World`], and what they are unpacked from.
+//! Bundles without a [`super::World`], and their sources.
 
 use kube::Api;
 use manifests::{
@@ -14,7 +14,7 @@ use unpacker::{
 
 use super::wait::{condition, has, wait_for};
 
-/// A Bundle of class `plain` or `registry`.
+/// Returns a Bundle of class `plain` or `registry`.
 pub(crate) fn bundle(name: &str, class: &str, source: BundleSource) -> Bundle {
     let spec = BundleSpec {
         provisioner_class_name: format!("core-rukpak-io-{class}"),
@@ -23,27 +23,27 @@ pub(crate) fn bundle(name: &str, class: &str, source: BundleSource) -> Bundle {
     Bundle::new(name, spec)
 }
 
-/// Waits until a Bundle is unpacked, and returns it.
+/// Waits until a Bundle is unpacked, and returns the Bundle.
 pub(crate) async fn unpacked(api: &Api<Bundle>, name: &str) -> Bundle {
-    wait_for(api.clone(), name, "unpacked", |it: &Bundle| {
-        has(&it.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
+    wait_for(api.clone(), name, "unpacked", |bundle: &Bundle| {
+        has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
     })
     .await
 }
 
-/// Waits until the condition Unpacked of a Bundle contains this text, with this reason unless that is empty, and returns the
-/// Bundle.
+/// Waits until the condition Unpacked of a Bundle contains this text, with this reason unless that is empty, and returns
+/// the Bundle.
 pub(crate) async fn says(api: &Api<Bundle>, name: &str, reason: &str, text: &str) -> Bundle {
-    let what = format!("{reason}: {text}");
-    wait_for(api.clone(), name, &what, |it: &Bundle| {
-        let unpacked = condition(&it.status.as_ref()?.conditions, "Unpacked")?;
+    let description = format!("{reason}: {text}");
+    wait_for(api.clone(), name, &description, |bundle: &Bundle| {
+        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
         let is_reason = reason.is_empty() || unpacked.reason == reason;
         (is_reason && unpacked.message.contains(text)).then_some(())
     })
     .await
 }
 
-/// With what a registry of this authority is reached, with a login of Docker if there is one.
+/// Returns the access to a registry with this CA, with a Docker login if one is given.
 pub(crate) fn trusting(authority: &Authority, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
     Access {
@@ -64,7 +64,7 @@ pub(crate) async fn publish(image: &str, content: &Content, access: &Access) -> 
     pushed.unwrap()
 }
 
-/// An upload as source, which must have this digest if one is given.
+/// Returns an upload source, with its expected digest if one is given.
 pub(crate) fn upload(digest: Option<String>) -> BundleSource {
     BundleSource {
         type_: "upload".to_owned(),

@@ -1,4 +1,4 @@
-//! Watches of a test's own, with what they say and the objects they watch.
+//! Watches for one test, with their wake-ups and the objects that they watch.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::support::PATIENCE;
 
-/// Watches, and a namespace for what they watch.
+/// Watches, and a namespace for their objects.
 pub(crate) struct Observer {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TempNamespace,
@@ -36,7 +36,7 @@ pub(crate) struct Object {
     pub(crate) applied: Applied,
 }
 
-/// A kind as the apiserver serves it.
+/// Returns a kind as the API server serves it.
 pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<Kind> {
     Arc::new(Kind {
         resource,
@@ -44,12 +44,12 @@ pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<Kind> {
     })
 }
 
-/// A built-in kind.
+/// Returns a built-in kind.
 pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<Kind> {
     kind(ApiResource::erase::<K>(&()), true)
 }
 
-/// The definition of Tills, in a group of the test's own.
+/// Returns the CRD of Tills, in the group of one test.
 pub(crate) fn definition(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -72,7 +72,7 @@ impl Observer {
         Self::through(name, config).await
     }
 
-    /// With watches that reach the apiserver in another way than the test itself.
+    /// Creates watches that use another connection to the API server than the test itself.
     pub(crate) async fn through(name: &str, config: Config) -> Self {
         let cluster = Cluster::shared().await.unwrap();
         let accounts = Accounts::new(config).unwrap();
@@ -132,9 +132,12 @@ impl Observer {
         }
     }
 
-    /// Says what an instance has, all of one built-in kind.
+    /// Declares the objects of an instance, all of one built-in kind.
     pub(crate) fn want<K: Resource<DynamicType = ()>>(&self, instance: &str, objects: &[&Object]) {
-        let kinds: Vec<_> = objects.iter().map(|&it| (it, kind_of::<K>())).collect();
+        let kinds: Vec<_> = objects
+            .iter()
+            .map(|&object| (object, kind_of::<K>()))
+            .collect();
         self.want_kinds(instance, None, &kinds);
     }
 
@@ -144,14 +147,14 @@ impl Observer {
         account: Option<&Account>,
         objects: &[(&Object, Arc<Kind>)],
     ) {
-        let wanted = objects
+        let requested = objects
             .iter()
             .map(|(object, kind)| (object.identity.clone(), Arc::clone(kind)))
             .collect();
-        self.watches.want(instance, account, &wanted);
+        self.watches.want(instance, account, &requested);
     }
 
-    /// Tells the watches what was applied.
+    /// Reports applied objects to the watches.
     pub(crate) fn applied(&self, instance: &str, objects: &[&Object]) {
         let applied: BTreeMap<_, _> = objects
             .iter()
@@ -164,33 +167,34 @@ impl Observer {
         self.watches.view(instance)
     }
 
-    /// Looks whenever the instance is woken, as its controller does, until it sees what is wanted.
+    /// Reads the view on every wake-up of the instance, as its controller does, until it matches a predicate.
     pub(crate) async fn wait(
         &mut self,
         instance: &str,
-        what: &str,
-        wanted: impl Fn(&View) -> bool,
+        description: &str,
+        predicate: impl Fn(&View) -> bool,
     ) -> View {
         let look = async {
             loop {
                 let view = self.view(instance);
-                if wanted(&view) {
+                if predicate(&view) {
                     return view;
                 }
                 while self.woken.recv().await.expect("watches go on") != instance {}
             }
         };
-        let seen = timeout(PATIENCE, look).await.ok();
-        seen.unwrap_or_else(|| panic!("{instance}: not {what}: {:#?}", self.view(instance)))
+        let outcome = timeout(PATIENCE, look).await.ok();
+        outcome
+            .unwrap_or_else(|| panic!("{instance}: not {description}: {:#?}", self.view(instance)))
     }
 
-    /// Whom the watches wake next.
+    /// Returns the next instance that the watches wake.
     pub(crate) async fn next_wake(&mut self) -> String {
         let next = timeout(PATIENCE, self.woken.recv()).await;
         next.expect("somebody is woken").expect("watches go on")
     }
 
-    /// Forgets who was woken until now.
+    /// Drops all pending wake-ups.
     pub(crate) fn settle(&mut self) {
         while self.woken.try_recv().is_ok() {}
     }

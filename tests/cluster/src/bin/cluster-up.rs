@@ -4,9 +4,9 @@
 //! cluster-up                       prints the line that points kubectl to it
 //! cluster-up -- kubectl get ns     runs a command with KUBECONFIG set and kubectl in PATH, ends with its exit code
 //! cluster-up --stand-in-node …     with a node that reports all pods Ready, and runs none
-//! cluster-up --node …              with a real node, on a machine of its own: a shell there, or the command
-//! cluster-up --node --check        says what this machine lacks for that
-//! cluster-up --machine -- …        the command on such a machine, with neither cluster nor programs
+//! cluster-up --node …              with a real node, on a separate machine: a shell there, or the command
+//! cluster-up --node --check        prints the first requirement of that which this machine lacks
+//! cluster-up --machine -- …        runs the command on such a machine, with neither cluster nor programs
 //! ```
 
 use std::env;
@@ -25,13 +25,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const USAGE: &str =
     "usage: cluster-up [--node [--check] | --stand-in-node | --machine] [-- COMMAND [ARGUMENT]...]";
 
-/// What pods run on.
+/// The node that pods run on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pods {
     Nothing,
     StandIn,
     Node,
-    /// There is not even a control plane.
+    /// Neither a node nor a control plane.
     Nowhere,
 }
 
@@ -63,7 +63,7 @@ async fn main() -> Result<ExitCode> {
     if pods == Pods::Nowhere && command.is_empty() {
         bail!(USAGE);
     }
-    // From here on a signal ends nothing by itself: the control plane has to be stopped first.
+    // From now on a signal does not end the process: the control plane has to be stopped first.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     if pods == Pods::Nowhere {
@@ -73,7 +73,7 @@ async fn main() -> Result<ExitCode> {
     if pods == Pods::Node && machine::current().is_none() {
         let machine = Machine::new()?;
         tokio::select! {
-            built = worker::build() => built?, // there is no network to load sources from in there
+            built = worker::build() => built?, // the machine has no network to load sources
             _ = interrupt.recv() => return Ok(ExitCode::from(130)),
             _ = terminate.recv() => return Ok(ExitCode::from(143)),
         }
@@ -86,7 +86,7 @@ async fn main() -> Result<ExitCode> {
         _ = terminate.recv() => return Ok(ExitCode::from(143)),
     };
     if pods == Pods::Node && command.is_empty() {
-        // Nobody else can reach it.
+        // Only processes on the machine can reach the server.
         command.push(env::var_os("SHELL").unwrap_or_else(|| "sh".into()));
     }
     let Some((program, arguments)) = command.split_first() else {
@@ -109,14 +109,14 @@ async fn main() -> Result<ExitCode> {
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("failed to run {}", program.display()))?;
-    // The terminal sends Ctrl-C to the command as well, which then ends as it sees fit.
+    // The terminal sends Ctrl-C to the command as well, which handles the signal itself.
     tokio::select! {
         status = child.wait() => Ok(exit_code(status?)),
         _ = terminate.recv() => Ok(ExitCode::from(143)),
     }
 }
 
-/// Runs a command on a machine of its own, which ends with it.
+/// Runs a command on a separate machine, which ends with the command.
 async fn on(machine: &Machine, command: &[OsString], terminate: &mut Signal) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context(USAGE)?;
     let mut command = Command::from(machine.command(program));
@@ -125,7 +125,7 @@ async fn on(machine: &Machine, command: &[OsString], terminate: &mut Signal) -> 
     tokio::select! {
         status = child.wait() => Ok(exit_code(status?)),
         _ = terminate.recv() => {
-            // The machine's remains can be removed once it is down.
+            // The machine's resources can be removed after its end.
             child.kill().await?;
             Ok(ExitCode::from(143))
         }
@@ -157,7 +157,7 @@ fn announce(cluster: &Cluster) -> Result<()> {
         "export KUBECONFIG={kubeconfig}\n{}",
         path.unwrap_or_default()
     );
-    // In one write: a reader that closes the pipe after the first line must not end the control plane.
+    // One write, because a reader that closes the pipe after the first line must not end the control plane.
     let mut out = std::io::stdout().lock();
     out.write_all(lines.as_bytes())?;
     out.flush()?;

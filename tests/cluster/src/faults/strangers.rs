@@ -1,5 +1,5 @@
-//! The API server of this machine's cluster where another process has started it, as `cluster-up` does for the command that
-//! it runs. What takes its place is nobody's child any more, and ends with the machine.
+//! An API server on this machine that another process started, as `cluster-up` does for the command that it runs. The
+//! server that replaces it has no parent process, and ends with the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,33 +16,33 @@ use tokio::time::timeout;
 use crate::{Error, Result, control_plane, wait};
 
 const NAME: &str = "kube-apiserver";
-/// How long it may take to end, and to be ready.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The timeout of the server's end and of its readiness.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A process of somebody else.
+/// A process that another process started.
 #[derive(Debug)]
 pub(super) struct Stranger {
     process: String,
     pub(super) program: PathBuf,
     args: Vec<OsString>,
-    /// Where its files are.
+    /// The directory of the server's files.
     pub(super) folder: PathBuf,
 }
 
-/// The one whose keys are in this folder.
-pub(super) fn apiserver(folder: &Path) -> Option<Stranger> {
+/// Returns the API server whose keys are in this directory.
+pub(super) fn find(folder: &Path) -> Option<Stranger> {
     let keys = format!("--cert-dir={}", folder.display());
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let mut words = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
-        let program = PathBuf::from(words.next()?);
+        let mut parts = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
+        let program = PathBuf::from(parts.next()?);
         let name = program.file_name()?.to_str()?.to_owned();
-        let args: Vec<OsString> = words
-            .filter(|it| !it.is_empty())
+        let args: Vec<OsString> = parts
+            .filter(|arg| !arg.is_empty())
             .map(OsStr::to_owned)
             .collect();
-        let is_it = name.starts_with(NAME) && args.iter().any(|arg| *arg == *keys);
-        is_it.then(|| Stranger {
+        let is_match = name.starts_with(NAME) && args.iter().any(|arg| *arg == *keys);
+        is_match.then(|| Stranger {
             process: entry.file_name().to_string_lossy().into_owned(),
             program,
             args,
@@ -54,7 +54,7 @@ pub(super) fn apiserver(folder: &Path) -> Option<Stranger> {
 // === impl Stranger ===
 
 impl Stranger {
-    /// Ends it, starts another program in its place, and waits until that is ready.
+    /// Stops the server, starts another program with the same arguments, and waits until that program is ready.
     pub(super) async fn exchange(self, program: &Path, client: &Client) -> Result<()> {
         let status = Command::new("kill")
             .args(["-KILL", &self.process])
@@ -63,7 +63,7 @@ impl Stranger {
         if !status.success() {
             return Err(Error::NotStarted(NAME));
         }
-        // It has really ended when another one could listen.
+        // The server has ended when its port is free.
         let address = self.address().ok_or(Error::NotStarted(NAME))?;
         self.until("the API server's end", async || {
             TcpListener::bind(address)
@@ -87,11 +87,11 @@ impl Stranger {
         self.until("the API server's readiness", readyz).await
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     fn address(&self) -> Option<SocketAddr> {
         let flag = |name: &str| {
-            let mut args = self.args.iter().filter_map(|it| it.to_str());
-            args.find_map(|it| it.strip_prefix(name))
+            let mut args = self.args.iter().filter_map(|arg| arg.to_str());
+            args.find_map(|arg| arg.strip_prefix(name))
         };
         let address = flag("--bind-address=")?.parse().ok()?;
         Some(SocketAddr::new(
@@ -102,18 +102,18 @@ impl Stranger {
 
     async fn until(
         &self,
-        what: &str,
+        expectation: &str,
         ready: impl AsyncFn() -> std::result::Result<(), String>,
     ) -> Result<()> {
         let is_ready = async || {
             let answer = timeout(Duration::from_secs(5), ready()).await;
             answer.unwrap_or_else(|elapsed| Err(elapsed.to_string()))
         };
-        let done = wait::eventually(PATIENCE, is_ready).await;
-        done.map_err(|seen| Error::Timeout {
-            what: what.to_owned(),
-            after: PATIENCE,
-            detail: format!(" ({seen}; its log is in {})", self.folder.display()),
+        let result = wait::eventually(TIMEOUT, is_ready).await;
+        result.map_err(|reason| Error::Timeout {
+            what: expectation.to_owned(),
+            after: TIMEOUT,
+            detail: format!(" ({reason}; its log is in {})", self.folder.display()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of the node's parts.
+//! The configuration files of the node's programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::machine;
 use crate::tools::Tools;
 use crate::{Error, Result, keys};
 
-/// Where they are.
+/// The paths of the files.
 pub(super) struct Files {
     pub(super) containerd: PathBuf,
     pub(super) corefile: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Files {
     pub(super) registry: PathBuf,
 }
 
-/// Writes them all into the folder of the run.
+/// Writes all files into the directory of the run.
 pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
     let save = |path: PathBuf, text: String| {
         let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -32,9 +32,9 @@ pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Fi
     // JSON is YAML.
     let json = |name: &str, value: Value| save(folder.join(name), format!("{value:#}\n"));
     json("cni/cluster.conflist", cni())?;
-    // Unless a registry is known better, all of them are the one that is here.
-    let everything = registries(machine).join("_default/hosts.toml");
-    save(everything, format!("server = \"http://{REGISTRY}\"\n"))?;
+    // The default for all registries without a separate configuration.
+    let default_hosts = registries(machine).join("_default/hosts.toml");
+    save(default_hosts, format!("server = \"http://{REGISTRY}\"\n"))?;
     Ok(Files {
         containerd: save(
             folder.join("containerd.toml"),
@@ -47,7 +47,7 @@ pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Fi
     })
 }
 
-/// Connects pods with the machine's bridge.
+/// The CNI configuration, which connects pods to the machine's bridge.
 fn cni() -> Value {
     json!({"cniVersion": "1.0.0", "name": "cluster", "plugins": [
         {
@@ -65,7 +65,7 @@ fn containerd(folder: &Path, machine: &Path, runtime: &Tools) -> Result<String> 
         runtime.path("runc")?,
         runtime.path("containerd-shim-runc-v2")?,
     );
-    // Without CAP_SYS_RESOURCE nobody may lower a process's score, and runc would not say so.
+    // Lowering a process's score needs CAP_SYS_RESOURCE, and runc does not report the error.
     Ok(format!(
         r#"version = 3
 root = "{folder}/containerd/root"
@@ -160,7 +160,7 @@ fn proxy(folder: &Path) -> Value {
         "conntrack": {"maxPerCore": 0, "min": 0},
         "healthzBindAddress": format!("{ADDRESS}:{PROXY_HEALTH_PORT}"),
         "hostnameOverride": NAME,
-        // Answers of one pod to another come back through the machine, not straight over the bridge.
+        // Responses between pods return through the machine, not directly over the bridge.
         "iptables": {"masqueradeAll": true, "minSyncPeriod": "100ms"},
         "mode": "iptables",
     })

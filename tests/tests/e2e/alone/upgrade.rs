@@ -1,5 +1,5 @@
-//! The user stories of automatic catalog switching: a cluster becomes another, its catalogs follow, and what was installed
-//! from them.
+//! The user stories of automatic catalog switching: the cluster is upgraded, its catalogs follow, and so do the operators
+//! that were installed from them.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::DeleteParams};
@@ -18,17 +18,20 @@ use crate::e2e::{
     world::{World, merge, world},
 };
 
-/// The condition that names the image in use.
+/// The message of the condition that names the image in use.
 fn resolved(status: &CatalogSourceStatus) -> Option<&str> {
     let mut conditions = status.conditions.iter();
-    let found = conditions.find(|it| it.type_ == "resolved_image" && it.status == "True")?;
+    let found = conditions
+        .find(|condition| condition.type_ == "resolved_image" && condition.status == "True")?;
     Some(&found.message)
 }
 
 impl World {
     async fn resolves(&self, name: &str, image: &str) {
-        self.told_of(MARKETPLACE, name, image, |it| resolved(it) == Some(image))
-            .await;
+        self.wait_source_status(MARKETPLACE, name, image, |status| {
+            resolved(status) == Some(image)
+        })
+        .await;
     }
 
     /// The minor version of the API server.
@@ -37,20 +40,23 @@ impl World {
         version.split('.').nth(1).unwrap().parse().unwrap()
     }
 
-    /// The minor version of the OpenShift that this is.
+    /// The minor version of the newest completed OpenShift update.
     async fn openshift(&self) -> u64 {
         let versions: Api<ClusterVersion> = Api::all(self.client());
         let version = versions.get(CLUSTER_VERSION).await.unwrap();
         let history = version.status.unwrap().history.unwrap();
-        let newest = history.iter().find(|it| it.state == "Completed").unwrap();
+        let newest = history
+            .iter()
+            .find(|update| update.state == "Completed")
+            .unwrap();
         newest.version.split('.').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Has the OpenShift be on its way to a minor version, or there.
-    async fn becomes_openshift(&self, minor: u64, state: &str) {
+    /// Reports an update of OpenShift to a minor version as `Partial` or `Completed`.
+    async fn set_openshift(&self, minor: u64, state: &str) {
         let (next, now) = (format!("4.{minor}.0"), format!("4.{}.0", minor - 1));
         let history = [(state, next.as_str()), ("Completed", &now)];
-        day_0::run(self.cluster, &next, &history).await;
+        day_0::set_version(self.cluster, &next, &history).await;
     }
 }
 
@@ -71,40 +77,43 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_my_third_party_catalogs_fol
     );
     let spec = json!({"sourceType": "grpc", "image": template, "priority": 10});
     world.apply(source(MARKETPLACE, "drift", &spec)).await;
-    world.apply(day_0::wanted("drift")).await;
+    world.apply(day_0::platform_operator("drift")).await;
     world.resolves("drift", &before).await;
     world.healthy("drift", "1.0.0").await;
     let runs = async || {
-        let deployments = world.of::<Deployment>("drift-system");
+        let deployments = world.api::<Deployment>("drift-system");
         wait::until(deployments, "drift-operator", "Available", available).await;
     };
     runs().await;
 
-    // As OpenShift does it: the control plane first, and it is not done yet.
+    // As in OpenShift, the control plane is upgraded before the update is completed.
     let openshift = world.openshift().await + 1;
-    world.becomes_openshift(openshift, "Partial").await;
+    world.set_openshift(openshift, "Partial").await;
     let kubernetes = format!("v1.{}.0", minor + 1);
     world.cluster.upgrade_apiserver(&kubernetes).await.unwrap();
     assert_eq!(world.kubernetes().await, minor + 1);
     world.resolves("drift", &after).await;
     let operators: Api<PlatformOperator> = Api::all(world.client());
-    wait::until(operators.clone(), "drift", "waiting", |it| {
-        let next = it.status.as_ref().and_then(|it| it.next_available.as_ref());
-        next.is_some_and(|it| it.version == "1.1.0")
+    wait::until(operators.clone(), "drift", "waiting", |operator| {
+        let next = operator
+            .status
+            .as_ref()
+            .and_then(|status| status.next_available.as_ref());
+        next.is_some_and(|next| next.version == "1.1.0")
     })
     .await;
     world.healthy("drift", "1.0.0").await;
-    world.becomes_openshift(openshift, "Completed").await;
+    world.set_openshift(openshift, "Completed").await;
     world.healthy("drift", "1.1.0").await;
     runs().await;
-    // The template is what it was.
+    // The provisioner does not change the template.
     let stored = world.sources(MARKETPLACE).get("drift").await.unwrap();
     assert_eq!(stored.spec.image, Some(template));
 
     let params = DeleteParams::default();
     operators.delete("drift", &params).await.unwrap();
-    wait::gone(operators, "drift").await;
-    wait::gone(world.instances(), "drift").await;
+    wait::deleted(operators, "drift").await;
+    wait::deleted(world.instances(), "drift").await;
     let sources = world.sources(MARKETPLACE);
     sources.delete("drift", &params).await.unwrap();
 }
@@ -124,7 +133,7 @@ async fn as_a_third_party_catalog_creator_i_provide_catalogs_that_conform_to_the
     let variables =
         "v{ocp_major_version}.{ocp_minor_version}-{ocp_update_channels}-{platform_architecture}";
     let template = before.replace(&format!("v4.{minor}-fast-x86_64"), variables);
-    // Whoever reads it is led there by its Service.
+    // Clients reach the catalog through its Service.
     permit(world, "current", "catalog-server");
     let spec = json!({"catalogImageSource": {"catalogImage": template}, "priority": -10});
     world.apply(source(MARKETPLACE, "current", &spec)).await;
@@ -132,21 +141,22 @@ async fn as_a_third_party_catalog_creator_i_provide_catalogs_that_conform_to_the
     let first = ["current.v1.0.0"];
     world.lists(MARKETPLACE, "current", &first).await;
 
-    world.becomes_openshift(minor + 1, "Partial").await;
+    world.set_openshift(minor + 1, "Partial").await;
     world.lists(MARKETPLACE, "current", &first).await;
-    world.becomes_openshift(minor + 1, "Completed").await;
+    world.set_openshift(minor + 1, "Completed").await;
     world.resolves("current", &after).await;
     let both = ["current.v1.0.0", "current.v1.1.0"];
     world.lists(MARKETPLACE, "current", &both).await;
 
-    // Of a release that nobody made a catalog for the former one is served, and that is told.
-    world.becomes_openshift(minor + 2, "Completed").await;
+    // Without a catalog for a release, the former catalog is served, and the status reports the missing image.
+    world.set_openshift(minor + 2, "Completed").await;
     let missing = format!("v4.{}-fast", minor + 2);
     world
-        .told_of(MARKETPLACE, "current", "without an image", |it| {
-            it.message
+        .wait_source_status(MARKETPLACE, "current", "without an image", |status| {
+            status
+                .message
                 .as_deref()
-                .is_some_and(|it| it.contains(&missing))
+                .is_some_and(|message| message.contains(&missing))
         })
         .await;
     world.lists(MARKETPLACE, "current", &both).await;

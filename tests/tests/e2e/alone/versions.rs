@@ -1,4 +1,4 @@
-//! CatalogSources of the version v1, with the webhook that an admin installs for it, and the way back.
+//! CatalogSources of the version v1: an admin installs the conversion webhook and removes it again.
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -15,22 +15,22 @@ use crate::e2e::{
     catalogs::{publish, source},
     documents::{commands, run},
     restart::kill,
-    wait::{self, LONG, PATIENCE, available, container, eventually, ready},
+    wait::{self, LONG_TIMEOUT, TIMEOUT, available, container, eventually, ready},
     world::{SYSTEM, World, kubectl, world},
 };
 
 const WEBHOOK: &str = "rukpak-catalogsource-conversion";
 const LABELS: &str = "app.kubernetes.io/component=rukpak-catalogsource-conversion";
 
-/// CatalogSources as v1 shows them.
-fn shown(world: &World) -> Api<DynamicObject> {
+/// CatalogSources in version v1.
+fn v1_sources(world: &World) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("operators.coreos.com", "v1", "CatalogSource");
     Api::namespaced_with(world.client(), SYSTEM, &ApiResource::from_gvk(&kind))
 }
 
-/// Asks for an object in v1, so that somebody has to convert it. Who is cut off may ask again, as all clients do.
-async fn asks(world: &World) -> Result<Value, String> {
-    let new = shown(world);
+/// Reads an object in v1, so that the webhook has to convert it. Retries once, as clients do after a broken connection.
+async fn read_v1(world: &World) -> Result<Value, String> {
+    let new = v1_sources(world);
     let answer = match new.get("before").await {
         Ok(answer) => Ok(answer),
         Err(_) => new.get("before").await,
@@ -42,13 +42,13 @@ async fn asks(world: &World) -> Result<Value, String> {
 async fn webhooks(world: &World) -> Vec<Pod> {
     let params = ListParams::default().labels(LABELS);
     let mut pods = world.pods().list(&params).await.unwrap().items;
-    pods.retain(|it| it.metadata.deletion_timestamp.is_none());
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
     pods
 }
 
 // parity: source-15
 #[tokio::test]
-async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_webhook() {
+async fn v1_is_served_until_an_admin_removes_the_webhook() {
     let _alone = ALONE.lock().await;
     let world = world().await;
     let image = publish("shutter:v1", "shutter", &["1.0.0"]);
@@ -58,14 +58,14 @@ async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_w
         world.cluster,
         &commands("catalogsource.md", "## The version v1", 0),
     );
-    let renewed = json!({"catalogImageSource": {"catalogImage": image}, "priority": -10});
-    eventually("v1", PATIENCE, async || {
-        let seen = asks(world).await?;
-        (seen == renewed).then_some(()).ok_or(seen.to_string())
+    let v1_spec = json!({"catalogImageSource": {"catalogImage": image}, "priority": -10});
+    eventually("v1", TIMEOUT, async || {
+        let spec = read_v1(world).await?;
+        (spec == v1_spec).then_some(()).ok_or(spec.to_string())
     })
     .await;
-    // What is written in v1 is served, and who knows v1alpha1 alone can read it.
-    let mut written = source(SYSTEM, "after", &renewed);
+    // A source that was written in v1 is served, and clients of v1alpha1 can read it.
+    let mut written = source(SYSTEM, "after", &v1_spec);
     written["apiVersion"] = "operators.coreos.com/v1".into();
     world.apply(written).await;
     world
@@ -75,8 +75,8 @@ async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_w
     let stored = world.sources(SYSTEM).get("after").await.unwrap();
     assert_eq!(serde_json::to_value(stored.spec).unwrap(), legacy);
 
-    one_of_two_is_enough(world).await;
-    // What goes with a namespace is asked for in the newest version.
+    assert_one_replica_is_enough(world).await;
+    // The namespace controller deletes objects in the newest version.
     let namespaces: Api<Namespace> = Api::all(world.client());
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shutters"}});
@@ -86,16 +86,16 @@ async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_w
         .delete("shutters", &DeleteParams::default())
         .await
         .unwrap();
-    wait::gone(namespaces, "shutters").await;
+    wait::deleted(namespaces, "shutters").await;
 
-    // The way back.
+    // Back to v1alpha1 alone.
     run(
         world.cluster,
         &commands("catalogsource.md", "## The version v1", 1),
     );
-    wait::gone(world.of::<Deployment>(SYSTEM), WEBHOOK).await;
-    eventually("v1 is gone", PATIENCE, async || {
-        match shown(world).get("after").await {
+    wait::deleted(world.api::<Deployment>(SYSTEM), WEBHOOK).await;
+    eventually("v1 is gone", TIMEOUT, async || {
+        match v1_sources(world).get("after").await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => Err(format!("{other:?}")),
         }
@@ -109,40 +109,43 @@ async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_w
     }
 }
 
-/// One webhook is drained away, then one is killed.
-async fn one_of_two_is_enough(world: &World) {
-    let deployments = || world.of::<Deployment>(SYSTEM);
+/// Asserts that conversions succeed while one webhook pod is deleted, and recover after one is killed.
+async fn assert_one_replica_is_enough(world: &World) {
+    let deployments = || world.api::<Deployment>(SYSTEM);
     wait::until(deployments(), WEBHOOK, "Available", available).await;
     let pods = webhooks(world).await;
     assert_eq!(pods.len(), 2, "{pods:?}");
-    // Nothing takes its place yet.
+    // No node takes the replacement pod yet.
     kubectl(world.cluster, &["cordon", "worker"]);
-    let (leaves, stays) = (pods[0].name_any(), pods[1].uid());
+    let (drained, remaining) = (pods[0].name_any(), pods[1].uid());
     world
         .pods()
-        .delete(&leaves, &DeleteParams::default())
+        .delete(&drained, &DeleteParams::default())
         .await
         .unwrap();
     loop {
-        asks(world).await.unwrap();
-        if world.pods().get_opt(&leaves).await.unwrap().is_none() {
+        read_v1(world).await.unwrap();
+        if world.pods().get_opt(&drained).await.unwrap().is_none() {
             break;
         }
     }
     for _ in 0..20 {
-        asks(world).await.unwrap();
+        read_v1(world).await.unwrap();
     }
-    let there = webhooks(world).await;
-    let serving: Vec<&Pod> = there.iter().filter(|it| ready(it)).collect();
+    let pods = webhooks(world).await;
+    let serving: Vec<&Pod> = pods.iter().filter(|pod| ready(pod)).collect();
     assert!(
-        matches!(serving.as_slice(), [pod] if pod.uid() == stays),
-        "{there:?}"
+        matches!(serving.as_slice(), [pod] if pod.uid() == remaining),
+        "{pods:?}"
     );
     kubectl(world.cluster, &["uncordon", "worker"]);
     wait::until(deployments(), WEBHOOK, "Available again", available).await;
 
     let pods = webhooks(world).await;
     kill(container(&pods[0]));
-    eventually("v1 after a kill", LONG, async || asks(world).await).await;
+    eventually("v1 after a kill", LONG_TIMEOUT, async || {
+        read_v1(world).await
+    })
+    .await;
     wait::until(deployments(), WEBHOOK, "Available once more", available).await;
 }

@@ -1,4 +1,4 @@
-//! The new forms of CatalogSources, and what is served then.
+//! The new forms of CatalogSources, from the object to the served catalog.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::e2e::{
 
 // parity: source-1, source-7, source-18, serve-1, serve-6
 #[tokio::test]
-async fn each_new_form_of_a_catalog_source_works_from_end_to_end() {
+async fn new_catalog_source_forms_work_end_to_end() {
     let world = world().await;
     let image = publish("chest:v1", "chest", &["1.0.0"]);
     let spec = json!({"catalogImageSource": {"catalogImage": image}, "priority": -10});
@@ -33,7 +33,7 @@ async fn each_new_form_of_a_catalog_source_works_from_end_to_end() {
         world.lists(SYSTEM, name, &[bundle]).await;
     }
 
-    // The provisioner's own pod finds the one by its name, at the port that is not said.
+    // The provisioner's pod resolves the Service of the other catalog by name, and uses the default port.
     let spec = json!({
         "catalogServiceSource": {"address": "chest.rukpak-system.svc"}, "priority": -10,
     });

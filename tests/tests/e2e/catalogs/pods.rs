@@ -1,4 +1,4 @@
-//! Catalogs with pods of their own, on a node that runs them.
+//! Catalogs with registry pods, on a node that runs them.
 
 use k8s_openapi::api::{
     core::v1::{Pod, Service, ServiceAccount},
@@ -13,16 +13,21 @@ use serde_json::{Value, json};
 use super::{permit, publish, source};
 use crate::e2e::{
     day_0::MARKETPLACE,
-    wait::{self, LONG, container, eventually, ready},
+    wait::{self, LONG_TIMEOUT, container, eventually, ready},
     world::{SYSTEM, World, merge, world},
 };
 
 impl World {
-    /// The pods that serve a catalog, and stay.
+    /// The pods that serve a catalog and are not terminating.
     async fn pods_of(&self, namespace: &str, catalog: &str) -> Vec<Pod> {
         let params = ListParams::default().labels(&format!("olm.catalogSource={catalog}"));
-        let mut pods = self.of::<Pod>(namespace).list(&params).await.unwrap().items;
-        pods.retain(|it| it.metadata.deletion_timestamp.is_none());
+        let mut pods = self
+            .api::<Pod>(namespace)
+            .list(&params)
+            .await
+            .unwrap()
+            .items;
+        pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
         pods
     }
 
@@ -35,7 +40,7 @@ impl World {
     ) -> Pod {
         eventually(
             &format!("{catalog} in one pod that is Ready"),
-            LONG,
+            LONG_TIMEOUT,
             async || match self.pods_of(namespace, catalog).await.as_slice() {
                 [pod] if ready(pod) && pod.metadata.uid.as_deref() != not => Ok(pod.clone()),
                 others => Err(serde_json::to_string(others).unwrap()),
@@ -46,12 +51,16 @@ impl World {
 
     /// Waits until a catalog has no pods.
     pub(crate) async fn without_pods(&self, namespace: &str, catalog: &str) {
-        eventually(&format!("{catalog} without pods"), LONG, async || {
-            let pods = self.pods_of(namespace, catalog).await;
-            pods.is_empty()
-                .then_some(())
-                .ok_or_else(|| serde_json::to_string(&pods).unwrap())
-        })
+        eventually(
+            &format!("{catalog} without pods"),
+            LONG_TIMEOUT,
+            async || {
+                let pods = self.pods_of(namespace, catalog).await;
+                pods.is_empty()
+                    .then_some(())
+                    .ok_or_else(|| serde_json::to_string(&pods).unwrap())
+            },
+        )
         .await;
     }
 
@@ -63,7 +72,7 @@ impl World {
 
 // parity: pod-1, pod-3, pod-6, pod-7, pod-11
 #[tokio::test]
-async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
+async fn catalog_pod_with_options_is_repaired_and_follows_its_tag() {
     let world = world().await;
     let image = publish("shelf:moving", "shelf", &["1.0.0"]);
     let mut declared = source(
@@ -93,7 +102,7 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     let class = spec.priority_class_name.as_deref();
     assert_eq!(class, Some("system-cluster-critical"));
     assert_eq!(spec.service_account_name.as_deref(), Some("my.shelf"));
-    // The namespace takes nothing but restricted pods.
+    // The namespace enforces the restricted Pod Security Standard.
     let security = spec.security_context.as_ref().unwrap();
     assert_eq!(security.run_as_non_root, Some(true));
     let first_container = &spec.containers[0];
@@ -101,18 +110,18 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     let requests = container_resources.unwrap().requests.as_ref();
     assert_eq!(requests.unwrap()["memory"].0, "40Mi");
 
-    // Whatever is taken away comes back.
+    // A deleted pod and a deleted Service are created again.
     let params = DeleteParams::default();
-    let pods = world.of::<Pod>(SYSTEM);
+    let pods = world.api::<Pod>(SYSTEM);
     pods.delete(&first.name_any(), &params).await.unwrap();
     let second = world
         .serving_pod(SYSTEM, "my.shelf", first.uid().as_deref())
         .await;
-    let services = world.of::<Service>(SYSTEM);
+    let services = world.api::<Service>(SYSTEM);
     services.delete("my-shelf", &params).await.unwrap();
     world.lists(SYSTEM, "my-shelf", &["shelf.v1.0.0"]).await;
 
-    // The tag moves, and the pod with it.
+    // The tag moves, and the pod is replaced.
     publish("shelf:moving", "shelf", &["1.0.0", "1.1.0"]);
     let both = ["shelf.v1.0.0", "shelf.v1.1.0"];
     world.lists(SYSTEM, "my-shelf", &both).await;
@@ -122,12 +131,12 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     let digest = |pod: &Pod| container(pod).image_id.clone();
     assert_ne!(digest(&second), digest(&third));
     world
-        .told_of(SYSTEM, "my.shelf", "polled", |it| {
-            it.latest_image_registry_poll.is_some()
+        .wait_source_status(SYSTEM, "my.shelf", "polled", |status| {
+            status.latest_image_registry_poll.is_some()
         })
         .await;
 
-    // Without options it is served with all others, and at the same address.
+    // Without options the shared server serves the catalog at the same address.
     let plain = json!({"grpcPodConfig": null});
     world.patch_source(SYSTEM, "my.shelf", plain).await;
     world.without_pods(SYSTEM, "my.shelf").await;
@@ -138,7 +147,7 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
 
 // parity: pod-8, pod-9
 #[tokio::test]
-async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() {
+async fn catalog_pod_in_other_namespace_extracts_and_is_removed() {
     let world = world().await;
     let image = publish("drawer:v1", "drawer", &["2.0.0"]);
     for role in ["catalog-server", "catalog-pods"] {
@@ -158,7 +167,7 @@ async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() 
     let first = world.serving_pod(MARKETPLACE, "drawer", None).await;
     world.lists(MARKETPLACE, "drawer", &["drawer.v2.0.0"]).await;
     let user = first.spec.as_ref().unwrap().security_context.clone();
-    // This is an OpenShift, as far as its objects make one, which chooses the user itself.
+    // The cluster has the objects of an OpenShift, which chooses the user itself.
     assert_eq!(user.unwrap().run_as_user, None);
 
     let legacy =
@@ -173,8 +182,8 @@ async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() 
 
     world.remove_source(MARKETPLACE, "drawer").await;
     world.without_pods(MARKETPLACE, "drawer").await;
-    wait::gone(world.of::<ServiceAccount>(MARKETPLACE), "drawer").await;
+    wait::deleted(world.api::<ServiceAccount>(MARKETPLACE), "drawer").await;
     for policy in ["drawer-grpc-server", "drawer-unpack-bundles"] {
-        wait::gone(world.of::<NetworkPolicy>(MARKETPLACE), policy).await;
+        wait::deleted(world.api::<NetworkPolicy>(MARKETPLACE), policy).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs as flags of the provisioner want them.
+//! Flags of the provisioner that change Jobs.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{delete, pulled, reference, succeeded, told};
+use super::{delete, pulled, reference, succeeded, wait_unpacked};
 use crate::e2e::{
     bundle::Operator,
     catalogs,
@@ -15,10 +15,10 @@ use crate::e2e::{
     world::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
 };
 
-/// The provisioner is started anew for it.
+/// The test restarts the provisioner with other flags.
 // parity: pod-1
 #[tokio::test]
-async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_long() {
+async fn flags_select_job_pull_init_container_and_deadline() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
     let (image, missing) = (
@@ -26,15 +26,15 @@ async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_lo
         world.image("by-copy-missing:v1.0.0"),
     );
     Operator::new("bycopy", "1.0.0").push(&image, &[]);
-    let before = flags(&world.of::<Deployment>(SYSTEM).get(CORE).await.unwrap());
-    let others = [
+    let before = flags(&world.api::<Deployment>(SYSTEM).get(CORE).await.unwrap());
+    let job_flags = [
         "--image-pull=job",
         "--unpack-mode=init-container",
         "--unpack-deadline=40s",
         "--catalog-pods",
     ];
-    let forced = [&before[..], &others.map(str::to_owned)].concat();
-    // Whatever comes of it, the other tests count on the usual ones.
+    let forced = [&before[..], &job_flags.map(str::to_owned)].concat();
+    // The other tests rely on the default flags, so a failure must not leave these.
     let checked = AssertUnwindSafe(with_flags(world, &forced, &image, &missing)).catch_unwind();
     let checked = checked.await;
     start(world, &before).await;
@@ -50,11 +50,11 @@ async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_lo
 
 async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str) {
     start(world, flags).await;
-    let mut unsaid = pulled(image);
-    unsaid["image"].as_object_mut().unwrap().remove("pull");
-    world.bundle("by-copy", unsaid).await;
+    let mut unspecified = pulled(image);
+    unspecified["image"].as_object_mut().unwrap().remove("pull");
+    world.bundle("by-copy", unspecified).await;
     world.bundle("by-copy-missing", pulled(missing)).await;
-    // A catalog that says nothing of a pod.
+    // A catalog without pod options.
     let catalog = catalogs::publish("podded:v1", "podded", &["1.0.0"]);
     let spec = json!({"sourceType": "grpc", "image": catalog, "priority": -10});
     world.apply(catalogs::source(SYSTEM, "podded", &spec)).await;
@@ -67,12 +67,15 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     assert_eq!(pod.init_containers.unwrap().len(), 1);
     assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
 
-    let (failed, words) = ("False UnpackFailed", "timed out after 40 s");
-    let late = told(world, "by-copy-missing", failed, words).await;
-    // It was about to try again, or had just done so.
+    let (failed, text) = ("False UnpackFailed", "timed out after 40 s");
+    let late = wait_unpacked(world, "by-copy-missing", failed, text).await;
+    // The kubelet reports the back-off or the attempt, depending on the moment.
     let conditions = late.status.unwrap().conditions;
-    let told = message(&conditions, "Unpacked");
-    assert!(told.contains("pull") && told.contains(missing), "{told}");
+    let message = message(&conditions, "Unpacked");
+    assert!(
+        message.contains("pull") && message.contains(missing),
+        "{message}"
+    );
     world.serving_pod(SYSTEM, "podded", None).await;
     world.lists(SYSTEM, "podded", &["podded.v1.0.0"]).await;
 }
@@ -82,14 +85,14 @@ fn flags(deployment: &Deployment) -> Vec<String> {
     pod.unwrap().containers[0].args.clone().unwrap()
 }
 
-/// Starts the provisioner with these flags, and waits until it leads.
+/// Starts the provisioner with these flags, and waits until it holds the Lease.
 async fn start(world: &World, args: &[String]) {
     let patch =
         json!([{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}]);
     let patch = Patch::<()>::Json(serde_json::from_value(patch).unwrap());
     let params = PatchParams::default();
     world
-        .of::<Deployment>(SYSTEM)
+        .api::<Deployment>(SYSTEM)
         .patch(CORE, &params, &patch)
         .await
         .unwrap();
@@ -98,7 +101,7 @@ async fn start(world: &World, args: &[String]) {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         containers
             .into_iter()
-            .any(|it| it.args.as_deref() == Some(args))
+            .any(|container| container.args.as_deref() == Some(args))
     })
     .await;
 }

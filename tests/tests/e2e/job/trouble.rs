@@ -1,4 +1,4 @@
-//! What is in the way of a Job, in the words of the kubelet, the scheduler and the program.
+//! Jobs that cannot run: the Bundle reports the message of the kubelet, the scheduler or the unpack program.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -11,48 +11,48 @@ use manifests::api::bundle::Phase;
 use serde_json::json;
 use tests::Buildah;
 
-use super::{delete, job_of, labels, pulled, told};
+use super::{delete, job_of, labels, pulled, wait_unpacked};
 use crate::e2e::{
     bundle::Operator,
-    wait::{self, PATIENCE, eventually, message},
+    wait::{self, TIMEOUT, eventually, message},
     world::{CORE_POD, World, kubectl, world},
 };
 
 // parity: b6
 #[tokio::test]
-async fn b06_an_image_that_does_not_exist_is_told_in_the_words_of_the_kubelet() {
+async fn b06_missing_image_is_reported_with_kubelet_message() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let image = world.image("by-node-missing:v1.0.0");
     world.bundle("by-node-missing", pulled(&image)).await;
-    let words = format!("Back-off pulling image \"{image}\"");
-    let bundle = told(world, "by-node-missing", "False UnpackPending", &words).await;
+    let text = format!("Back-off pulling image \"{image}\"");
+    let bundle = wait_unpacked(world, "by-node-missing", "False UnpackPending", &text).await;
     let status = bundle.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
-    assert!(message(&status.conditions, "Unpacked").starts_with(&words));
-    // As soon as it is there, the kubelet's next try takes it.
+    assert!(message(&status.conditions, "Unpacked").starts_with(&text));
+    // The kubelet's next attempt pulls the image once it exists.
     Operator::new("bynodemissing", "1.0.0").push(&image, &[]);
     world.unpacked("by-node-missing").await;
     delete(world, "by-node-missing").await;
 }
 
 #[tokio::test]
-async fn a_pod_that_is_evicted_is_followed_by_another_one_of_the_same_job() {
+async fn evicted_pod_is_replaced_by_the_same_job() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let (name, image) = ("by-node-evicted", world.image("by-node-evicted:v1.0.0"));
     world.bundle(name, pulled(&image)).await;
-    told(world, name, "False UnpackPending", "pull").await;
+    wait_unpacked(world, name, "False UnpackPending", "pull").await;
     let job = job_of(world, name).await;
-    let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
-    let pod = wait::pod(world.pods(), &labels(name), "there", is_there).await;
+    let is_present = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
+    let pod = wait::pod(world.pods(), &labels(name), "there", is_present).await;
     world
         .pods()
         .evict(&pod.name_any(), &EvictParams::default())
         .await
         .unwrap();
-    wait::pod(world.pods(), &labels(name), "another one", |it| {
-        is_there(it) && it.uid() != pod.uid()
+    wait::pod(world.pods(), &labels(name), "another one", |current| {
+        is_present(current) && current.uid() != pod.uid()
     })
     .await;
     Operator::new("bynodeevicted", "1.0.0").push(&image, &[]);
@@ -62,27 +62,27 @@ async fn a_pod_that_is_evicted_is_followed_by_another_one_of_the_same_job() {
 }
 
 #[tokio::test]
-async fn a_name_that_the_node_cannot_read_fails_with_what_to_do() {
+async fn image_name_unreadable_by_node_fails_with_remedy() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
-    // It could be the identifier of an image that lies on a node, which is nothing to pull.
+    // The name could be the ID of an image on the node, which is not a reference that can be pulled.
     let (name, image) = ("by-node-unreadable", "0123456789abcdef".repeat(4));
     world.bundle(name, pulled(&image)).await;
-    let bundle = told(world, name, "False UnpackFailed", &image).await;
+    let bundle = wait_unpacked(world, name, "False UnpackFailed", &image).await;
     let status = bundle.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Failing));
-    let told = message(&status.conditions, "Unpacked");
-    for words in [
+    let message = message(&status.conditions, "Unpacked");
+    for expected in [
         "the node cannot read the name of the image",
         "create a new Bundle",
     ] {
-        assert!(told.contains(words), "{told}");
+        assert!(message.contains(expected), "{message}");
     }
     delete(world, name).await;
 }
 
 #[tokio::test]
-async fn files_that_the_job_may_not_read_are_named() {
+async fn files_unreadable_by_the_job_are_named() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let (name, image) = ("by-node-closed", world.image("by-node-closed:v1.0.0"));
@@ -92,12 +92,12 @@ async fn files_that_the_job_may_not_read_are_named() {
     let file = "FROM scratch\nCOPY manifests /manifests\nCOPY metadata /metadata\n";
     Buildah::new().publish(file, folder.path(), &image, &[]);
     world.bundle(name, pulled(&image)).await;
-    let words = "FileUnreadable: \"/bundle/manifests/csv.yaml\" is not readable by user 65532; make it readable";
-    let bundle = told(world, name, "False UnpackFailed", words).await;
+    let text = "FileUnreadable: \"/bundle/manifests/csv.yaml\" is not readable by user 65532; make it readable";
+    let bundle = wait_unpacked(world, name, "False UnpackFailed", text).await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
     delete(world, name).await;
 
-    // The provisioner takes files out of layers, where nothing is closed.
+    // The provisioner extracts the layers itself and is not bound by file modes.
     let mut source = pulled(&image);
     source["image"]["pull"] = "Registry".into();
     world.bundle(name, source).await;
@@ -106,14 +106,14 @@ async fn files_that_the_job_may_not_read_are_named() {
 }
 
 #[tokio::test]
-async fn a_pod_that_no_node_takes_is_told_in_the_words_of_the_scheduler() {
+async fn unschedulable_pod_is_reported_with_scheduler_message() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let (name, image) = ("by-no-node", world.image("by-no-node:v1.0.0"));
     Operator::new("bynonode", "1.0.0").push(&image, &[]);
-    no_node(world, name).await;
+    block_scheduling(world, name).await;
     world.bundle(name, pulled(&image)).await;
-    let bundle = told(world, name, "False UnpackPending", "nodes are available").await;
+    let bundle = wait_unpacked(world, name, "False UnpackPending", "nodes are available").await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
     delete(world, name).await;
     let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
@@ -121,12 +121,12 @@ async fn a_pod_that_no_node_takes_is_told_in_the_words_of_the_scheduler() {
     kubectl(world.cluster, &deletion);
 }
 
-/// Lets a policy send all pods of a Bundle to a node that is not there. It is in force as soon as this returns.
-async fn no_node(world: &World, bundle: &str) {
+/// Creates a policy that assigns all pods of a Bundle to a missing node, and waits until the policy is in force.
+async fn block_scheduling(world: &World, bundle: &str) {
     let admission = "admissionregistration.k8s.io/v1";
-    let elsewhere =
+    let select_missing_node =
         "[JSONPatch{op: 'add', path: '/spec/nodeSelector', value: {'example.com/no': 'node'}}]";
-    let is_its =
+    let is_pod_of_bundle =
         format!("object.metadata.?labels[?'core.rukpak.io/owner-name'].orValue('') == '{bundle}'");
     world
         .apply(json!({
@@ -137,9 +137,9 @@ async fn no_node(world: &World, bundle: &str) {
                 "matchConstraints": {"resourceRules": [{
                     "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
                 }]},
-                "matchConditions": [{"name": "bundle", "expression": is_its}],
+                "matchConditions": [{"name": "bundle", "expression": is_pod_of_bundle}],
                 "mutations": [
-                    {"patchType": "JSONPatch", "jsonPatch": {"expression": elsewhere}},
+                    {"patchType": "JSONPatch", "jsonPatch": {"expression": select_missing_node}},
                 ],
             },
         }))
@@ -155,14 +155,14 @@ async fn no_node(world: &World, bundle: &str) {
         "spec": {"containers": [{"name": "any", "image": "any"}]},
     }))
     .unwrap();
-    let dry = PostParams {
+    let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    // The apiserver's own watch brings the policy, and nothing tells when.
-    let pods = world.of::<Pod>("default");
-    eventually("the policy in force", PATIENCE, async || {
-        let made = pods.create(&dry, &pod).await.unwrap();
+    // The API server learns of the policy through a watch, and does not report when.
+    let pods = world.api::<Pod>("default");
+    eventually("the policy in force", TIMEOUT, async || {
+        let made = pods.create(&dry_run, &pod).await.unwrap();
         let selector = made.spec.unwrap().node_selector;
         selector.map(drop).ok_or_else(|| "it is not".to_owned())
     })

@@ -1,4 +1,4 @@
-//! The command, with OLM, and what its users do beside it.
+//! The command with OLM, and the actions of its users beside it.
 
 use std::{path::Path, process::Command};
 
@@ -8,30 +8,30 @@ use tests::Run;
 
 use super::{super::catalogs, index::Version, world::World};
 
-/// Checks that a run has printed this, and nothing else, at its end.
+/// Asserts that a run succeeded and that its standard output is `last`.
 #[track_caller]
 pub(crate) fn succeeds(run: Run, last: &str) -> Run {
     assert_eq!((run.code, run.out.as_str()), (Some(0), last), "{run:#?}");
     run
 }
 
-/// The same of what OLM has to do something for, with what OLM says if it has not.
+/// Asserts like [`succeeds`], and adds OLM's diagnosis to the failure.
 #[track_caller]
-fn is_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
+fn assert_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
     let is_done = (run.code, run.out.as_str()) == (Some(0), last);
-    assert!(is_done, "{last:?}: {run:#?}\n{}", world.why(namespace));
+    assert!(is_done, "{last:?}: {run:#?}\n{}", world.diagnosis(namespace));
     run
 }
 
-/// Checks that a run has failed with this message.
+/// Asserts that a run failed with this message.
 #[track_caller]
-pub(crate) fn fails(run: Run, told: &str) -> Run {
+pub(crate) fn fails(run: Run, message: &str) -> Run {
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:#?}");
-    run.err_has(told);
+    run.err_has(message);
     run
 }
 
-/// The command by a kubeconfig, with the registry that speaks no TLS.
+/// Returns the command with a kubeconfig, for the registry without TLS.
 pub(crate) fn command(kubeconfig: &Path, namespace: &str, args: &[&str]) -> Command {
     let mut command = Command::new("rukpak");
     command
@@ -45,18 +45,18 @@ pub(crate) fn command(kubeconfig: &Path, namespace: &str, args: &[&str]) -> Comm
     command
 }
 
-/// Runs the command as the administrator.
+/// Runs the command as the cluster admin.
 pub(crate) fn rukpak(world: &World, namespace: &str, args: &[&str]) -> Run {
     let mut command = command(world.cluster.kubeconfig_path(), namespace, args);
     command.output().unwrap().into()
 }
 
-/// What `run bundle` prints at the end.
+/// The last output of `run bundle`.
 pub(crate) fn installed(version: &Version) -> String {
     format!("OLM has successfully installed {:?}\n", version.csv())
 }
 
-/// What `run bundle-upgrade` prints at the end.
+/// The last output of `run bundle-upgrade`.
 pub(crate) fn upgraded(version: &Version) -> String {
     format!("Successfully upgraded to {:?}\n", version.csv())
 }
@@ -65,7 +65,7 @@ pub(crate) fn upgraded(version: &Version) -> String {
 pub(crate) fn install(world: &World, namespace: &str, version: &Version, more: &[&str]) {
     let args = [&["run", "bundle", &version.image], more].concat();
     let run = rukpak(world, namespace, &args);
-    is_done(world, namespace, run, &installed(version));
+    assert_done(world, namespace, run, &installed(version));
     world.succeeded(namespace, &version.csv());
 }
 
@@ -73,18 +73,18 @@ pub(crate) fn install(world: &World, namespace: &str, version: &Version, more: &
 pub(crate) fn upgrade(world: &World, namespace: &str, version: &Version, more: &[&str]) -> Run {
     let args = [&["run", "bundle-upgrade", &version.image], more].concat();
     let run = rukpak(world, namespace, &args);
-    let run = is_done(world, namespace, run, &upgraded(version));
+    let run = assert_done(world, namespace, run, &upgraded(version));
     world.succeeded(namespace, &version.csv());
     run
 }
 
-/// A CatalogSource that somebody makes by hand, of an image that serves itself.
+/// Creates a CatalogSource of an image that serves itself, as a user would by hand.
 pub(crate) async fn source(world: &World, namespace: &str, name: &str, image: &str) {
     let spec = json!({"sourceType": "grpc", "image": image});
     world.apply(catalogs::source(namespace, name, &spec)).await;
 }
 
-/// Lets OLM install a package from a CatalogSource; `more` is of its channel, and of how plans are approved.
+/// Creates a Subscription to a package of a CatalogSource. `more` sets the channel and the approval of plans.
 pub(crate) async fn subscribe(
     world: &World,
     namespace: &str,
@@ -106,7 +106,7 @@ pub(crate) async fn subscribe(
         .await;
 }
 
-/// Approves what OLM plans for a Subscription: with one that waits for that in a namespace, all do.
+/// Approves the InstallPlan of a Subscription. One Subscription with manual approval makes all plans of the namespace wait.
 pub(crate) fn approve(world: &World, namespace: &str, subscription: &str) {
     let subscription = format!("subscriptions.operators.coreos.com/{subscription}");
     world.wait(namespace, &subscription, ".status.state", "UpgradePending");
@@ -118,17 +118,17 @@ pub(crate) fn approve(world: &World, namespace: &str, subscription: &str) {
     ));
 }
 
-/// Every name of a kind in a namespace.
+/// The names of all objects of a kind in a namespace.
 pub(crate) fn names(world: &World, namespace: &str, kind: &str) -> Vec<String> {
-    let told = world.kubectl(&["-n", namespace, "get", kind, "-o", "name"]);
-    told.lines().map(str::to_owned).collect()
+    let output = world.kubectl(&["-n", namespace, "get", kind, "-o", "name"]);
+    output.lines().map(str::to_owned).collect()
 }
 
 /// The ConfigMaps with a catalog's parts.
 pub(crate) fn parts(world: &World, namespace: &str, source: &str) -> Vec<String> {
     let mut maps = names(world, namespace, "configmap");
     let start = format!("configmap/{source}-configmap-partition-");
-    maps.retain(|it| it.starts_with(&start));
+    maps.retain(|name| name.starts_with(&start));
     maps
 }
 

@@ -1,4 +1,4 @@
-//! What OLM gives up: it is told at once, and what is said of going on holds.
+//! Installations that OLM gives up: the command reports the failure at once, and the remedy that it prints works.
 
 use std::{process::Command, time::Duration};
 
@@ -12,36 +12,36 @@ use super::{
     world::{World, world},
 };
 
-/// The second version is where the node does not look, so that OLM cannot unpack it. The third one comes after the first.
+/// OLM cannot unpack the second version, because the node cannot pull its image. The third version replaces the first.
 // parity: sdk-9, sdk-11
 #[tokio::test]
-async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
+async fn bundle_that_fails_to_unpack_is_skipped_by_next_upgrade() {
     let world = world().await;
     let space = "run-unpacked";
     world.bare_namespace(space).await;
-    // All registries are one for the node, and it is not this one.
-    let elsewhere = Registry::plain();
+    // The node pulls all images from its own registry, never from this one.
+    let other_registry = Registry::plain();
     let first = Version::publish("conch", "0.0.1");
-    let second = Version::publish_with("conch", "0.0.2", elsewhere.host(), &[]);
+    let second = Version::publish_with("conch", "0.0.2", other_registry.host(), &[]);
     let third = Version::publish("conch", "0.0.3");
     install(world, space, &first, &[]);
-    // As long as the third one may need. Were it another one later, OLM would try the second one again.
+    // Long enough for the third version. After a change of the timeout, OLM would try the second version again.
     let timeout = "operatorframework.io/bundle-unpack-timeout=40s";
     world.kubectl(&["-n", space, "annotate", "operatorgroup", "--all", timeout]);
     let args = ["run", "bundle-upgrade", &second.image];
-    let why = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM failed to unpack a bundle: ";
-    let run = fails(rukpak(world, space, &args), why);
+    let message = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM failed to unpack a bundle: ";
+    let run = fails(rukpak(world, space, &args), message);
     assert!(run.err.contains("run bundle-upgrade IMAGE"), "{run:#?}");
     world.succeeded(space, &first.csv());
     let run = upgrade(world, space, &third, &[]);
     run.err_has("Skipping versions after \"conch.v0.0.1\" that OLM failed to install");
 }
 
-/// The second version has a Service with a port that another one has, and nobody may create the third one at first. When that is
-/// over, and OLM is told as the command says, the same command goes on.
+/// The second version has a Service with a port in use, and a policy first denies the third version. After the cause is
+/// removed and the printed remedy is run, the same command continues.
 // parity: sdk-9
 #[tokio::test]
-async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
+async fn failed_plan_is_reported_with_a_working_remedy() {
     let world = world().await;
     let space = "run-planned";
     world.bare_namespace(space).await;
@@ -60,78 +60,81 @@ async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
     other["metadata"]["namespace"] = space.into();
     world.apply(other).await;
 
-    let said = told_twice(world, space, &second, "provided port is already allocated");
+    let remedy = repeated_remedy(world, space, &second, "provided port is already allocated");
     world.kubectl(&["-n", space, "delete", "service", "other"]);
-    go_on(world, &said);
+    run_remedy(world, &remedy);
     upgrade(world, space, &second, &[]);
 
-    for object in nobody_creates(&third.csv()) {
+    for object in denial_policy(&third.csv()) {
         world.apply(object).await;
     }
-    is_refused(world, space, &third.csv(), true).await;
-    let said = told_twice(world, space, &third, "nobody creates it");
+    wait_denied(world, space, &third.csv(), true).await;
+    let remedy = repeated_remedy(world, space, &third, "nobody creates it");
     world.succeeded(space, &second.csv());
     world.kubectl("delete validatingadmissionpolicybinding nobody-creates");
-    is_refused(world, space, &third.csv(), false).await;
-    go_on(world, &said);
+    wait_denied(world, space, &third.csv(), false).await;
+    run_remedy(world, &remedy);
     upgrade(world, space, &third, &[]);
 }
 
-/// The first version never becomes healthy, and OLM would have the second one wait for that for good. When upgrades fail forward,
-/// as the command says, the same command goes on.
+/// The first version never becomes healthy, and OLM would let the second one wait forever. The printed remedy allows
+/// upgrades to fail forward, and then the same command continues.
 // parity: sdk-10
 #[tokio::test]
-async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
+async fn failed_version_is_upgraded_after_the_printed_remedy() {
     let world = world().await;
     let space = "run-broken";
     world.bare_namespace(space).await;
     let first = Version::publish_broken("argonaut", "0.0.1");
     let second = Version::publish("argonaut", "0.0.2");
-    let why = "error: Failed to run bundle: error waiting for CSV to install: csv failed: ";
-    let run = fails(rukpak(world, space, &["run", "bundle", &first.image]), why);
+    let message = "error: Failed to run bundle: error waiting for CSV to install: csv failed: ";
+    let run = fails(
+        rukpak(world, space, &["run", "bundle", &first.image]),
+        message,
+    );
     assert!(run.err.contains("run the same command again"), "{run:#?}");
 
-    let told = |key| annotation(world, space, "argonaut-catalog", key);
-    let history = || ["injected-bundles", "registry-pod-name"].map(told);
+    let annotation_of = |key| annotation(world, space, "argonaut-catalog", key);
+    let history = || ["injected-bundles", "registry-pod-name"].map(annotation_of);
     let before = history();
-    let why = "argonaut.v0.0.1, which is to be replaced, has failed and is in phase ";
-    let said = told_twice(world, space, &second, why);
+    let message = "argonaut.v0.0.1, which is to be replaced, has failed and is in phase ";
+    let remedy = repeated_remedy(world, space, &second, message);
     assert_eq!(history(), before);
     let versions = names(world, space, "clusterserviceversions");
     assert_eq!(versions.len(), 1, "{versions:?}");
 
-    go_on(world, &said);
+    run_remedy(world, &remedy);
     upgrade(world, space, &second, &[]);
 }
 
-/// What the command says that has OLM go on from where an upgrade cannot. Whoever tries again is told the same.
-fn told_twice(world: &World, namespace: &str, version: &Version, why: &str) -> String {
+/// Returns the remedy that a failed upgrade prints. A second run must print the same remedy.
+fn repeated_remedy(world: &World, namespace: &str, version: &Version, message: &str) -> String {
     let args = ["run", "bundle-upgrade", &version.image];
-    let [run, again] = [(); 2].map(|()| fails(rukpak(world, namespace, &args), why));
-    let told = |run: &Run| {
+    let [run, again] = [(); 2].map(|()| fails(rukpak(world, namespace, &args), message));
+    let remedy_of = |run: &Run| {
         let start = "error: Failed to run bundle upgrade: ";
         assert!(run.err.contains(start), "{run:#?}");
-        let (_, said) = run.err.split_once(": kubectl ").unwrap();
-        let (said, _) = said
+        let (_, remedy) = run.err.split_once(": kubectl ").unwrap();
+        let (remedy, _) = remedy
             .split_once("; then run the same command again")
             .unwrap();
-        format!("kubectl {said}")
+        format!("kubectl {remedy}")
     };
-    assert_eq!(told(&run), told(&again));
-    told(&run)
+    assert_eq!(remedy_of(&run), remedy_of(&again));
+    remedy_of(&run)
 }
 
-/// Runs a command as a user would who copies it.
-fn go_on(world: &World, said: &str) {
+/// Runs a printed command in a shell, as a user would.
+fn run_remedy(world: &World, remedy: &str) {
     let mut shell = Command::new("sh");
     shell
-        .args(["-c", said])
+        .args(["-c", remedy])
         .env("KUBECONFIG", world.cluster.kubeconfig_path());
-    assert!(shell.status().unwrap().success(), "{said}");
+    assert!(shell.status().unwrap().success(), "{remedy}");
 }
 
-/// What has the apiserver refuse a ClusterServiceVersion.
-fn nobody_creates(csv: &str) -> [Value; 2] {
+/// The admission policy that denies the creation of a ClusterServiceVersion, and its binding.
+fn denial_policy(csv: &str) -> [Value; 2] {
     let metadata = json!({"name": "nobody-creates"});
     let kind = |kind: &str, spec: Value| {
         json!({
@@ -159,19 +162,19 @@ fn nobody_creates(csv: &str) -> [Value; 2] {
     ]
 }
 
-/// Waits until the apiserver refuses a ClusterServiceVersion, or does no longer: policies count a moment later.
-async fn is_refused(world: &World, namespace: &str, csv: &str, is_wanted: bool) {
+/// Waits until the API server denies or admits a ClusterServiceVersion. Policies take effect with a delay.
+async fn wait_denied(world: &World, namespace: &str, csv: &str, is_denied: bool) {
     let object = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": csv, "namespace": namespace},
         "spec": {"displayName": "x", "install": {"strategy": "deployment", "spec": {"deployments": []}}},
     });
     for _ in 0..600 {
-        let tried = world.cluster.apply(&object, DryRun::Yes).await;
-        if tried.is_err() == is_wanted {
+        let result = world.cluster.apply(&object, DryRun::Yes).await;
+        if result.is_err() == is_denied {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{csv}: not as wanted, which is refused: {is_wanted}");
+    panic!("{csv}: not as wanted, which is refused: {is_denied}");
 }

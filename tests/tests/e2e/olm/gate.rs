@@ -1,7 +1,7 @@
-//! What stands between a command and the apiserver, and ends the command at one of its writes.
+//! A proxy between a command and the API server, which interrupts the command at one of its writes.
 //!
 //! ```text
-//!  rukpak ── http ── gate ── https, as the administrator ── kube-apiserver
+//!  rukpak ── http ── gate ── https, as the cluster admin ── kube-apiserver
 //! ```
 
 use std::{
@@ -34,15 +34,15 @@ use super::{command::command, world::World};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How often it is looked whether a command has ended.
+/// The interval at which the test checks whether the command has ended.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// How a command is interrupted at the write that is one too many.
+/// The interruption of a command at the first write over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// It is killed before the write reaches the apiserver.
+    /// The command is killed before the write reaches the API server.
     Kill,
-    /// The write is done, and all connections are cut before the answer.
+    /// The API server executes the write, and all connections are cut before the answer.
     Cut,
 }
 
@@ -50,12 +50,12 @@ pub(crate) enum Interruption {
 #[derive(Debug)]
 pub(crate) struct Interrupted {
     pub(crate) run: Run,
-    /// Whether it was; otherwise there was no further write.
+    /// False if the command ended within its limit of writes.
     pub(crate) is_interrupted: bool,
 }
 
-/// Runs a command that may write so often before it is interrupted. `done` are writes that do not count, as runs before have
-/// done them; those of this run are added. A write that fails is none.
+/// Runs a command, and interrupts it after `writes` writes. The writes of earlier runs in `done` do not count; those of this
+/// run are added. Failed writes do not count.
 pub(crate) fn interrupted(
     world: &World,
     namespace: &str,
@@ -67,10 +67,10 @@ pub(crate) fn interrupted(
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     let config = world.cluster.config().clone();
-    let (told, reached) = mpsc::channel();
+    let (notify, reached) = mpsc::channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let before = std::mem::take(done);
-    // Of its own, as the test waits for the command in its thread.
+    // In a separate thread, because the test's thread waits for the command.
     let thread = thread::spawn(move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn interrupted(
             let gate = Arc::new(Gate {
                 client: Client::try_from(config).unwrap(),
                 how,
-                told,
+                notify,
                 closed: Notify::new(),
                 state: Mutex::new(State {
                     left: writes,
@@ -150,14 +150,14 @@ fn text_of(mut file: File) -> String {
 struct Gate {
     client: Client,
     how: Interruption,
-    /// Tells whoever has started the command.
-    told: mpsc::Sender<()>,
+    /// Notifies the thread that runs the command.
+    notify: mpsc::Sender<()>,
     closed: Notify,
     state: Mutex<State>,
 }
 
 struct State {
-    /// How many writes may still be done.
+    /// The number of writes that are still allowed.
     left: usize,
     done: BTreeSet<String>,
 }
@@ -169,7 +169,7 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>) {
         let gate = Arc::clone(&gate);
         tokio::spawn(async move {
             let service = service_fn(|request| gate.pass(request));
-            // Whoever is killed does not take leave.
+            // A killed command does not close its connections.
             let _ = Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -185,7 +185,7 @@ impl Gate {
         if matches!(head.method, Method::GET | Method::HEAD) {
             return self.forward(Request::from_parts(head, body)).await;
         }
-        // What is created is named by its content alone.
+        // The path of a creation has no name; the content has it.
         let content: Value = serde_json::from_slice(&body).unwrap_or_default();
         let name = content["metadata"]["name"].as_str().unwrap_or_default();
         let path = head.uri.path();
@@ -193,7 +193,7 @@ impl Gate {
             Method::POST => format!("POST {path}/{name}"),
             _ => format!("{} {path}", head.method),
         };
-        // One after the other, so that they can be counted.
+        // The lock serializes the writes, so that they can be counted.
         let mut state = self.state.lock().await;
         let is_last = state.left == 0 && !state.done.contains(&write);
         if is_last && self.how == Interruption::Kill {
@@ -217,8 +217,8 @@ impl Gate {
 
     /// Never answers.
     async fn end(&self) -> Result<Response<Body>, Failure> {
-        // Nobody listens any more after the first time.
-        let _ = self.told.send(());
+        // After the first message the receiver no longer exists.
+        let _ = self.notify.send(());
         std::future::pending().await
     }
 

@@ -1,4 +1,4 @@
-//! Whether an operator goes on running, whatever becomes of those who upgrade it.
+//! Asserts that an operator keeps running while the commands that upgrade it are interrupted.
 
 use std::{collections::BTreeMap, pin::pin, sync::mpsc, thread};
 
@@ -13,36 +13,36 @@ use tokio::sync::oneshot;
 
 use super::world::World;
 
-/// Watches an operator from now on.
+/// Watches an operator until it is asserted to be unharmed.
 #[derive(Debug)]
 pub(crate) struct Guard {
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<Vec<String>>,
 }
 
-/// What is seen.
-enum Seen {
+/// An event of one of the two watches.
+enum WatchEvent {
     Deployment(Box<Event<Deployment>>),
     Version(Box<Event<DynamicObject>>),
 }
 
-/// What was seen so far.
+/// The observed state, and the problems so far.
 #[derive(Debug, Default)]
 struct Story {
     /// The UID of the Deployment.
     uid: Option<String>,
     /// The phases of the ClusterServiceVersions.
     phases: BTreeMap<String, String>,
-    trouble: Vec<String>,
+    problems: Vec<String>,
 }
 
 impl Guard {
-    /// Of a namespace with one operator, which runs.
-    pub(crate) fn of(world: &World, namespace: &str, deployment: &str) -> Self {
+    /// Starts to watch the operator of a namespace, which must be its only one.
+    pub(crate) fn start(world: &World, namespace: &str, deployment: &str) -> Self {
         let config = world.cluster.config().clone();
         let (namespace, deployment) = (namespace.to_owned(), deployment.to_owned());
         let (stop, stopped) = oneshot::channel();
-        let (begun, begins) = mpsc::channel();
+        let (synced, both_synced) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().build().unwrap();
@@ -51,18 +51,18 @@ impl Guard {
                 let client = Client::try_from(config).unwrap();
                 tokio::select! {
                     _ = stopped => (),
-                    () = watch(client, &namespace, &deployment, &begun, &mut story) => (),
+                    () = watch(client, &namespace, &deployment, &synced, &mut story) => (),
                 }
             });
-            story.trouble
+            story.problems
         });
-        // Both kinds.
-        begins.recv().unwrap();
-        begins.recv().unwrap();
+        // Once for each kind.
+        both_synced.recv().unwrap();
+        both_synced.recv().unwrap();
         Self { stop, thread }
     }
 
-    /// Its Deployment was never deleted or scaled down, and no version before another one worked.
+    /// Asserts that the Deployment was never deleted or scaled, and that one version had succeeded at any time.
     #[track_caller]
     pub(crate) fn assert_unharmed(self) {
         self.stop.send(()).unwrap();
@@ -74,7 +74,7 @@ async fn watch(
     client: Client,
     namespace: &str,
     deployment: &str,
-    begun: &mpsc::Sender<()>,
+    synced: &mpsc::Sender<()>,
     story: &mut Story,
 ) {
     let kind = GroupVersionKind::gvk("operators.coreos.com", "v1alpha1", "ClusterServiceVersion");
@@ -84,59 +84,59 @@ async fn watch(
     let deployments = watcher(Api::<Deployment>::namespaced(client, namespace), named);
     let versions = watcher(versions, watcher::Config::default());
     let mut events = pin!(stream::select(
-        deployments.map(|it| it.map(|it| Seen::Deployment(Box::new(it)))),
-        versions.map(|it| it.map(|it| Seen::Version(Box::new(it)))),
+        deployments.map(|event| event.map(|event| WatchEvent::Deployment(Box::new(event)))),
+        versions.map(|event| event.map(|event| WatchEvent::Version(Box::new(event)))),
     ));
-    while let Some(seen) = events.next().await {
-        match seen {
-            Ok(Seen::Deployment(event)) => story.deployment(*event, begun),
-            Ok(Seen::Version(event)) => story.version(*event, begun),
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(WatchEvent::Deployment(event)) => story.deployment(*event, synced),
+            Ok(WatchEvent::Version(event)) => story.version(*event, synced),
             Err(_) => {} // it begins again
         }
     }
 }
 
 impl Story {
-    fn deployment(&mut self, event: Event<Deployment>, begun: &mpsc::Sender<()>) {
+    fn deployment(&mut self, event: Event<Deployment>, synced: &mpsc::Sender<()>) {
         match event {
-            Event::Apply(it) | Event::InitApply(it) => {
-                let known = self.uid.get_or_insert_with(|| it.uid().unwrap());
-                if *known != it.uid().unwrap() {
-                    self.trouble.push("another Deployment".to_owned());
+            Event::Apply(deployment) | Event::InitApply(deployment) => {
+                let uid = self.uid.get_or_insert_with(|| deployment.uid().unwrap());
+                if *uid != deployment.uid().unwrap() {
+                    self.problems.push("another Deployment".to_owned());
                 }
-                // Whether its pods are ready while it is replaced is a matter of OLM and the node.
-                let replicas = it.spec.and_then(|spec| spec.replicas);
+                // The readiness of pods during an upgrade depends on OLM and the node.
+                let replicas = deployment.spec.and_then(|spec| spec.replicas);
                 if replicas != Some(1) {
-                    self.trouble.push(format!("{replicas:?} replicas"));
+                    self.problems.push(format!("{replicas:?} replicas"));
                 }
             }
-            Event::Delete(_) => self.trouble.push("no Deployment".to_owned()),
+            Event::Delete(_) => self.problems.push("no Deployment".to_owned()),
             Event::Init => {}
-            // Nobody waits for it the second time.
-            Event::InitDone => drop(begun.send(())),
+            // After a restart of the watch the receiver no longer exists.
+            Event::InitDone => drop(synced.send(())),
         }
     }
 
-    fn version(&mut self, event: Event<DynamicObject>, begun: &mpsc::Sender<()>) {
+    fn version(&mut self, event: Event<DynamicObject>, synced: &mpsc::Sender<()>) {
         match event {
-            Event::Apply(it) | Event::InitApply(it) => {
-                let phase = it.data["status"]["phase"].as_str().unwrap_or_default();
-                self.phases.insert(it.name_any(), phase.to_owned());
+            Event::Apply(csv) | Event::InitApply(csv) => {
+                let phase = csv.data["status"]["phase"].as_str().unwrap_or_default();
+                self.phases.insert(csv.name_any(), phase.to_owned());
             }
-            Event::Delete(it) => {
-                self.phases.remove(&it.name_any());
+            Event::Delete(csv) => {
+                self.phases.remove(&csv.name_any());
                 if !self.phases.values().any(|phase| phase == "Succeeded") {
-                    let told = format!(
+                    let problem = format!(
                         "{} is gone, and no other works: {:?}",
-                        it.name_any(),
+                        csv.name_any(),
                         self.phases
                     );
-                    self.trouble.push(told);
+                    self.problems.push(problem);
                 }
             }
             Event::Init => {}
-            // Nobody waits for it the second time.
-            Event::InitDone => drop(begun.send(())),
+            // After a restart of the watch the receiver no longer exists.
+            Event::InitDone => drop(synced.send(())),
         }
     }
 }

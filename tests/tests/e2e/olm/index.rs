@@ -1,4 +1,4 @@
-//! Catalogs for OLM, of bundles as `rukpak catalog render` tells them.
+//! Catalogs for OLM, with the bundles that `rukpak catalog render` prints.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -12,11 +12,11 @@ use super::{
     world::built,
 };
 
-/// How an image says where its catalog is.
+/// The label that names the directory of a catalog in its image.
 const FILES: &str = "operators.operatorframework.io.index.configs.v1=/configs";
 const DATABASE: &str = "operators.operatorframework.io.index.database.v1=/index.db";
 
-/// A bundle in the registry, with an operator that runs.
+/// A bundle of a working operator in the registry.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     pub(crate) package: &'static str,
@@ -25,13 +25,13 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Publishes it.
+    /// Publishes a version in the node's registry.
     pub(crate) fn publish(package: &'static str, number: &'static str) -> Self {
         let registry = worker::REGISTRY.to_string();
         Self::publish_with(package, number, &registry, &[])
     }
 
-    /// The same in another registry, and with more manifests, by their files.
+    /// Publishes a version in another registry, with more manifests by file name.
     pub(crate) fn publish_with(
         package: &'static str,
         number: &'static str,
@@ -46,7 +46,7 @@ impl Version {
         Self::push(package, number, registry, folder.path())
     }
 
-    /// One whose operator never runs, for there is no such image.
+    /// Publishes a version whose operator never runs, because its image does not exist.
     pub(crate) fn publish_broken(package: &'static str, number: &'static str) -> Self {
         let operator = Operator {
             image: "quay.io/tidewatch/operator:none",
@@ -66,13 +66,13 @@ impl Version {
         }
     }
 
-    /// What its ClusterServiceVersion is called.
+    /// The name of the ClusterServiceVersion.
     pub(crate) fn csv(&self) -> String {
         format!("{}.v{}", self.package, self.number)
     }
 }
 
-/// A catalog of these bundles in channel `stable`; of a package each replaces the one before.
+/// Writes a catalog of these bundles in channel `stable`. Each bundle replaces the previous one of its package.
 pub(crate) fn write(bundles: &[&Version]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
@@ -80,7 +80,7 @@ pub(crate) fn write(bundles: &[&Version]) -> TempDir {
     let mut texts = Vec::new();
     for package in packages {
         let mut entries: Vec<Value> = Vec::new();
-        for bundle in bundles.iter().filter(|it| it.package == package) {
+        for bundle in bundles.iter().filter(|bundle| bundle.package == package) {
             let mut entry = json!({"name": bundle.csv()});
             if let Some(before) = entries.last() {
                 entry["replaces"] = before["name"].clone();
@@ -103,25 +103,25 @@ pub(crate) fn write(bundles: &[&Version]) -> TempDir {
     folder
 }
 
-/// Publishes it as an image that says where its catalog is, and cannot serve it.
+/// Publishes a catalog as an image that names its directory and cannot serve itself.
 pub(crate) fn publish(tag: &str, bundles: &[&Version]) -> String {
     publish_folder(tag, write(bundles).path())
 }
 
-/// The same for a folder in which `configs` is the catalog.
+/// Publishes a directory whose subdirectory `configs` is the catalog, like [`publish`].
 pub(crate) fn publish_folder(tag: &str, folder: &Path) -> String {
     let file = format!("FROM scratch\nLABEL {FILES}\nCOPY . /\n");
     publish_file(tag, &file, folder)
 }
 
-/// Publishes a folder as the image that a Dockerfile describes.
+/// Publishes a directory as the image that a Dockerfile describes.
 fn publish_file(tag: &str, file: &str, folder: &Path) -> String {
     let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
     Buildah::new().publish(file, folder, &image, &[]);
     image
 }
 
-/// An index that serves itself, with the program of our image.
+/// Publishes an index that serves itself with the program of the provisioner's image.
 pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
     let folder = write(bundles);
     make_servable(folder.path());
@@ -133,14 +133,14 @@ pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
     publish_file(tag, &file, folder.path())
 }
 
-/// Bundles in a database as opm made them, in an image that cannot serve it.
+/// Publishes an SQLite database of bundles, in an image that cannot serve it.
 pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
     let folder = database(bundles);
     let file = format!("FROM scratch\nLABEL {DATABASE}\nCOPY . /\n");
     publish_file(tag, &file, folder.path())
 }
 
-/// The same in an image that serves it, with opm, as they did in their time.
+/// Publishes an SQLite database of bundles in an image that serves it with opm, as older index images do.
 pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> String {
     let folder = database(bundles);
     make_servable(folder.path());
@@ -160,15 +160,19 @@ pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> Strin
 /// Publishes tools of this machine as an image.
 pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
     let buildah = Buildah::new();
-    let to = format!("docker://{}/{name}", worker::REGISTRY);
-    buildah.push(&buildah.base_of(tools), &to, &["--tls-verify=false"]);
+    let destination = format!("docker://{}/{name}", worker::REGISTRY);
+    buildah.push(
+        &buildah.base_of(tools),
+        &destination,
+        &["--tls-verify=false"],
+    );
 }
 
-/// A folder with a database of bundles.
+/// Writes an SQLite database of bundles into a directory.
 fn database(bundles: &[&Version]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let work = tempfile::tempdir().unwrap();
-    let images: Vec<&str> = bundles.iter().map(|it| it.image.as_str()).collect();
+    let images: Vec<&str> = bundles.iter().map(|bundle| bundle.image.as_str()).collect();
     let mut opm = opm_command(work.path());
     let output = opm
         .args(["registry", "add", "--use-http", "--database"])
@@ -181,7 +185,7 @@ fn database(bundles: &[&Version]) -> TempDir {
     folder
 }
 
-/// Adds what OLM asks a catalog with how it is, and a place for what is written.
+/// Adds the probe that OLM runs in a catalog's pod, and a writable directory.
 fn make_servable(folder: &Path) {
     let programs = folder.join("usr/bin");
     fs::create_dir_all(&programs).unwrap();

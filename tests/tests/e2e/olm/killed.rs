@@ -1,4 +1,4 @@
-//! Commands that are interrupted: the next run goes on, and the operator that runs does not notice.
+//! Interrupted commands: the next run continues, and the running operator is not affected.
 
 use std::collections::BTreeSet;
 
@@ -10,43 +10,43 @@ use super::{
     world::{World, world},
 };
 
-/// As many as there may be writes in an upgrade, and two more.
+/// Two more than an upgrade may have writes.
 const NUMBERS: [&str; 10] = [
     "0.0.1", "0.0.2", "0.0.3", "0.0.4", "0.0.5", "0.0.6", "0.0.7", "0.0.8", "0.0.9", "0.0.10",
 ];
-/// Parts, a pod, the CatalogSource, what was before, the InstallPlan.
-const FEWEST: usize = 5;
+/// The writes of every run: parts, a pod, the CatalogSource, the former objects, the InstallPlan.
+const MIN_WRITES: usize = 5;
 
-/// Runs the same command again and again; each time it is interrupted, one write further on, until none is left.
+/// Runs the same command until it succeeds. Each run is interrupted one write later than the previous one.
 fn step_by_step(world: &World, namespace: &str, args: &[&str], how: Interruption, last: &str) {
     let mut done = BTreeSet::new();
     let mut runs = 0;
     loop {
         let before = done.len();
-        // Before the first write, too.
+        // The first run is interrupted before its first write.
         let writes = usize::from(how == Interruption::Kill && runs > 0);
-        let again = interrupted(world, namespace, args, (writes, how), &mut done);
-        if !again.is_interrupted {
-            succeeds(again.run, last);
+        let attempt = interrupted(world, namespace, args, (writes, how), &mut done);
+        if !attempt.is_interrupted {
+            succeeds(attempt.run, last);
             break;
         }
         match how {
-            Interruption::Kill => assert_eq!(done.len(), before + writes, "{again:#?}"),
+            Interruption::Kill => assert_eq!(done.len(), before + writes, "{attempt:#?}"),
             Interruption::Cut => {
-                assert_eq!(done.len(), before + 1, "{again:#?}");
-                fails(again.run, "run the same command again");
+                assert_eq!(done.len(), before + 1, "{attempt:#?}");
+                fails(attempt.run, "run the same command again");
             }
         }
         runs += 1;
     }
-    assert!(runs >= FEWEST, "{done:#?}");
+    assert!(runs >= MIN_WRITES, "{done:#?}");
 }
 
-/// The first version is installed by a command that is killed before each of its writes. Every further version is upgraded to
-/// by a command that is killed before another write, and by a second run that ends.
+/// The command that installs the first version is killed before each of its writes. For every further version, the upgrade is
+/// killed before another write, and a second run completes it.
 // parity: sdk-30
 #[tokio::test]
-async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
+async fn killed_command_resumes_at_every_write() {
     let world = world().await;
     let space = "run-killed";
     world.bare_namespace(space).await;
@@ -56,7 +56,7 @@ async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
     step_by_step(world, space, &args, kill, &installed(&first));
     world.succeeded(space, &first.csv());
 
-    let guard = Guard::of(world, space, "crab-operator");
+    let guard = Guard::start(world, space, "crab-operator");
     let mut writes = 0;
     let mut before = first;
     loop {
@@ -68,14 +68,14 @@ async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
             break;
         }
         assert_eq!((killed.run.code, killed.run.out.as_str()), (None, ""));
-        // What ran before runs on until OLM is told to go on.
+        // The former version keeps running until the InstallPlan is approved.
         world.succeeded(space, &before.csv());
         world.available(space, "crab-operator");
         upgrade(world, space, &version, &[]);
         before = version;
         writes += 1;
     }
-    assert!(writes >= FEWEST, "{writes}");
+    assert!(writes >= MIN_WRITES, "{writes}");
     guard.assert_unharmed();
     let last = "Operator \"crab\" uninstalled\n";
     step_by_step(world, space, &["cleanup", "crab"], kill, last);
@@ -84,18 +84,24 @@ async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
     }
 }
 
-/// Every write is done, but its answer is lost, and nothing else reaches the apiserver. Whoever does not want to go on removes what
-/// was made.
+/// Every write is executed, but its answer is lost, and no later request reaches the API server. `cleanup` removes the objects
+/// of an installation that is not continued.
 // parity: sdk-30
 #[tokio::test]
-async fn a_command_that_loses_its_connection_at_any_write_is_gone_on_with() {
+async fn disconnected_command_resumes_at_every_write() {
     let world = world().await;
     let space = "run-cut";
     world.bare_namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("lobster", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("lobster", number));
     let cut = Interruption::Cut;
     let args = ["run", "bundle", &versions[0].image];
-    let begun = interrupted(world, space, &args, (FEWEST - 1, cut), &mut BTreeSet::new());
+    let begun = interrupted(
+        world,
+        space,
+        &args,
+        (MIN_WRITES - 1, cut),
+        &mut BTreeSet::new(),
+    );
     fails(begun.run, "rukpak cleanup lobster");
     let cleaned = rukpak(world, space, &["cleanup", "lobster"]);
     succeeds(cleaned, "Operator \"lobster\" uninstalled\n");
@@ -105,7 +111,7 @@ async fn a_command_that_loses_its_connection_at_any_write_is_gone_on_with() {
     step_by_step(world, space, &args, cut, &installed(&versions[0]));
     world.succeeded(space, &versions[0].csv());
 
-    let guard = Guard::of(world, space, "lobster-operator");
+    let guard = Guard::start(world, space, "lobster-operator");
     let args = ["run", "bundle-upgrade", &versions[1].image];
     step_by_step(world, space, &args, cut, &upgraded(&versions[1]));
     world.succeeded(space, &versions[1].csv());

@@ -1,4 +1,4 @@
-//! A catalog that is too large for one ConfigMap, with another program than ours that serves it.
+//! A catalog that is too large for one ConfigMap, served by opm instead of the provisioner's image.
 
 use std::{fs, iter};
 
@@ -11,14 +11,14 @@ use super::{
     world::{OPM, world},
 };
 
-/// What unpacks parts unless another one is named; here it is this machine's shell.
+/// The default image that unpacks the parts; the test publishes this machine's shell under its name.
 const UNPACKER: &str = "ubi9/ubi:9.8";
 
-/// Story 3: what is composed is what opm serves today. The index is large at first, and small when the operator is upgraded: parts
-/// that are not needed any more go, and nothing else. Nobody may be root, and the image that unpacks would be.
+/// Story 3: opm serves the composed catalog. The index is large at first, and small when the operator is upgraded: only the
+/// parts that are no longer needed are deleted. The namespace denies root, which the unpacking image would run as.
 // parity: run-6, run-15, sdk-17, sdk-21
 #[tokio::test]
-async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
+async fn story_3_opm_serves_catalog_that_shrinks_to_one_part() {
     let world = world().await;
     let space = "run-large";
     world.restricted_namespace(space).await;
@@ -36,7 +36,7 @@ async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
     first.plays(world, space, &[]);
     let many = parts(world, space, "scallop-catalog");
     assert_eq!(many.len(), 3, "{many:?}");
-    // Of somebody else, however it is called.
+    // A ConfigMap of another owner, with the name of a part.
     let foreign = "scallop-catalog-configmap-partition-0123456789abc-1";
     world
         .apply(json!({
@@ -58,14 +58,14 @@ async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
         "{few:?}"
     );
     let after = names(world, space, "configmap");
-    before.retain(|it| !many.contains(it));
+    before.retain(|name| !many.contains(name));
     assert!(
-        before.iter().all(|it| after.contains(it)),
+        before.iter().all(|name| after.contains(name)),
         "{before:?}, {after:?}"
     );
 }
 
-/// Three megabytes that hardly compress, which are no business of anybody who reads catalogs.
+/// Three megabytes that hardly compress, in a schema that catalog readers ignore.
 fn blobs() -> String {
     let mut state = 0_u64;
     let mut letter = || {

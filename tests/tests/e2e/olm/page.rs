@@ -1,7 +1,7 @@
-//! The stories as docs/run-bundle.md shows them: its commands are run word for word, and have to print what is shown there.
+//! The stories of docs/run-bundle.md: its commands are run word for word, and have to print the output that the page shows.
 //!
-//! Images of `quay.io/example` stand for those of the registry here, and the namespace `tides` for that of the test. Names
-//! that OLM and the command make up are not compared.
+//! `quay.io/example` stands for the registry of the test, and the namespace `tides` for that of the test. Names that OLM and
+//! the command generate are not compared.
 
 use cluster::worker;
 use tests::{Names, Page, Run, Step};
@@ -12,14 +12,14 @@ use super::{
 };
 
 const PAGE: &str = "docs/run-bundle.md";
-/// What the page calls the registry, opm's image and the namespace.
-const REGISTRY_THERE: &str = "quay.io/example";
-const OPM_THERE: &str = "quay.io/operator-framework/opm:latest";
-const NAMESPACE_THERE: &str = "namespace tides";
-/// Whether OLM has noticed the catalog within half a minute is chance.
-const CHANCE: &str = "OLM does not report a connection to CatalogSource";
+/// The page's names of the registry, opm's image and the namespace.
+const PAGE_REGISTRY: &str = "quay.io/example";
+const PAGE_OPM: &str = "quay.io/operator-framework/opm:latest";
+const PAGE_NAMESPACE: &str = "namespace tides";
+/// Start of a line that the command prints only if OLM takes more than half a minute to connect.
+const OPTIONAL_LINE: &str = "OLM does not report a connection to CatalogSource";
 
-/// A command of the page, and what it prints.
+/// A command of the page, and its output.
 #[derive(Debug)]
 pub(crate) struct Command(Step);
 
@@ -31,18 +31,18 @@ pub(crate) fn story<const COUNT: usize>(heading: &str) -> [Command; COUNT] {
 // === impl Command ===
 
 impl Command {
-    /// Runs it, with flags that only the test needs, and compares what it prints.
+    /// Runs the command, with flags that only the test needs, and compares the output.
     #[track_caller]
     pub(crate) fn plays(&self, world: &World, namespace: &str, more: &[&str]) -> Run {
         let names = Names(vec![
-            (REGISTRY_THERE, worker::REGISTRY.to_string()),
-            (OPM_THERE, OPM.to_owned()),
-            (NAMESPACE_THERE, format!("namespace {namespace}")),
+            (PAGE_REGISTRY, worker::REGISTRY.to_string()),
+            (PAGE_OPM, OPM.to_owned()),
+            (PAGE_NAMESPACE, format!("namespace {namespace}")),
         ]);
         let command = names.to_actual(&self.0.command);
-        let mut words = command.split_whitespace();
-        assert_eq!(words.next(), Some("rukpak"), "{self:?}");
-        let args: Vec<&str> = words.chain(more.iter().copied()).collect();
+        let mut args = command.split_whitespace();
+        assert_eq!(args.next(), Some("rukpak"), "{self:?}");
+        let args: Vec<&str> = args.chain(more.iter().copied()).collect();
         let run = rukpak(world, namespace, &args);
         assert_eq!(run.code, Some(0), "{self:#?} {run:#?}");
         let printed = names.to_page(&format!("{}{}", run.err, run.out));
@@ -51,10 +51,9 @@ impl Command {
     }
 }
 
-/// Without names that are made up, and what is said several times in a row once: how many plans OLM makes for one upgrade is
-/// its own affair.
+/// The lines without generated names, and equal lines in a row once: OLM may create several plans for one upgrade.
 fn comparable(text: &str) -> Vec<String> {
-    let lines = text.lines().filter(|line| !line.starts_with(CHANCE));
+    let lines = text.lines().filter(|line| !line.starts_with(OPTIONAL_LINE));
     let mut lines: Vec<String> = lines.map(without_names).collect();
     lines.dedup();
     lines
@@ -66,13 +65,13 @@ fn without_names(line: &str) -> String {
         return POD.to_owned();
     }
     let is_plan = |word: &str| word.starts_with("install-") && word.len() == "install-".len() + 5;
-    let words = line.split(' ');
-    let words = words.map(|word| if is_plan(word) { "install-…" } else { word });
-    words.collect::<Vec<_>>().join(" ")
+    let parts = line.split(' ');
+    let parts = parts.map(|word| if is_plan(word) { "install-…" } else { word });
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn names_that_are_made_up_are_not_compared() {
+fn generated_names_are_not_compared() {
     let text = "Approved InstallPlan install-q7mzb for the Subscription: a\n\
                 Approved InstallPlan install-8x2fk for the Subscription: a\nDone\n";
     assert_eq!(
@@ -82,7 +81,7 @@ fn names_that_are_made_up_are_not_compared() {
             "Done"
         ]
     );
-    let pods = ["a-1", "b-2"].map(|it| format!("Deleted previous registry pod with name {it:?}"));
+    let pods = ["a-1", "b-2"].map(|pod| format!("Deleted previous registry pod with name {pod:?}"));
     assert_eq!(without_names(&pods[0]), without_names(&pods[1]));
     assert_eq!(without_names("install-plans of a"), "install-… of a");
     assert_eq!(without_names("an install-mode"), "an install-mode");

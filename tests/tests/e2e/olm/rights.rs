@@ -1,4 +1,4 @@
-//! Users who may not do everything.
+//! Users with permissions in one namespace only.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -11,8 +11,8 @@ use super::{
     world::{World, world},
 };
 
-/// What the admins of namespaces may do with OLM's objects, as OLM's own chart says it.
-async fn admins(world: &World) {
+/// Creates the role of namespace admins for OLM's objects, as OLM's chart does.
+async fn grant_admins(world: &World) {
     let group = ["operators.coreos.com"];
     world
         .apply(json!({
@@ -31,9 +31,9 @@ async fn admins(world: &World) {
         .await;
 }
 
-/// A kubeconfig of a ServiceAccount that is admin of its namespace, once it is.
+/// Returns a kubeconfig of a ServiceAccount that is admin of its namespace, and waits until the role is in force.
 async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
-    admins(world).await;
+    grant_admins(world).await;
     let name = json!({"name": "admin", "namespace": namespace});
     world
         .apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name}))
@@ -52,23 +52,23 @@ async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), config.to_string()).unwrap();
 
-    let may = || {
+    let is_admin = || {
         let mut command = Command::new("kubectl");
-        let can = [
+        let args = [
             "auth",
             "can-i",
             "delete",
             "catalogsources.operators.coreos.com",
         ];
         command
-            .args(can)
+            .args(args)
             .args(["--quiet", "-n", namespace])
             .env("KUBECONFIG", file.path());
         command.status().unwrap().success()
     };
-    // What a ClusterRole is gathered from counts a moment later.
+    // Aggregated ClusterRoles take effect with a delay.
     for _ in 0..600 {
-        if may() {
+        if is_admin() {
             return file;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -76,10 +76,10 @@ async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
     panic!("nobody is admin of {namespace}");
 }
 
-/// Definitions belong to the cluster, and OperatorGroups to its administrators: they stay, and whoever may not delete them is told so.
+/// CRDs and OperatorGroups belong to cluster admins: a user who may not delete them gets a warning, and they are kept.
 // parity: sdk-31
 #[tokio::test]
-async fn an_admin_of_one_namespace_removes_an_operator() {
+async fn namespace_admin_removes_an_operator() {
     let world = world().await;
     let space = "run-rights";
     world.bare_namespace(space).await;
@@ -90,11 +90,12 @@ async fn an_admin_of_one_namespace_removes_an_operator() {
     let output = command(kubeconfig.path(), space, &args).output();
     let last = "Operator \"nautilus\" uninstalled\n";
     let run = succeeds(Run::from(output.unwrap()), last);
-    for what in ["customresourcedefinition", "operatorgroup"] {
-        let told = format!("warning: {what} ");
-        let is_told =
-            |it: &str| it.starts_with(&told) && it.contains(" kept: ") && it.contains("forbidden");
-        assert!(run.err.lines().any(is_told), "{told}: {run:#?}");
+    for kind in ["customresourcedefinition", "operatorgroup"] {
+        let warning = format!("warning: {kind} ");
+        let is_reported = |line: &str| {
+            line.starts_with(&warning) && line.contains(" kept: ") && line.contains("forbidden")
+        };
+        assert!(run.err.lines().any(is_reported), "{warning}: {run:#?}");
     }
     for kind in ["subscriptions.operators.coreos.com", "csv", "catalogsource"] {
         assert_eq!(names(world, space, kind), [""; 0], "{kind}");

@@ -9,23 +9,23 @@ use super::{
     world::{World, world},
 };
 
-/// Waits until a version is the only one of its operator: OLM removes those before it by and by.
-fn alone(world: &World, namespace: &str, version: &Version, before: &[Version]) {
+/// Waits until a version is the only one of its operator: OLM removes the replaced versions with a delay.
+fn wait_only_version(world: &World, namespace: &str, version: &Version, before: &[Version]) {
     world.succeeded(namespace, &version.csv());
     for version in before {
         world.replaced(namespace, &version.csv());
     }
 }
 
-/// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. Nothing of former catalogs is left, and
-/// `cleanup` removes what was made.
+/// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. Former catalogs leave nothing behind,
+/// and `cleanup` removes all objects of the command.
 // parity: run-1, run-17, sdk-1, sdk-15, sdk-17, sdk-19
 #[tokio::test]
-async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
+async fn story_1_bundle_is_run_and_upgraded_without_an_index() {
     let world = world().await;
     let space = "run-default";
     world.restricted_namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("coral", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("coral", number));
     let hardened = ["--security-context-config=restricted"];
     let [first, second, third, cleanup] =
         story("### Story 1: what run bundle has installed is upgraded, without an index");
@@ -37,10 +37,10 @@ async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
     second.plays(world, space, &hardened);
     third.plays(world, space, &hardened);
     assert_eq!(parts(world, space, "coral-catalog").len(), 1);
-    // Whoever runs it again is told that it is done.
+    // A second run reports success.
     upgrade(world, space, &versions[2], &hardened);
 
-    alone(world, space, &versions[2], &versions[..2]);
+    wait_only_version(world, space, &versions[2], &versions[..2]);
     cleanup.plays(world, space, &[]);
     let left = [
         "subscriptions.operators.coreos.com",
@@ -58,7 +58,7 @@ async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
 /// Story 1, with an index of files that has other packages, which can be installed before and after the upgrades.
 // parity: run-2, run-18, run-20, sdk-24
 #[tokio::test]
-async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
+async fn story_1_bundle_is_run_and_upgraded_in_an_index_of_files() {
     let world = world().await;
     let space = "run-files";
     world.bare_namespace(space).await;
@@ -67,7 +67,7 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
         Version::publish("squid", "1.0.0"),
     ];
     index::publish("files:v1", &[&others[0], &others[1]]);
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("sponge", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("sponge", number));
     let [first, second, third, cleanup] = story("### Story 1, with an index of files");
     first.plays(world, space, &[]);
     for (step, other) in [second, third].iter().zip(&others) {
@@ -76,22 +76,22 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
         approve(world, space, other.package);
         world.succeeded(space, &other.csv());
     }
-    // A catalog that others need stays.
-    alone(world, space, &versions[2], &versions[..2]);
+    // `cleanup` keeps a catalog that other Subscriptions use.
+    wait_only_version(world, space, &versions[2], &versions[..2]);
     cleanup.plays(world, space, &[]);
     world.succeeded(space, &others[0].csv());
 }
 
-/// Story 1, with an index in a database as opm made them. The pod of a catalog may be gone already.
+/// Story 1, with an index in an SQLite database. The pod of the catalog may be deleted already.
 // parity: run-3, run-6, run-18
 #[tokio::test]
-async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
+async fn story_1_bundle_is_run_and_upgraded_in_a_database_index() {
     let world = world().await;
     let space = "run-database";
     world.bare_namespace(space).await;
     let other = Version::publish("barnacle", "1.0.0");
     index::publish_database("database:v1", &[&other]);
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("mussel", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("mussel", number));
     let [first, second] = story("### Story 1, with an index in a database");
     first.plays(world, space, &[]);
     second.plays(world, space, &[]);
@@ -104,14 +104,15 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
     world.succeeded(space, &other.csv());
 }
 
-/// Story 2: v1 was installed by hand from an image that has v2 as well, which was never approved; then v3 and v4 are run.
+/// Story 2: v1 was installed by hand from an image that also has v2, which was never approved; then v3 and v4 are run.
 // parity: run-4, run-16, run-19, sdk-7
 #[tokio::test]
-async fn story_2_what_was_installed_traditionally_is_upgraded() {
+async fn story_2_traditional_install_is_upgraded() {
     let world = world().await;
     let space = "run-traditional";
     world.namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3", "0.0.4"].map(|it| Version::publish("limpet", it));
+    let versions =
+        ["0.0.1", "0.0.2", "0.0.3", "0.0.4"].map(|number| Version::publish("limpet", number));
     let other = Version::publish("whelk", "1.0.0");
     let image = index::publish_serving("serving:v1", &[&other, &versions[0], &versions[1]]);
     source(world, space, "limpets", &image).await;
@@ -128,17 +129,17 @@ async fn story_2_what_was_installed_traditionally_is_upgraded() {
         "{run:?}"
     );
     fourth.plays(world, space, &[]);
-    alone(world, space, &versions[3], &versions[..3]);
+    wait_only_version(world, space, &versions[3], &versions[..3]);
     subscribe(world, space, &other, "limpets", json!({})).await;
     approve(world, space, "whelk");
     world.succeeded(space, &other.csv());
-    let told = annotation(world, space, "limpets", "injected-bundles");
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let images: Vec<&str> = told
+    let injected = annotation(world, space, "limpets", "injected-bundles");
+    let injected: Value = serde_json::from_str(&injected).unwrap();
+    let images: Vec<&str> = injected
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["imageTag"].as_str().unwrap())
+        .map(|bundle| bundle["imageTag"].as_str().unwrap())
         .collect();
     let versions = &versions[2..];
     assert_eq!(images.len(), versions.len());
@@ -149,16 +150,16 @@ async fn story_2_what_was_installed_traditionally_is_upgraded() {
     cleanup.plays(world, space, &[]);
 }
 
-/// What is wrong is told before anything is changed.
+/// Invalid arguments are reported before any change.
 // parity: run-9
 #[tokio::test]
-async fn what_cannot_be_run_changes_nothing() {
+async fn invalid_run_changes_nothing() {
     let world = world().await;
     let space = "run-nothing";
     world.namespace(space).await;
     let version = Version::publish("oyster", "0.0.1");
     let image = version.image.as_str();
-    for (args, told) in tests::rows![
+    for (args, message) in tests::rows![
         vec!["run", "bundle-upgrade", image] => "no existing operator found in the cluster to upgrade";
         vec!["run", "bundle", image, "--install-mode", "OwnNamespace"]
             => "install mode type \"OwnNamespace\" not supported in CSV \"oyster.v0.0.1\"";
@@ -166,7 +167,7 @@ async fn what_cannot_be_run_changes_nothing() {
             => "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images";
     ] {
         let run = rukpak(world, space, &args);
-        assert!(run.code == Some(1) && run.err.contains(told), "{run:?}");
+        assert!(run.code == Some(1) && run.err.contains(message), "{run:?}");
     }
     assert_eq!(names(world, space, "catalogsource"), [""; 0]);
 }

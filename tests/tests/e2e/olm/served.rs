@@ -1,4 +1,4 @@
-//! OLM as a client of our gRPC server.
+//! OLM as a client of the gRPC server of `rukpak catalog serve`.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::{
 
 // parity: serve-9
 #[tokio::test]
-async fn olm_installs_and_upgrades_from_a_catalog_that_rukpak_serves() {
+async fn olm_installs_and_upgrades_from_a_rukpak_catalog() {
     let world = world().await;
     let address = SocketAddr::new(machine::ADDRESS.into(), 50061);
     let (first, second) = (
@@ -31,7 +31,7 @@ async fn olm_installs_and_upgrades_from_a_catalog_that_rukpak_serves() {
     subscribe(world, "served", &first, "ours", json!({})).await;
     world.succeeded("served", &first.csv());
 
-    // Whoever updates a catalog's pod serves another catalog at the same address.
+    // An update of a catalog's pod serves another catalog at the same address.
     drop(server);
     let both = index::write(&[&other, &first, &second]);
     let _server = Server::start(address.port(), both);

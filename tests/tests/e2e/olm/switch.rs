@@ -1,5 +1,5 @@
-//! Templates of catalog images where OLM serves: the provisioner beside the real catalog-operator, on a cluster that becomes
-//! another version. tests/e2e.sh runs this last with OLM and in its own process, because the test replaces the API server.
+//! Templates of catalog images that OLM serves: the provisioner beside the real catalog-operator, on a cluster that is
+//! upgraded. tests/e2e.sh runs this last with OLM and in a separate process, because the test replaces the API server.
 //!
 //! ```text
 //!  annotation ── provisioner ── spec.image ── catalog-operator ── pod ── Subscription ── operator
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        wait::{self, LONG, available, eventually},
+        wait::{self, LONG_TIMEOUT, available, eventually},
         world::{CORE, SYSTEM, merge, merge_status},
     },
     command::subscribe,
@@ -53,14 +53,14 @@ impl World {
         what: &str,
         expected: impl Fn(&CatalogSource) -> bool,
     ) -> CatalogSource {
-        wait::until_within(self.sources(), NAME, what, LONG, expected).await
+        wait::until_within(self.sources(), NAME, what, LONG_TIMEOUT, expected).await
     }
 
     /// Waits until OLM serves the catalog from one pod, which has this image.
     async fn served_from(&self, image: &str) {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE);
         let params = ListParams::default().labels(&format!("olm.catalogSource={NAME}"));
-        eventually(&format!("served from {image}"), LONG, async || {
+        eventually(&format!("served from {image}"), LONG_TIMEOUT, async || {
             let pods = pods.list(&params).await;
             let pods = pods.map_err(|error| error.to_string())?;
             let images = pods.iter().filter_map(|pod| {
@@ -92,16 +92,16 @@ fn reported(source: &CatalogSource) -> Option<(&str, &str)> {
 /// Returns the time of the provisioner's last write of the status.
 fn written(source: &CatalogSource) -> Option<Time> {
     let mut all = source.metadata.managed_fields.iter().flatten();
-    let ours = all.find(|entry| {
+    let entry = all.find(|entry| {
         entry.manager.as_deref() == Some("rukpak") && entry.subresource.as_deref() == Some("status")
     });
-    ours?.time.clone()
+    entry?.time.clone()
 }
 
 /// Waits until neither OLM nor the provisioner writes.
-async fn rests(world: &World) {
+async fn wait_at_rest(world: &World) {
     let version = async || world.sources().get(NAME).await.unwrap().resource_version();
-    eventually("no writes", LONG, async || {
+    eventually("no writes", LONG_TIMEOUT, async || {
         let before = version().await;
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
         let after = version().await;
@@ -114,7 +114,7 @@ async fn rests(world: &World) {
 
 /// Asserts that neither OLM nor the provisioner answers changes that concern neither of them.
 async fn assert_at_rest(world: &World) {
-    rests(world).await;
+    wait_at_rest(world).await;
     let sources = world.sources();
     let at_rest = written(&sources.get(NAME).await.unwrap());
     assert!(at_rest.is_some());
@@ -122,7 +122,7 @@ async fn assert_at_rest(world: &World) {
         let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
         merge(&sources, NAME, &note).await;
     }
-    rests(world).await;
+    wait_at_rest(world).await;
     assert_eq!(written(&sources.get(NAME).await.unwrap()), at_rest);
 }
 
@@ -155,16 +155,17 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
         }))
         .await;
 
-    // No place declares the version of this OLM. The condition reports that, and OLM's writes keep it.
-    let why = "Cannot construct catalog image reference, variables \"olm_major_version\", \"olm_minor_version\" couldn't be \
+    // No object declares the version of this OLM. The condition reports that, and OLM's writes keep it.
+    let reason_text = "Cannot construct catalog image reference, variables \"olm_major_version\", \"olm_minor_version\" couldn't be \
                resolved; cannot determine the version of OLM: ";
-    let is_unresolved = |it: &CatalogSource| {
-        reported(it).is_some_and(|(status, message)| status == "False" && message.starts_with(why))
+    let is_unresolved = |source: &CatalogSource| {
+        reported(source)
+            .is_some_and(|(status, message)| status == "False" && message.starts_with(reason_text))
     };
     world.becomes("unresolved", is_unresolved).await;
     world.served_from(&before).await;
     world.becomes("unresolved", is_unresolved).await;
-    // A client that drops our conditions.
+    // A client that drops the provisioner's conditions.
     let none = json!({"status": {"conditions": null}});
     let sources = world.sources();
     merge_status(&sources, NAME, &none).await;
@@ -173,7 +174,8 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
     let deployments: Api<Deployment> = Api::namespaced(world.cluster.client().unwrap(), "olm");
     merge(&deployments, "catalog-operator", &label).await;
-    let is_resolved = |it: &CatalogSource| reported(it).is_some_and(|(status, _)| status == "True");
+    let is_resolved =
+        |source: &CatalogSource| reported(source).is_some_and(|(status, _)| status == "True");
     world.becomes("resolved", is_resolved).await;
     subscribe(world, MARKETPLACE, &first, NAME, json!({})).await;
     world.succeeded(MARKETPLACE, &first.csv());

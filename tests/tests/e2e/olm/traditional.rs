@@ -1,4 +1,4 @@
-//! What was installed without the command, and histories that are not what it has written.
+//! Operators that were installed without the command, and histories that the command did not write.
 
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ use super::{
 /// are run.
 // parity: run-4, sdk-12
 #[tokio::test]
-async fn story_2_what_was_installed_traditionally_from_a_database_is_upgraded() {
+async fn story_2_traditional_install_from_database_is_upgraded() {
     let world = world().await;
     let space = "run-traditional-database";
     world.namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("periwinkle", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("periwinkle", number));
     let other = Version::publish("abalone", "1.0.0");
     let image = index::publish_serving_database("serving-database:v1", &[&other, &versions[0]]);
     source(world, space, "snails", &image).await;
@@ -28,40 +28,42 @@ async fn story_2_what_was_installed_traditionally_from_a_database_is_upgraded() 
         upgrade(world, space, version, &[]);
         assert_eq!(annotation(world, space, "snails", "index-image"), image);
     }
-    let told = annotation(world, space, "snails", "injected-bundles");
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told.as_array().unwrap().len(), 2, "{told}");
+    let injected = annotation(world, space, "snails", "injected-bundles");
+    let injected: Value = serde_json::from_str(&injected).unwrap();
+    assert_eq!(injected.as_array().unwrap().len(), 2, "{injected}");
     subscribe(world, space, &other, "snails", json!({})).await;
     world.succeeded(space, &other.csv());
 }
 
-/// Annotations that are damaged, or lie, are told with what to do, and nothing is changed; whoever does it can go on.
+/// Malformed and wrong annotations are reported with a remedy, and nothing is changed. The remedy lets the upgrade continue.
 // parity: run-16, sdk-13
 #[tokio::test]
-async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
+async fn wrong_history_is_rejected_before_any_change() {
     let world = world().await;
     let space = "run-wrong";
     world.bare_namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("winkle", it));
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("winkle", number));
     let other = Version::publish("dogwinkle", "1.0.0");
     install(world, space, &versions[0], &[]);
     upgrade(world, space, &versions[1], &[]);
     world.replaced(space, &versions[0].csv());
-    let is_right = annotation(world, space, "winkle-catalog", "injected-bundles");
+    let history = annotation(world, space, "winkle-catalog", "injected-bundles");
 
     let list = |images: &[&str]| {
         let list = images
             .iter()
-            .map(|it| json!({"imageTag": it, "mode": "semver"}));
+            .map(|image| json!({"imageTag": image, "mode": "semver"}));
         list.collect::<Value>().to_string()
     };
-    let many: Vec<String> = (0..501).map(|it| format!("a.io/winkle:v{it}")).collect();
+    let many: Vec<String> = (0..501)
+        .map(|number| format!("a.io/winkle:v{number}"))
+        .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let missing = other.image.replace("dogwinkle", "nobody");
     let damaged = "annotation operators.operatorframework.io/injected-bundles is malformed: ";
-    for (wrong, told) in tests::rows![
+    for (wrong, message) in tests::rows![
         "[{".to_owned() => damaged;
-        is_right.replace("semver", "sideways") => damaged;
+        history.replace("semver", "sideways") => damaged;
         list(&many) => damaged;
         list(&[&missing]) => "failed to fetch ";
         list(&[&other.image]) => "belongs to package \"dogwinkle\"";
@@ -69,13 +71,13 @@ async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
         list(&[]) => "cannot upgrade: no catalog image reference exists";
     ] {
         write(world, space, &wrong);
-        let before = story(world, space);
+        let before = changeable_state(world, space);
         let args = ["run", "bundle-upgrade", &versions[2].image];
-        let run = fails(rukpak(world, space, &args), told);
+        let run = fails(rukpak(world, space, &args), message);
         run.err_has("injected-bundles");
-        assert_eq!(story(world, space), before, "{run:#?}");
+        assert_eq!(changeable_state(world, space), before, "{run:#?}");
     }
-    // By tags, as somebody would write it.
+    // By tags, as a user would write the annotation.
     let both = list(&[&versions[0].image, &versions[1].image]);
     write(world, space, &both);
     upgrade(world, space, &versions[2], &[]);
@@ -89,8 +91,8 @@ fn write(world: &World, namespace: &str, history: &str) {
     world.kubectl(&[&object[..], &patch].concat());
 }
 
-/// What a command could have changed.
-fn story(world: &World, namespace: &str) -> Vec<String> {
+/// The state that a command could have changed.
+fn changeable_state(world: &World, namespace: &str) -> Vec<String> {
     let mut all = ["configmap", "pod", "installplan", "csv"]
         .map(|kind| names(world, namespace, kind))
         .concat();

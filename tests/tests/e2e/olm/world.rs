@@ -1,4 +1,4 @@
-//! A cluster in which OLM runs, from images that have nothing but its programs.
+//! A cluster with OLM, from images with only its programs.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -15,20 +15,20 @@ use super::super::{
     world::kubectl,
 };
 
-/// The folder with OLM's images and definitions; tests/e2e.sh sets it.
+/// The directory with OLM's images and CRDs; tests/e2e.sh sets it.
 const BUILT: &str = "RUKPAK_E2E_OLM";
-/// Where OLM is.
+/// The namespace of OLM.
 const NAMESPACE: &str = "olm";
-/// What it runs as.
+/// The service account of OLM.
 const ACCOUNT: &str = "olm-operator-serviceaccount";
 const IMAGE: &str = "quay.io/operator-framework/olm:e2e";
 pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
-/// How long what OLM does may take: it resolves, unpacks in a Job, and installs, one after the other.
-const PATIENCE: Duration = Duration::from_secs(360);
+/// The timeout of OLM, which resolves, unpacks in a Job, and installs, one after the other.
+const TIMEOUT: Duration = Duration::from_secs(360);
 
-/// How much of what OLM says is told: lines, and characters of each.
-const TOLD: usize = 60;
-const WIDTH: usize = 500;
+/// The limits of [`World::diagnosis`]: lines, and characters of each line.
+const MAX_LINES: usize = 60;
+const MAX_LINE_LENGTH: usize = 500;
 
 /// The cluster, with OLM's controllers Available.
 #[derive(Debug)]
@@ -36,15 +36,15 @@ pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
 }
 
-/// The folder with OLM.
+/// The directory with OLM's images and CRDs.
 pub(crate) fn built() -> PathBuf {
     let built = std::env::var_os(BUILT).map(PathBuf::from);
-    let is_here = machine::current().is_some() && std::env::var_os(KUBECONFIG).is_some();
-    let built = built.filter(|_| is_here);
+    let has_node = machine::current().is_some() && std::env::var_os(KUBECONFIG).is_some();
+    let built = built.filter(|_| has_node);
     built.unwrap_or_else(|| panic!("there is no node with OLM here: run `make e2e`"))
 }
 
-/// The one of this test binary. Whoever asks first installs OLM.
+/// Returns the cluster of this test binary. The first call installs OLM.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A namespace whose operators watch all others.
+    /// Creates a namespace whose operators watch all namespaces.
     pub(crate) async fn namespace(&self, name: &str) {
         self.bare_namespace(name).await;
         self.apply(json!({
@@ -124,13 +124,13 @@ impl World {
         .await;
     }
 
-    /// A namespace without an OperatorGroup.
+    /// Creates a namespace without an OperatorGroup.
     pub(crate) async fn bare_namespace(&self, name: &str) {
         self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             .await;
     }
 
-    /// The same, where only hardened pods run.
+    /// Creates a namespace without an OperatorGroup in which only hardened pods run.
     pub(crate) async fn restricted_namespace(&self, name: &str) {
         let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         let metadata = json!({"name": name, "labels": labels});
@@ -138,7 +138,7 @@ impl World {
             .await;
     }
 
-    /// Waits until there is an object and a field of it has a value.
+    /// Waits until an object exists and one of its fields has a value.
     pub(crate) fn wait(&self, namespace: &str, object: &str, path: &str, value: &str) {
         self.wait_for(namespace, object, "create");
         self.wait_for(namespace, object, &format!("jsonpath={{{path}}}={value}"));
@@ -150,22 +150,22 @@ impl World {
         command
             .args(["-n", namespace, "wait", object])
             .arg(format!("--for={condition}"))
-            .arg(format!("--timeout={}s", PATIENCE.as_secs()))
+            .arg(format!("--timeout={}s", TIMEOUT.as_secs()))
             .env("KUBECONFIG", self.cluster.kubeconfig_path());
         let output = command.output().unwrap();
         if !output.status.success() {
             let error = String::from_utf8_lossy(&output.stderr);
-            panic!("{object}: {condition}: {error}{}", self.story(namespace));
+            panic!("{object}: {condition}: {error}{}", self.state(namespace));
         }
     }
 
-    /// Waits until OLM has deleted an operator that another one replaces.
+    /// Waits until OLM has deleted a version that another one replaced.
     pub(crate) fn replaced(&self, namespace: &str, csv: &str) {
         let csv = format!("clusterserviceversions/{csv}");
         self.wait_for(namespace, &csv, "delete");
     }
 
-    /// Waits until an operator is installed.
+    /// Waits until a version is installed.
     pub(crate) fn succeeded(&self, namespace: &str, csv: &str) {
         let csv = format!("clusterserviceversions/{csv}");
         self.wait(namespace, &csv, ".status.phase", "Succeeded");
@@ -178,37 +178,42 @@ impl World {
         self.wait(namespace, &deployment, path, "True");
     }
 
-    /// What OLM says of the Subscriptions of a namespace, and what its catalog-operator has written about it at last. What
-    /// [`Self::story`] tells at length.
-    pub(crate) fn why(&self, namespace: &str) -> String {
+    /// A short form of [`Self::state`]: the conditions of a namespace's Subscriptions, and the last lines about the namespace in
+    /// the log of catalog-operator.
+    pub(crate) fn diagnosis(&self, namespace: &str) -> String {
         let conditions = "jsonpath={range .items[*]}{.metadata.name}: {.status.state}, at {.status.installedCSV}, to \
                           {.status.currentCSV}{range .status.conditions[*]}\n  {.type}={.status} {.reason}: {.message}{end}\n{end}";
         let subscriptions = "subscriptions.operators.coreos.com";
         let conditions = ["-n", namespace, "get", subscriptions, "-o", conditions];
-        let conditions = self.tried(&conditions);
+        let conditions = self.kubectl_output(&conditions);
         let log = format!("-n {NAMESPACE} logs --tail=2000 deployment/catalog-operator");
-        let log = self.tried(&log);
-        let log: Vec<&str> = log.lines().filter(|it| it.contains(namespace)).collect();
-        let told = conditions.lines().take(TOLD / 2);
-        let left = TOLD - told.clone().count();
-        let told = told.chain(log.iter().skip(log.len().saturating_sub(left)).copied());
-        told.map(|line| line.chars().take(WIDTH).collect::<String>() + "\n")
+        let log = self.kubectl_output(&log);
+        let log: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains(namespace))
+            .collect();
+        let lines = conditions.lines().take(MAX_LINES / 2);
+        let left = MAX_LINES - lines.clone().count();
+        let lines = lines.chain(log.iter().skip(log.len().saturating_sub(left)).copied());
+        lines
+            .map(|line| line.chars().take(MAX_LINE_LENGTH).collect::<String>() + "\n")
             .collect()
     }
 
-    /// What kubectl says, and be it an error.
-    fn tried(&self, args: &(impl Args + ?Sized)) -> String {
+    /// Returns the output of kubectl, also if it fails.
+    fn kubectl_output(&self, args: &(impl Args + ?Sized)) -> String {
         let mut command = Command::new("kubectl");
         command
             .args(args.words())
             .env("KUBECONFIG", self.cluster.kubeconfig_path());
         let output = command.output().unwrap();
-        let [told, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-        format!("{told}{error}")
+        let [out, error] =
+            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        format!("{out}{error}")
     }
 
-    /// What there is, for whoever has to find out why something is not as it should be.
-    pub(crate) fn story(&self, namespace: &str) -> String {
+    /// The objects, events and logs of OLM, for the investigation of a failure.
+    pub(crate) fn state(&self, namespace: &str) -> String {
         let kinds = "subscriptions.operators.coreos.com,installplans,clusterserviceversions,catalogsources,jobs,pods";
         let mut commands = vec![
             vec!["-n", namespace, "get", kinds, "-o", "yaml"],
@@ -217,8 +222,8 @@ impl World {
         for name in ["deployment/olm-operator", "deployment/catalog-operator"] {
             commands.push(vec!["-n", NAMESPACE, "logs", "--tail=30", name]);
         }
-        let told = commands.iter().map(|args| self.kubectl(args));
-        told.collect::<Vec<_>>().join("\n---\n")
+        let outputs = commands.iter().map(|args| self.kubectl(args));
+        outputs.collect::<Vec<_>>().join("\n---\n")
     }
 }
 

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named_and_the_rest_is_taken() {
+    fn arguments_are_parsed_or_rejected_with_a_reason() {
         for (line, problem) in ::tests::rows![
             "--bundle-dir / --to http://h/x" => "";
             "--bundle-dir=/ --to=http://h/x --only a --only b/c" => "";

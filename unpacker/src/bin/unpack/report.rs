@@ -62,15 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_are_kept_whole() {
+    fn truncation_splits_no_character() {
         let cases = [
             ("abc", 4, "abc"),
             ("abc", 2, "ab"),
             ("aé", 2, "a"),
             ("é", 1, ""),
         ];
-        for (text, most, kept) in cases {
-            assert_eq!(truncate(text, most), kept);
+        for (text, limit, expected) in cases {
+            assert_eq!(truncate(text, limit), expected);
         }
     }
 }

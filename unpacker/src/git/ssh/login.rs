@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_keys_are_told_apart() {
+    fn keys_of_one_file_are_split() {
         let key = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----");
         let (one, two) = (key("OPENSSH PRIVATE KEY"), key("PRIVATE KEY"));
         let curve = format!("{}\n{}", key("EC PARAMETERS"), key("EC PRIVATE KEY"));

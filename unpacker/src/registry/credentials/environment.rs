@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_looked_at_and_a_named_file_alone() {
+    fn named_file_replaces_the_default_files() {
         let home = tempfile::tempdir().unwrap();
         let at = |rest: &str| OsString::from(home.path().join(rest));
         for (path, registry) in [
@@ -108,7 +108,7 @@ mod tests {
             ::tests::write(home.path(), path, format!(r#"{{"auths": {entry}}}"#));
         }
         let all = ["run", "config", "set", "docker", "cfg", "named"];
-        for (variables, known) in ::tests::rows![
+        for (variables, expected) in ::tests::rows![
             vec![("HOME", "")] => vec!["config", "docker", "cfg"];
             vec![("HOME", ""), ("XDG_RUNTIME_DIR", "run")] => vec!["run", "config", "docker", "cfg"];
             vec![("HOME", ""), ("DOCKER_CONFIG", "docker")] => vec!["config", "set", "cfg"];
@@ -122,12 +122,12 @@ mod tests {
             let credentials = Credentials::from_variables(lookup).unwrap();
             let found = all.into_iter();
             let found = found.filter(|name| credentials.names(&format!("{name}.example"), "app"));
-            assert_eq!(found.collect::<Vec<_>>(), known, "{variables:?}");
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{variables:?}");
         }
     }
 
     #[test]
-    fn a_named_file_must_exist_and_a_bad_one_is_named() {
+    fn missing_and_malformed_named_files_are_reported() {
         let home = tempfile::tempdir().unwrap();
         let named = |rest: &str| {
             let path = OsString::from(home.path().join(rest));

@@ -149,10 +149,10 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
 mod tests {
     use super::*;
 
-    /// Runs a shell script as a helper; what it reads from standard input is `$host`.
+    /// Runs a shell script as a helper; `$host` is its standard input.
     async fn answer(script: &str) -> Result<Option<Credential>, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("helper");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("helper");
         ::tests::write_program(&path, &format!("#!/bin/sh\nhost=$(cat)\n{script}\n"));
         let answer = run(path.as_ref(), "docker.io", Duration::from_millis(1500)).await;
         answer.map_err(|failure| match failure {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn helpers_that_fail_stall_or_babble_are_ended_and_explained() {
+    async fn failing_and_endless_helpers_are_stopped_and_reported() {
         assert_each!(|script, problem| answer(script).await.unwrap_err() => has problem;
             "printf 'the keychain is\\nlocked'; exit 3" => "failed with exit status: 3 (the keychain is";
             "exit 3" => "failed with exit status: 3";

@@ -11,7 +11,7 @@ fn config(json: &str) -> Credentials {
     Credentials::from_docker_config(json.as_bytes()).unwrap()
 }
 
-/// An entry whose password tells which one was taken.
+/// Returns entries whose passwords are their keys.
 fn auths(keys: &[&str]) -> Credentials {
     let entry = |key: &&str| format!(r#""{key}": {{"username": "u", "password": "{key}"}}"#);
     let entries: Vec<_> = keys.iter().map(entry).collect();
@@ -45,7 +45,7 @@ async fn the_longest_matching_key_wins() {
 }
 
 #[tokio::test]
-async fn every_way_to_write_an_entry_is_read() {
+async fn every_format_of_an_entry_is_read() {
     let token = |text: &str| Secret::from(text.to_owned());
     for (entry, credential) in ::tests::rows![
         r#"{"auth": "dTpwOnE="}"# => Some(basic("u", "p:q"));
@@ -74,7 +74,7 @@ fn assert_problem(error: &Error, problem: &str) {
 }
 
 #[test]
-fn what_is_no_config_is_refused() {
+fn malformed_config_is_rejected() {
     for (json, problem) in [
         ("hunter2", "line 1"),
         ("[]", "not JSON as in"),
@@ -84,12 +84,12 @@ fn what_is_no_config_is_refused() {
         assert_problem(&error, problem);
     }
     assert_rows!(matches!(Credentials::from_docker_config(&vec![b' '; MAX_CONFIG + 1]), Err(Error::TooLarge)) => true);
-    let shown = format!("{:?}", auths(&["h"])).replace("host: \"h\"", "");
-    assert!(!shown.contains("\"h\""), "{shown}");
+    let text = format!("{:?}", auths(&["h"])).replace("host: \"h\"", "");
+    assert!(!text.contains("\"h\""), "{text}");
 }
 
 #[tokio::test]
-async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_not() {
+async fn malformed_entry_fails_its_registry_and_hides_secrets() {
     for (entry, problem) in ::tests::rows![
         r#"{"auth": "hunter2!"}"# => "\"h\" have an \"auth\" that is not base64";
         r#"{"auth": "aHVudGVyMg=="}"# => "without the \":\"";
@@ -108,7 +108,7 @@ async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_
 }
 
 #[tokio::test]
-async fn entries_with_nothing_in_them_and_keys_for_nobody_are_passed_over() {
+async fn empty_entries_and_unusable_keys_are_skipped() {
     for entry in [
         r#""h": null"#,
         r#""h": {"auth": null, "identitytoken": null}"#,
@@ -123,9 +123,9 @@ async fn entries_with_nothing_in_them_and_keys_for_nobody_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_program_for_all_registries_may_be_missing_and_one_for_this_registry_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config.json");
+async fn only_the_helper_of_the_registry_must_exist() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
     for (json, fails) in [
         (r#"{"credsStore": "of-nobody"}"#, false),
         (r#"{"credHelpers": {"h": "of-nobody"}}"#, true),
@@ -139,7 +139,7 @@ async fn a_program_for_all_registries_may_be_missing_and_one_for_this_registry_n
 }
 
 #[tokio::test]
-async fn a_helper_in_a_secret_is_refused_where_it_would_be_needed() {
+async fn helper_in_a_secret_is_rejected_where_it_is_needed() {
     for (json, registry, refused) in ::tests::rows![
         r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "gcr.io" => true;
         r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "quay.io" => false;

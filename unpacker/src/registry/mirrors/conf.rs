@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn slashes_at_the_end_mean_nothing_and_only_the_rule_that_matches_is_judged() {
+    fn trailing_slashes_and_unmatched_rules_are_ignored() {
         let text = r#"
             [[registry]]
             prefix = "quay.io/org/"
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_registries_conf_is_explained() {
+    fn malformed_registries_conf_is_reported() {
         assert_each!(|text, problem| Mirrors::from_registries_conf(text).unwrap_err() => has problem;
             "\n[[registry]" => "line 2";
             "registry = 1" => "line 1";

@@ -68,9 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_covers_what_stands_below_it_and_nothing_beside() {
+    fn scope_covers_only_images_below_it() {
         let pinned = format!("quay.io/org/app@sha256:{}", "a".repeat(64));
-        // A scope, an image that it covers, the length of what it covers, and other images.
+        // A scope, a matching image, the length of the match, and images that do not match.
         for (scope, image, length, others) in ::tests::rows![
             "quay.io", "quay.io/org/app:v1", 7 => "quay.io:5000/org/app";
             "quay.io/org", "quay.io/org/app", 11 => "quay.io/organization/app";

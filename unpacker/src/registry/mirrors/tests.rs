@@ -14,14 +14,14 @@ fn rule(source: &str, mirrors: &[(&str, Pull)]) -> Rule {
     with!(Rule, source: source.to_owned(), mirrors: mirrors.collect())
 }
 
-/// The places of an image in their order.
+/// Returns the endpoints of an image in their order.
 fn places(mirrors: &Mirrors, image: &str) -> Result<Vec<String>, Error> {
     let places = mirrors.endpoints(&image.parse().unwrap())?;
     Ok(places.iter().map(RegistryEndpoint::to_string).collect())
 }
 
 #[test]
-fn the_longest_source_decides_where_to_ask_and_in_which_order() {
+fn longest_source_determines_endpoints_and_their_order() {
     let digest = format!("@sha256:{}", "a".repeat(64));
     let org = [
         ("b.example/x", Pull::Digests),
@@ -39,7 +39,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         // A rule for one image takes precedence over the rule for its repository.
         rule("one.example/app:v1", &[("a.example/one", Pull::All)]),
         rule("one.example/app", &[("b.example/all", Pull::All)]),
-        // The client skips a mirror that a rule of its own blocks.
+        // The client skips a mirror that has a blocking rule.
         rule(
             "two.example",
             &[("g.example/x", Pull::All), ("b.example", Pull::All)],
@@ -65,7 +65,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
 }
 
 #[test]
-fn places_that_are_none_are_refused() {
+fn malformed_locations_are_rejected() {
     let sources =
         "|quay.io/|https://quay.io|quay.io/app@sha256:x|quay.io/App|*.io/org|a*b.io|org|../x";
     for source in sources.split('|') {
@@ -83,7 +83,7 @@ fn places_that_are_none_are_refused() {
 }
 
 #[test]
-fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
+fn admission_does_not_depend_on_mirrors() {
     let list = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     let admission = |allowed: Option<&[&str]>, blocked: &[&str]| with!(Admission::default() => by: "the cluster".to_owned(), allowed: allowed.map(list), blocked: list(blocked));
     for (allowed, blocked, image, problem) in ::tests::rows![
@@ -118,7 +118,7 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
 }
 
 #[test]
-fn what_a_tag_stood_for_is_asked_of_mirrors_for_tags_too() {
+fn resolved_tag_is_pulled_from_mirrors_for_tags_too() {
     let both = [("t.example", Pull::Tags), ("d.example", Pull::Digests)];
     let mirrors = Mirrors::new([rule("quay.io", &both)]).unwrap();
     let text = format!("quay.io/app@sha256:{}", "a".repeat(64));

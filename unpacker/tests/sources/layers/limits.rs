@@ -1,4 +1,4 @@
-//! Layers that are too many, too large, or become so.
+//! Too many layers, and layers that are too large or decompress to such sizes.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn bombs_end_at_the_limits_of_images() {
     let bomb = || tar().entry(b'0', b"etc/bomb", 10 << 30, b"").open();
     let zeros = vec![0; 1 << 20];
     let chained = |start: Vec<u8>, endless: Vec<u8>| -> Box<dyn Read> {
-        Box::new(io::Cursor::new(start).chain(Endless::of(endless)))
+        Box::new(io::Cursor::new(start).chain(Endless::new(endless)))
     };
     let end = || tar().end();
     let entry = || tar().file("etc/a", "").open();
@@ -31,7 +31,7 @@ fn bombs_end_at_the_limits_of_images() {
         assert_eq!(kind(&error), ("LimitExceeded", true));
         assert!(counted.1 <= most, "{} bytes read", counted.1);
     }
-    // The limits are those of all layers together.
+    // The limits apply to all layers together.
     let large = tar().file("etc/a", &"x".repeat(3 << 20)).end();
     let many = (0..400).fold(tar(), |tar, _| tar.file("etc/a", "")).end();
     assert_each!(|layers, expected| outcome(read(&layers, &options)) => has expected;
@@ -42,7 +42,7 @@ fn bombs_end_at_the_limits_of_images() {
 }
 
 #[test]
-fn limits_of_content_hold_for_what_is_selected_alone() {
+fn content_limits_apply_only_to_selected_files() {
     let options = with!(options() => limits.total: 20, limits.file: 15, limits.entries: 3);
     let outside = (0..100).fold(tar(), |tar, number| {
         tar.file(&format!("etc/{number}"), &"x".repeat(100))

@@ -16,7 +16,7 @@ fn hard_links_keep_files_that_upper_layers_remove() {
         vec![tar().file("manifests/.wh.a", ""), link(file(), "manifests/b", "manifests/a")] => "manifests/b=1";
         vec![tar().file("manifests/.wh.a", ""), link(tar(), "manifests/b", "manifests/a"), file()] => missing;
         vec![tar().file("manifests/.wh.b", ""), link(tar(), "manifests/b", "none")] => "";
-        // To files of the same layer.
+        // Links to files of the same layer.
         vec![link(file(), "manifests/b", "manifests/a")] => "manifests/a=1 manifests/b=1";
         vec![link(file(), "app/metadata/b", "/manifests/./a")] => "app/metadata/b=1 manifests/a=1";
         vec![link(link(file(), "manifests/b", "manifests/a"), "manifests/c", "manifests/b")]
@@ -40,7 +40,7 @@ fn hard_links_keep_files_that_upper_layers_remove() {
     for number in 1..100 {
         layer = link(layer, &format!("manifests/{number}"), "manifests/0");
     }
-    // A link costs what its file does.
+    // A link counts with the size of its file.
     let options = with!(options() => limits.total: 50_000);
     let found = outcome(read(&[layer.end()], &options));
     assert_has(&found, "limit of 50000 bytes");

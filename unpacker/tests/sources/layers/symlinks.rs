@@ -10,12 +10,12 @@ fn directory(tar: Tar, name: &str) -> Tar {
     tar.with(b'5', name, b"")
 }
 
-/// A link in the place of `manifests`, and what the link leads to.
+/// Returns a link in place of `manifests`, and its target.
 fn linked() -> Tar {
     link(tar(), "manifests", "deploy").file("deploy/a", "1")
 }
 
-/// A directory of the bundle, and a link to it from outside of the selection.
+/// Returns a directory of the bundle, and a link to it from outside of the selection.
 fn aliased() -> Tar {
     link(tar().file("manifests/a", "1"), "extra", "./manifests/")
 }
@@ -32,7 +32,7 @@ fn a_link_that_an_upper_layer_writes_through_is_rejected() {
         vec![file("manifests/x"), other(), linked()] => &through;
         vec![file("/manifests/x"), other(), linked()] => &through;
         vec![directory(tar(), "manifests/x/"), linked()] => &through;
-        // The entry of the directory comes too late for the file, and in a higher layer.
+        // The entry of the directory is after the file, or in a higher layer.
         vec![directory(file("manifests/x"), "manifests/"), linked()] => &through;
         vec![directory(tar(), "manifests/"), file("manifests/x"), linked()] => &through;
         vec![file("manifests/.wh.a"), linked()] => &problem("manifests", "manifests/.wh.a");
@@ -55,10 +55,10 @@ fn a_link_that_an_upper_layer_replaces_is_hidden() {
         vec![file(tar()), tar().file(".wh.manifests", ""), linked()] => replaced;
         vec![file(tar()), tar().file(".wh..wh..opq", ""), linked()] => replaced;
         vec![file(directory(tar(), "./manifests").file("manifests/.wh..wh..opq", "")), linked()] => replaced;
-        // A directory that a layer between has, and a link that the uppermost layer makes.
+        // A directory in a middle layer, and a link in the topmost layer.
         vec![file(tar()), tar().file("manifests/a", "1")] => both;
         vec![link(tar(), "extra", "manifests"), tar().file("extra/x", "2").file("manifests/a", "1")] => "manifests/a=1";
-        // Links outside that lead nowhere near the selection, as in most operating systems.
+        // Links outside of the selection that do not lead to it, as in most operating systems.
         vec![tar().file("bin/x", "2").file("manifests/a", "1"), link(tar(), "bin", "usr/bin")] => "manifests/a=1";
         // Entries below links outside of the selection are not content.
         vec![tar().file("extra/x", "2"), aliased()] => "manifests/a=1";
@@ -70,7 +70,7 @@ fn a_link_that_an_upper_layer_replaces_is_hidden() {
     }
 }
 
-/// Layers may repeat directories, and paths outside of the selection cost nothing.
+/// Layers may repeat directories, and paths outside of the selection do not count.
 #[test]
 fn directories_are_bounded_and_counted_once() {
     let options = with!(Options::default() => select: only(&["manifests"]));

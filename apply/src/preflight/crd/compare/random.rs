@@ -162,7 +162,7 @@ fn holds(old: &Value, new: &Value, random: &mut Random) -> usize {
 }
 
 #[test]
-fn no_danger_means_that_what_was_valid_stays_valid_and_whole() {
+fn compatible_schemas_keep_valid_values_unchanged() {
     fuzz(4000, 500, |random| {
         let depth = 1 + random.below(2);
         let [mut one, mut other] = [schema(random, depth), schema(random, 2)];

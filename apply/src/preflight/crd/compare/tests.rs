@@ -8,7 +8,7 @@ fn between(old: &Value, new: &Value) -> Comparison {
     compare(&whole(old), &whole(new))
 }
 
-/// What one change of `spec.a` takes away.
+/// Compares the schemas of two versions of `spec.a`.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn change(old: Value, new: Value) -> Comparison {
     let [old, new] = [old, new].map(|a| json!({"type": "object", "properties": {"a": a}}));
@@ -16,14 +16,14 @@ fn change(old: Value, new: Value) -> Comparison {
 }
 
 #[test]
-fn what_takes_something_away_is_told_with_its_place() {
+fn narrowing_change_is_reported_with_its_path() {
     let object = |required: &[&str]| {
         json!({"type": "object", "required": required,
                "properties": {"x": {"type": "string"}, "d": {"type": "string", "default": "d"}}})
     };
     let list = |items: Value| json!({"type": "array", "items": items});
     let map = |values: Value| json!({"type": "object", "additionalProperties": values});
-    for (old, new, told) in ::tests::rows![
+    for (old, new, finding) in ::tests::rows![
         json!({"type": "string"}), json!({"type": "integer"}) => "type: changed from string to integer";
         json!({"type": "number"}), json!({"type": "integer"}) => "type: changed from number to integer";
         json!({"x-kubernetes-int-or-string": true}), json!({"type": "string"})
@@ -52,19 +52,19 @@ fn what_takes_something_away_is_told_with_its_place() {
             => "maxItems: 3 added";
     ] {
         let comparison = change(old, new);
-        let separator = if told.starts_with(['.', '[']) {
+        let separator = if finding.starts_with(['.', '[']) {
             ""
         } else {
             ": "
         };
-        assert_eq!(comparison.narrowed, [format!("spec.a{separator}{told}")]);
-        assert!(comparison.can_invalidate, "{told}");
+        assert_eq!(comparison.narrowed, [format!("spec.a{separator}{finding}")]);
+        assert!(comparison.can_invalidate, "{finding}");
     }
 }
 
 // parity: rukpak-37, complaint-14
 #[test]
-fn what_gives_more_room_needs_no_look_at_custom_resources() {
+fn widening_change_needs_no_check_of_custom_resources() {
     let string = || json!({"type": "string"});
     for (old, new) in ::tests::rows![
         string() => json!({"type": "string", "description": "new", "title": "new", "example": "x"});
@@ -79,7 +79,7 @@ fn what_gives_more_room_needs_no_look_at_custom_resources() {
         string() => json!({"type": "string", "nullable": true});
         json!({"type": "object", "properties": {"x": string()}, "required": ["x"]})
             => json!({"type": "object", "properties": {"x": string(), "y": string()}});
-        // What is dropped nowhere is lost nowhere.
+        // The new schema preserves unknown fields, so no field is dropped.
         json!({"type": "object", "properties": {"x": string()}})
             => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         json!({"type": "object", "properties": {"x": string()}}) => json!({"type": "object", "additionalProperties": string()});
@@ -92,7 +92,7 @@ fn what_gives_more_room_needs_no_look_at_custom_resources() {
 }
 
 #[test]
-fn what_cannot_be_judged_by_itself_leads_to_the_custom_resources() {
+fn undecidable_change_needs_a_check_of_custom_resources() {
     let string = || json!({"type": "string"});
     for (old, new) in ::tests::rows![
         string() => json!({"type": "string", "pattern": "^a"});
@@ -116,7 +116,7 @@ fn what_cannot_be_judged_by_itself_leads_to_the_custom_resources() {
 }
 
 #[test]
-fn rules_and_expressions_that_nobody_here_can_evaluate_are_named() {
+fn unsupported_rules_and_expressions_are_reported() {
     let rules = |rules: &[&str]| {
         let rules: Vec<_> = rules
             .iter()
@@ -131,13 +131,13 @@ fn rules_and_expressions_that_nobody_here_can_evaluate_are_named() {
     let after = json!({"type": "string", "pattern": "(?!a)", "format": "isbn"});
     let comparison = change(json!({"type": "string"}), after);
     assert_rows!(comparison.unchecked => ["spec.a: pattern \"(?!a)\"", "spec.a: format \"isbn\""]);
-    // What was there before does not get worse.
+    // An unchanged pattern is not checked again.
     let same = || json!({"type": "string", "pattern": "(?!a)", "maxLength": 5});
     assert_rows!(change(same(), json!({"type": "string", "pattern": "(?!a)"})) => Comparison::default());
 }
 
 #[test]
-fn a_new_default_is_noted_and_holds_nothing_back() {
+fn new_default_is_a_note_and_does_not_block() {
     let after = json!({"type": "string", "default": "a"});
     let comparison = change(json!({"type": "string"}), after);
     assert_eq!(comparison.notes, ["spec.a: default: \"a\" added"]);
@@ -146,21 +146,21 @@ fn a_new_default_is_noted_and_holds_nothing_back() {
 }
 
 #[test]
-fn a_schema_need_not_mention_what_every_object_has() {
+fn schema_may_omit_the_fields_of_every_object() {
     let full = json!({"type": "object", "properties": {
         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
         "spec": {"type": "object"},
     }});
     let short = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
     assert_rows!(compare(&Schema::read(&full), &Schema::read(&short)) => Comparison::default());
-    // Further down it is a field as any other.
+    // Below the root these are ordinary fields.
     let comparison = between(&full, &short);
     let expected = ["apiVersion", "kind", "metadata"];
     assert_rows!(comparison.narrowed => expected.map(|field| format!("spec.{field}: existing field: removed")));
 }
 
 #[test]
-fn thousands_of_differences_are_counted_and_not_told() {
+fn thousands_of_differences_are_counted_but_not_listed() {
     let fields = |type_: &str| {
         let fields = (0..3000).map(|index| (format!("f{index:04}"), json!({"type": type_})));
         let fields: serde_json::Map<_, _> = fields.collect();

@@ -27,18 +27,22 @@ fn targets(assessment: &CrdAssessment) -> Vec<String> {
         .targets
         .iter()
         .map(|target| {
-            let wanted: Vec<_> = target.new.iter().map(|w| w.version.as_str()).collect();
-            format!("{}: {}", target.version, wanted.join(" "))
+            let versions: Vec<_> = target
+                .new
+                .iter()
+                .map(|schema| schema.version.as_str())
+                .collect();
+            format!("{}: {}", target.version, versions.join(" "))
         })
         .collect()
 }
 
 #[test]
-fn versions_decide_what_is_said_and_what_is_looked_at() {
+fn versions_determine_findings_and_checked_resources() {
     let any = json!({"type": "integer"});
     let narrow = json!({"type": "integer", "maximum": 5});
     let lowered = "v1: spec.size: maximum: 5 added";
-    for (case, old, new, problems, notes, looked_at) in ::tests::rows![
+    for (case, old, new, problems, notes, checked) in ::tests::rows![
         "nothing changes", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &any)], &[]), vec![], vec![]
             => vec![];
         "a version gets narrower", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &narrow)], &[]),
@@ -70,12 +74,12 @@ fn versions_decide_what_is_said_and_what_is_looked_at() {
         let assessment = assess(&old, &new);
         assert_eq!(assessment.problems, problems, "{case}");
         assert_eq!(assessment.notes, notes, "{case}");
-        assert_eq!(targets(&assessment), looked_at, "{case}");
+        assert_eq!(targets(&assessment), checked, "{case}");
     }
 }
 
 #[test]
-fn a_webhook_makes_of_a_new_version_what_it_likes() {
+fn conversion_webhook_exempts_new_versions() {
     let any = json!({"type": "integer"});
     let narrow = json!({"type": "integer", "maximum": 5});
     let old = crd(&[version("v1", true, &any)], &["v1"]);
@@ -87,7 +91,7 @@ fn a_webhook_makes_of_a_new_version_what_it_likes() {
 }
 
 #[test]
-fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
+fn crd_that_starts_to_prune_needs_a_check_of_resources() {
     let new = crd(&[version("v1", true, &json!({"type": "integer"}))], &[]);
     for schema in [json!(null), schema(&json!({"type": "integer"}))] {
         let old = CrdSummary::read(&json!({
@@ -105,7 +109,7 @@ fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
 }
 
 #[test]
-fn scope_and_kind_stay() {
+fn changes_of_scope_and_kind_are_problems() {
     let any = json!({"type": "integer"});
     let old = crd(&[version("v1", true, &any)], &["v1"]);
     let new = with!(crd(&[version("v1", true, &any)], &[]) => scope: "Cluster".into(), kind: "Etcdy".into());
@@ -117,7 +121,7 @@ fn scope_and_kind_stay() {
 }
 
 #[test]
-fn definitions_of_any_shape_are_read() {
+fn crds_of_any_shape_are_read() {
     for junk in [
         json!(null),
         json!({"spec": []}),

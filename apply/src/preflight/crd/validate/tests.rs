@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{super::prepare::prepare, *};
 
-/// What is wrong with `spec.a`, and what it loses.
+/// Returns the errors of `spec.a` and its dropped fields.
 fn check(schema: &Value, value: &Value) -> Vec<String> {
     let schema = Schema::read(&json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"a": schema}},
@@ -15,7 +15,7 @@ fn check(schema: &Value, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn errors_speak_as_the_apiserver_does() {
+fn errors_match_those_of_the_api_server() {
     let object = json!({"type": "object", "required": ["x"], "properties": {
         "x": {"type": "string"}, "y": {"type": "integer", "default": 5, "minimum": 3},
     }});
@@ -50,7 +50,7 @@ fn errors_of_one_custom_resource_are_bounded() {
 }
 
 #[test]
-fn defaults_fill_what_is_missing_or_null() {
+fn defaults_fill_missing_and_null_fields() {
     let schema = Schema::read(&json!({"type": "object", "properties": {
         "a": {"type": "object", "default": {}, "properties": {
             "b": {"type": "integer", "default": 5}, "c": {"type": "string"},

@@ -13,16 +13,16 @@ fn instance(more: &Value) -> BundleInstance {
 }
 
 #[test]
-fn an_instance_is_of_the_package_that_it_names_or_else_has() {
-    let said =
+fn package_annotation_precedes_package_in_status() {
+    let annotated =
         |package: &str| json!({"metadata": {"annotations": {"core.rukpak.io/package": package}}});
     let has = |package: &str| json!({"status": {"package": package}});
-    let mut both = said("other");
+    let mut both = annotated("other");
     merge(&mut both, &has("tide"));
     for (more, expected) in ::tests::rows![
         json!({}) => false;
-        said("tide") => true;
-        said("other") => false;
+        annotated("tide") => true;
+        annotated("other") => false;
         has("tide") => true;
         has("other") => false;
         both => false;
@@ -50,7 +50,7 @@ fn only_images_of_registry_bundles_have_a_next_version() {
 }
 
 #[test]
-fn what_is_installed_is_known_once_something_is() {
+fn installed_version_requires_an_installed_bundle() {
     let source = json!({"type": "image", "image": {"ref": "a.io/b@sha256:1"}});
     for (status, expected) in ::tests::rows![
         json!({}) => None;
@@ -64,7 +64,7 @@ fn what_is_installed_is_known_once_something_is() {
 }
 
 #[test]
-fn where_an_operator_is_counts_more_than_where_it_was_to_go() {
+fn namespace_in_status_precedes_namespace_in_spec() {
     for (more, expected) in ::tests::rows![
         json!({}) => None;
         json!({"spec": {"installNamespace": "a"}}) => Some("a");
@@ -77,11 +77,11 @@ fn where_an_operator_is_counts_more_than_where_it_was_to_go() {
 }
 
 #[test]
-fn a_change_can_be_taken_back() {
+fn change_can_be_reverted() {
     let annotations = json!({labels::CSV_NAME: "tide.v1", "other": "x"});
     let before = instance(&json!({"metadata": {"annotations": annotations}}));
-    let wanted = super::requested_image(&before).unwrap();
-    let (image, annotations) = previous_image(&before, wanted);
+    let requested = super::requested_image(&before).unwrap();
+    let (image, annotations) = previous_image(&before, requested);
     let annotated = json!({
         INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1", labels::VERSION: null,
         labels::PREVIOUS_IMAGE: null,
@@ -95,21 +95,22 @@ fn a_change_can_be_taken_back() {
 }
 
 #[test]
-fn flags_of_a_later_run_count() {
+fn flags_of_a_later_run_take_effect() {
     let says = |secret: Option<&str>, certificates: Option<&str>, is_insecure| PullAccess {
         pull_secret: secret.map(str::to_owned),
         certificates: certificates.map(str::to_owned),
         is_insecure,
     };
     let pulled = |secret: Option<&str>, certificates: Option<&str>, is_insecure| {
-        let [pull_secret, certificates] = [secret, certificates].map(|it| it.map(str::to_owned));
+        let [pull_secret, certificates] =
+            [secret, certificates].map(|text| text.map(str::to_owned));
         ::tests::with!(ImageSource, reference: "a.io/b:1".to_owned(), pull_secret, insecure_skip_tls_verify: is_insecure,
             certificate_data: certificates)
     };
     let nothing = says(None, None, false);
     for (flags, before, expected) in ::tests::rows![
         &nothing, pulled(None, None, false) => None;
-        // What is not said stays.
+        // Settings without a flag are kept.
         &nothing, pulled(Some("s"), Some("c"), true) => None;
         &says(Some("s"), Some("c"), true), pulled(Some("s"), Some("c"), true) => None;
         &says(Some("s"), None, false), pulled(None, None, false) => Some(pulled(Some("s"), None, false));
@@ -123,12 +124,12 @@ fn flags_of_a_later_run_count() {
 }
 
 #[test]
-fn what_is_installed_is_gone_back_to() {
+fn rollback_restores_the_installed_image() {
     let pinned = |digit: &str| format!("a.io/b@sha256:{}", digit.repeat(64));
     let list = |images: &[String]| {
         let mut history = History::default();
-        for it in images {
-            history.push(it, None).unwrap();
+        for image in images {
+            history.push(image, None).unwrap();
         }
         history.annotations()[INJECTED_BUNDLES].clone()
     };
@@ -137,40 +138,44 @@ fn what_is_installed_is_gone_back_to() {
         "installedBundleName": "x", "clusterServiceVersion": "tide.v1", "version": "1.0.0",
         "resolvedSource": {"type": "image", "image": {"ref": one}},
     });
-    let is_wanted = |image: &str, injected: Option<&String>, status: &Value| {
-        let said = injected.map(|injected| {
+    let with_image = |image: &str, injected: Option<&String>, status: &Value| {
+        let annotations = injected.map(|injected| {
             json!({
                 INJECTED_BUNDLES: injected, labels::CSV_NAME: "tide.v2", labels::VERSION: "2.0.0",
                 labels::PREVIOUS_IMAGE: pinned("1"),
             })
         });
         instance(&json!({
-            "metadata": {"annotations": said}, "status": status,
+            "metadata": {"annotations": annotations}, "status": status,
             "spec": {"template": {"spec": {"source": {"image": {"ref": image}}}}},
         }))
     };
     let both = list(&[one.clone(), two.clone()]);
-    let as_it_is = [both.as_str(), "tide.v2", "2.0.0", one.as_str()].map(Some);
+    let unchanged = [both.as_str(), "tide.v2", "2.0.0", one.as_str()].map(Some);
     let first = list(std::slice::from_ref(&one));
-    let lying = list(std::slice::from_ref(&two));
+    let inconsistent = list(std::slice::from_ref(&two));
     let tagged = one.replace("a.io/b", "c.io/b:tag");
-    for (wanted, injected, status, image, said) in ::tests::rows![
-        // What is wanted runs.
-        one.as_str(), Some(&both), &status, one.as_str() => as_it_is;
-        &tagged, Some(&both), &status, &tagged => as_it_is;
-        &two, Some(&both), &json!({}), &two => as_it_is;
-        // What is wanted has never run.
+    for (requested, injected, status, image, expected) in ::tests::rows![
+        // The requested image runs.
+        one.as_str(), Some(&both), &status, one.as_str() => unchanged;
+        &tagged, Some(&both), &status, &tagged => unchanged;
+        &two, Some(&both), &json!({}), &two => unchanged;
+        // The requested image never ran.
         &two, Some(&both), &status, &one => [Some(&*first), Some("tide.v1"), Some("1.0.0"), None];
-        &two, Some(&lying), &status, &one => [None, Some("tide.v1"), Some("1.0.0"), None];
-        // It was made in another way.
+        &two, Some(&inconsistent), &status, &one => [None, Some("tide.v1"), Some("1.0.0"), None];
+        // The instance was not created by "run bundle".
         "a.io/b:2", None, &status, &one => [None; 4];
     ] {
-        let instance = is_wanted(wanted, injected, status);
+        let instance = with_image(requested, injected, status);
         let asked = super::requested_image(&instance).unwrap();
         let (found, annotations) = previous_image(&instance, asked);
-        assert_eq!(found.reference, image, "{wanted}");
-        let still = running_instead(&instance, asked).map(|it| it.1);
-        assert_eq!(still, Some(image).filter(|it| *it != wanted), "{wanted}");
+        assert_eq!(found.reference, image, "{requested}");
+        let still = running_instead(&instance, asked).map(|running| running.1);
+        assert_eq!(
+            still,
+            Some(image).filter(|image| *image != requested),
+            "{requested}"
+        );
         assert_eq!(found.pull_secret.as_deref(), Some("s"));
         let keys = [
             INJECTED_BUNDLES,
@@ -179,6 +184,6 @@ fn what_is_installed_is_gone_back_to() {
             labels::PREVIOUS_IMAGE,
         ];
         let found = keys.map(|key| annotations[key].as_deref());
-        assert_eq!(found, said, "{wanted}");
+        assert_eq!(found, expected, "{requested}");
     }
 }

@@ -15,7 +15,7 @@ fn source(publisher: &str) -> Value {
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|it| (*it).to_owned()).collect()
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
@@ -28,30 +28,30 @@ fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
 
 // parity: sdk-33
 #[test]
-fn what_others_need_stays() {
+fn shared_and_foreign_catalog_sources_are_kept() {
     let own = subscribed("tides", "tide", "tide-catalog", "tide.v1");
-    let ours = CleanupPlan {
+    let complete = CleanupPlan {
         subscription: Some("tide-sub".to_owned()),
         csvs: names(&["tide.v1"]),
         source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
         kept_source_reason: None,
     };
-    let kept_source_reason = |why: &str| {
+    let kept_source_reason = |reason: &str| {
         Some(format!(
-            "catalogsource \"tide-catalog\" in namespace tides is kept: {why}"
+            "catalogsource \"tide-catalog\" in namespace tides is kept: {reason}"
         ))
     };
     for (subscriptions, source, expected) in ::tests::rows![
         vec![], None => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
-        // The Subscription was deleted by hand, or never made.
-        vec![], Some(source("operator-sdk")) => CleanupPlan { subscription: None, ..ours.clone() };
+        // The Subscription was deleted manually or never created.
+        vec![], Some(source("operator-sdk")) => CleanupPlan { subscription: None, ..complete.clone() };
         vec![], Some(source("somebody")) => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
-        vec![own.clone()], Some(source("operator-sdk")) => ours.clone();
-        vec![own.clone()], None => CleanupPlan { source: None, ..ours.clone() };
+        vec![own.clone()], Some(source("operator-sdk")) => complete.clone();
+        vec![own.clone()], None => CleanupPlan { source: None, ..complete.clone() };
         vec![own.clone()], Some(source("somebody"))
-            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("not created by \"run bundle\""), ..ours.clone() };
+            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("not created by \"run bundle\""), ..complete.clone() };
         vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")], Some(source("operator-sdk"))
-            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("other Subscriptions use it"), ..ours.clone() };
+            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("other Subscriptions use it"), ..complete.clone() };
     ] {
         let csvs = [csv("tide.v1", "", true)];
         let found = plan(&subscriptions, &csvs, source.as_ref(), "tides", "tide");
@@ -61,41 +61,41 @@ fn what_others_need_stays() {
 
 // parity: sdk-34
 #[test]
-fn definitions_stay_that_another_operator_owns() {
+fn crds_that_another_operator_owns_are_kept() {
     let owner = |namespace: &str, owned: &str| {
         Owner::from_csv(&json!({
             "metadata": {"namespace": namespace, "name": "tide.v1"},
             "spec": {"customresourcedefinitions": {"owned": [{"name": owned}]}},
         }))
     };
-    let own = |it: &Owner| it.namespace == "tides";
-    let told = "customresourcedefinition \"a\" and all of its custom resources are kept: ";
+    let own = |candidate: &Owner| candidate.namespace == "tides";
+    let prefix = "customresourcedefinition \"a\" and all of its custom resources are kept: ";
     let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns it";
     let unknown = "cannot determine whether another operator owns it: no; use --delete-crds to delete it anyway";
     let no = "no".to_owned();
     for (owners, is_asked_for, delete, keep) in ::tests::rows![
         Ok(vec![]), false, &["a", "b"][..] => None;
         Ok(vec![owner("tides", "a")]), false, &["a", "b"] => None;
-        // The same operator, installed twice.
+        // The same operator is installed in two namespaces.
         Ok(vec![owner("tides", "a"), owner("other", "a")]), false, &["b"] => Some(shared);
         Ok(vec![owner("other", "a")]), true, &["b"] => Some(shared);
         Ok(vec![owner("other", "c")]), false, &["a", "b"] => None;
         Err(&no), true, &["a", "b"] => None;
     ] {
-        let owners = owners.as_deref().map_err(|it| *it);
+        let owners = owners.as_deref().map_err(|error| *error);
         let found = crds(names(&["a", "b"]), owners, own, is_asked_for);
-        let keep = keep.map(|why| format!("{told}{why}"));
+        let keep = keep.map(|reason| format!("{prefix}{reason}"));
         let expected = (names(delete), keep.into_iter().collect());
         assert_eq!((found.delete, found.keep), expected);
     }
     let found = crds(names(&["a"]), Err(&no), own, false);
-    let expected = (names(&[]), vec![format!("{told}{unknown}")]);
+    let expected = (names(&[]), vec![format!("{prefix}{unknown}")]);
     assert_eq!((found.delete, found.keep), expected);
 }
 
 // parity: sdk-33
 #[test]
-fn all_versions_of_the_package_go_and_no_others() {
+fn cleanup_selects_exactly_the_versions_of_the_package() {
     let subscription = |package: &str, installed: &str, current: &str| {
         json!({
             "metadata": {"name": package, "namespace": "tides"}, "spec": {"name": package},
@@ -109,16 +109,16 @@ fn all_versions_of_the_package_go_and_no_others() {
         vec![], vec![csv("reef.v1", "", false)] => &[][..];
         vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", "", false), csv("reef.v1", "", false)] => &["tide.v1"];
         vec![tide("", "tide.v1")], vec![csv("tide.v1", "", false)] => &["tide.v1"];
-        // An upgrade has failed, or has not ended.
+        // An upgrade failed or is still running.
         vec![tide("tide.v1", "tide.v2")], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", false)]
             => &["tide.v1", "tide.v2"];
         vec![tide("tide.v3", "tide.v3")],
             vec![csv("tide.v1", "tide.v3", false), csv("tide.v2", "tide.v1", false), csv("tide.v3", "tide.v2", false)]
             => &["tide.v1", "tide.v2", "tide.v3"];
-        // The Subscription is gone already.
+        // The Subscription is already deleted.
         vec![], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", true)] => &["tide.v1", "tide.v2"];
         vec![tide("tide.v1", "")], vec![copy] => &[];
-        // Another package has the same label, as it is cut, or is what was replaced.
+        // Another package has the same truncated label, or was replaced by this one.
         vec![subscription("reef", "reef.v1", "reef.v1")], vec![csv("tide.v1", "reef.v1", true), csv("reef.v1", "", true)]
             => &["tide.v1"];
     ] {
@@ -128,7 +128,7 @@ fn all_versions_of_the_package_go_and_no_others() {
 }
 
 #[test]
-fn labels_are_cut_as_olm_does_it() {
+fn labels_are_truncated_as_by_olm() {
     let long = "a".repeat(60);
     ::tests::assert_rows! {
         component("tide", "tides") => "operators.coreos.com/tide.tides";

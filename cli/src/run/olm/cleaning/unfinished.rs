@@ -100,7 +100,7 @@ mod tests {
 
     // parity: sdk-35
     #[test]
-    fn plans_that_go_on_are_ended_first() {
+    fn unfinished_plans_of_the_package_are_found() {
         let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| {
             json!({
                 "metadata": {"name": name}, "status": {"phase": phase},
@@ -119,11 +119,11 @@ mod tests {
         for (own, others, plan, expected) in ::tests::rows![
             tide("install-1"), vec![], going(&[]) => Some(false);
             tide(""), vec![], going(&["tide.v2"]) => Some(false);
-            // It is said after it is made.
+            // OLM sets the phase after it creates the plan.
             tide("install-1"), vec![], plan("install-1", true, "", &[]) => Some(false);
             tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => Some(true);
             tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => Some(false);
-            // Nobody is at these.
+            // These plans are not in progress for the package.
             tide("install-2"), vec![reef], going(&["reef.v1"]) => None;
             subscription("tide", "", ""), vec![], going(&[""]) => None;
             tide("install-1"), vec![], plan("install-1", false, "RequiresApproval", &["tide.v2"]) => None;

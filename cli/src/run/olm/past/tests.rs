@@ -6,7 +6,7 @@ use super::*;
 
 // parity: run-8
 #[test]
-fn a_catalog_that_others_have_made_is_known_by_its_image() {
+fn history_starts_with_the_image_of_the_catalog() {
     const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
     const INDEX: &str = "operators.operatorframework.io/index-image";
     let list = r#"[{"imageTag":"quay.io/example/tide:v1","mode":"semver"}]"#;
@@ -21,7 +21,7 @@ fn a_catalog_that_others_have_made_is_known_by_its_image() {
         json!({}), json!("") => Err(no_image);
         json!({}), json!(null) => Err(no_image);
         json!({INJECTED: "[]"}), json!(null) => Err(no_image);
-        // What runs now counts, as long as it can be read.
+        // The image that is served takes precedence if its name is valid.
         json!({INJECTED: "[]", INDEX: "quay.io/example/other"}), json!("quay.io/example/index")
             => Ok((Some("quay.io/example/index"), 0));
         json!({INJECTED: "null", INDEX: "quay.io/example/other"}), json!("quay.io/example/index:v{kube_major_version}")
@@ -55,7 +55,7 @@ fn member(csv: &str, image: &str, digest: &str) -> HistoryEntry<()> {
 }
 
 #[test]
-fn an_interrupted_upgrade_is_known_by_name_and_digest() {
+fn interrupted_upgrade_matches_by_name_and_digest() {
     let first = member("tide.v1", "a.io/tide@sha256:1", "1");
     let second = member("tide.v2", "a.io/tide@sha256:2", "2");
     let tagged = member("tide.v2", "a.io/tide:latest", "2");
@@ -67,13 +67,13 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
         vec![&first, &second], false, "tide.v1", ("tide.v2", "2") => Ok(1);
         vec![&first, &second], false, "tide.v2", ("tide.v2", "2") => Ok(1);
         vec![&first, &tagged], false, "tide.v1", ("tide.v2", "2") => Ok(1);
-        // Pushed again: whoever composes says that there are two of that name.
+        // Pushed again with other content: the duplicate name is rejected later.
         vec![&first, &second], false, "tide.v1", ("tide.v2", "3") => Ok(2);
-        // Again what runs.
+        // The version that is already installed.
         vec![&first], false, "tide.v1", ("tide.v1", "1") => Ok(0);
         vec![&first], false, "", ("tide.v1", "1") => Ok(0);
         vec![&second], true, "tide.v1", ("tide.v2", "2") => Ok(0);
-        // It was the tag of another version once.
+        // The tag belonged to another version earlier.
         vec![&tagged], false, "tide.v1", ("tide.v2", "2") => Err(moved);
     ] {
         let history: Vec<HistoryEntry<()>> = history.into_iter().cloned().collect();
@@ -87,31 +87,37 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
 
 // parity: sdk-11, sdk-37
 #[test]
-fn what_olm_has_given_up_is_not_gone_through_again() {
-    let line =
-        ["1", "2", "3"].map(|it| member(&format!("tide.v{it}"), &format!("a.io/tide:{it}"), it));
-    let failed =
-        |names: &[&str]| -> BTreeSet<String> { names.iter().map(|it| (*it).to_owned()).collect() };
+fn versions_that_olm_gave_up_are_skipped() {
+    let line = ["1", "2", "3"].map(|number| {
+        member(
+            &format!("tide.v{number}"),
+            &format!("a.io/tide:{number}"),
+            number,
+        )
+    });
+    let failed = |names: &[&str]| -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    };
     let images = |image: &str| UnpackFailures::Images(BTreeSet::from([image.to_owned()]));
     for (installed, current, has_failed_for_good, not_unpacked, failed, expected) in ::tests::rows![
         "tide.v1", "tide.v1", false, UnpackFailures::Unknown, failed(&[]) => 1;
         "tide.v2", "tide.v2", false, UnpackFailures::Unknown, failed(&[]) => 2;
         "tide.v3", "tide.v3", false, UnpackFailures::Unknown, failed(&[]) => 3;
         "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&["tide.v2"]) => 1;
-        // From an index.
+        // The installed version comes from an index.
         "tide.v0", "tide.v0", false, UnpackFailures::Unknown, failed(&[]) => 0;
-        // By its Job, named as the history has it, or by its digest; another package's Job says nothing.
+        // A failed Job names the image of the history or its digest. Jobs of other packages do not count.
         "tide.v1", "tide.v1", false, images("a.io/tide:3"), failed(&[]) => 1;
         "tide.v1", "tide.v1", false, images(&line[2].pinned), failed(&[]) => 1;
         "tide.v1", "tide.v1", false, images("a.io/coral:1"), failed(&[]) => 3;
         "tide.v2", "tide.v2", false, images("a.io/tide:2"), failed(&[]) => 3;
-        // What was not given up is to be gone through.
+        // Versions that OLM did not give up are kept.
         "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&[]) => 3;
         "tide.v2", "tide.v2", false, UnpackFailures::None, failed(&["tide.v2", "coral.v1"]) => 3;
-        // OLM is on its way.
+        // OLM is still upgrading.
         "tide.v1", "tide.v2", false, UnpackFailures::Unknown, failed(&["tide.v2"]) => 3;
         "", "", false, UnpackFailures::Unknown, failed(&["tide.v1"]) => 3;
-        // The upgrade had begun, and the plan has failed or was deleted.
+        // The upgrade started, and its plan failed or was deleted.
         "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&["tide.v2"]) => 1;
         "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&[]) => 1;
         "tide.v1", "coral.v2", true, UnpackFailures::None, failed(&[]) => 3;
@@ -132,7 +138,7 @@ fn what_olm_has_given_up_is_not_gone_through_again() {
 
 // parity: sdk-13
 #[test]
-fn a_history_that_lies_is_told_with_what_to_do() {
+fn inconsistent_history_is_rejected_with_a_remedy() {
     let good = member("tide.v1", "a.io/tide:1", "1");
     let other = HistoryEntry {
         package: "coral".to_owned(),
@@ -158,11 +164,11 @@ fn a_history_that_lies_is_told_with_what_to_do() {
 
 // parity: sdk-13
 #[test]
-fn a_catalog_has_to_lead_on_from_what_is_installed() {
+fn target_must_be_reachable_from_the_installed_version() {
     let entry = |name: &str, replaces: &str, skips: &[&str], range: Option<&str>| Entry {
         name: name.to_owned(),
-        replaces: Some(replaces.to_owned()).filter(|it| !it.is_empty()),
-        skips: skips.iter().map(|it| (*it).to_owned()).collect(),
+        replaces: Some(replaces.to_owned()).filter(|name| !name.is_empty()),
+        skips: skips.iter().map(|skip| (*skip).to_owned()).collect(),
         skip_range: range.map(str::to_owned),
     };
     let first = entry("a", "", &[], None);
@@ -188,9 +194,9 @@ fn a_catalog_has_to_lead_on_from_what_is_installed() {
     }
 }
 
-/// By pairs these would be four hundred million.
+/// A comparison of all pairs would take 400 million steps.
 #[test]
-fn a_catalog_of_very_many_ranges_is_looked_at_once() {
+fn many_skip_ranges_are_scanned_once() {
     let entries: Vec<Entry> = (0..20_000)
         .map(|at| Entry {
             name: format!("v{at}"),

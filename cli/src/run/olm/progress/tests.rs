@@ -15,24 +15,24 @@ fn csv(phase: &str) -> Option<Value> {
 }
 
 /// The observation of a Subscription without a status, and the requested version.
-const SEEN: OlmState<'_> = OlmState {
+const OBSERVED: OlmState<'_> = OlmState {
     target: "tide.v2",
     subscription: &Value::Null,
     plan: None,
-    before: &NOTHING,
+    before: &NO_FAILURES,
     image: "a.io/tide:2",
     failed_unpack: &UnpackFailures::None,
     csv: None,
     replaced_csv: None,
 };
-const NOTHING: PriorFailures = PriorFailures {
+const NO_FAILURES: PriorFailures = PriorFailures {
     failed_plan: None,
     unpacking: None,
 };
 
 // parity: sdk-7, sdk-9
 #[test]
-fn plans_are_approved_until_the_version_is_there() {
+fn plans_are_approved_until_the_version_is_installed() {
     let wait = |text: &str| NextStep::Wait(text.to_owned());
     let failed = |text: &str| NextStep::Failed(text.to_owned());
     let installed = |name: &str| json!({"installedCSV": name});
@@ -42,7 +42,7 @@ fn plans_are_approved_until_the_version_is_there() {
             {"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"},
             {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
         ]}), None, None => wait("Subscription tide: ConstraintsNotSatisfiable: no");
-        // An older condition may be that of today.
+        // Both conditions are reported because the older one may still apply.
         json!({"conditions": [
             {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
             {"type": "BundleUnpackFailed", "status": "True", "reason": "EnsureInstallPlanFailed", "message": "busy"},
@@ -60,10 +60,10 @@ fn plans_are_approved_until_the_version_is_there() {
         json!({}), plan(true, &json!({"phase": "Failed", "message": "denied", "bundleLookups": [
             {"conditions": [{"type": "BundleLookupFailed", "status": "True", "reason": "r"}]},
         ]})), None => failed("InstallPlan install-1 failed: denied");
-        // It failed after it had made the ClusterServiceVersion: something else is missing, for good.
+        // The plan failed after it created the ClusterServiceVersion: another object is missing permanently.
         installed("tide.v2"), plan(true, &json!({"phase": "Failed", "message": "denied"})), csv("Succeeded")
             => failed("InstallPlan install-1 failed: denied");
-        // An older OLM unpacks when it has the plan.
+        // Older OLM versions unpack after they create the plan.
         json!({}), plan(true, &json!({"phase": "Installing", "bundleLookups": [
             {"conditions": [
                 {"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"},
@@ -71,7 +71,7 @@ fn plans_are_approved_until_the_version_is_there() {
             ]},
             {"conditions": [{"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"}]},
         ]})), None => failed("InstallPlan install-1 failed: DeadlineExceeded: too long");
-        // What is tried again is waited for.
+        // The command waits while OLM retries.
         json!({}), plan(true, &json!({"phase": "Installing", "message": "retrying execution due to error: denied"})), None
             => wait("InstallPlan install-1: retrying execution due to error: denied");
         json!({}), plan(true, &json!({"phase": "RequiresApproval", "conditions": [
@@ -80,15 +80,15 @@ fn plans_are_approved_until_the_version_is_there() {
         json!({}), plan(true, &json!({"phase": "Installing", "conditions": [
             {"type": "Installed", "status": "False", "reason": "Unknown", "message": ""},
         ]})), None => wait("InstallPlan install-1: Installing");
-        // Its last objects are on their way.
+        // OLM is still creating the last objects.
         installed("tide.v2"), Some(json!({
             "metadata": {"name": "install-1"},
             "spec": {"approved": true, "clusterServiceVersionNames": ["tide.v2"]},
             "status": {"phase": "Installing"},
         })), csv("Succeeded") => wait("InstallPlan install-1: Installing");
-        // A plan that goes on with something else does not matter.
+        // A plan that installs other versions is ignored.
         installed("tide.v2"), plan(true, &json!({"phase": "Installing"})), csv("Succeeded") => NextStep::Done;
-        // The one before it was installed; OLM goes on by itself.
+        // The previous version was installed; OLM continues automatically.
         installed("tide.v1"), plan(true, &json!({"phase": "Complete"})), None => wait("OLM to continue from tide.v1");
         installed("tide.v1"), plan(false, &json!({})), None => NextStep::Approve("install-1".to_owned());
         json!({}), plan(true, &json!({"phase": "Complete"})), csv("Pending")
@@ -96,43 +96,43 @@ fn plans_are_approved_until_the_version_is_there() {
         json!({}), None, csv("Failed") => failed("csv failed: reason: \"R\", message: \"m\"");
         installed("tide.v1"), None, csv("Succeeded") => wait("OLM to continue from tide.v1");
         installed("tide.v2"), plan(true, &json!({"phase": "Complete"})), csv("Succeeded") => NextStep::Done;
-        // A pending plan for yet another version does not matter.
+        // A pending plan for another version is ignored.
         installed("tide.v2"), plan(false, &json!({})), csv("Succeeded") => NextStep::Done;
-        // What the status of others says does not end the command.
+        // A malformed status does not end the command.
         json!({"conditions": "x"}), Some(json!([])), Some(json!(1)) => wait("OLM to create an InstallPlan");
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": status});
-        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(); ..SEEN);
-        assert_eq!(next(seen), expected, "{seen:?}");
+        let state = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(); ..OBSERVED);
+        assert_eq!(next(state), expected, "{state:?}");
     }
 }
 
 // parity: sdk-29
 #[test]
-fn what_failed_before_is_waited_past() {
+fn earlier_failures_do_not_end_the_wait() {
     let failed = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "m"});
     let subscription = json!({
         "metadata": {"name": "tide"},
         "status": {"installedCSV": "tide.v1", "conditions": [failed]},
     });
     let plan = plan(true, &json!({"phase": "Failed"}));
-    let seen = |before| {
+    let step = |before| {
         next(
-            ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before; ..SEEN),
+            ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before; ..OBSERVED),
         )
     };
-    let known = prior_failures(&subscription, plan.as_ref());
-    assert_eq!(known.failed_plan.as_deref(), Some("install-1"));
-    assert_eq!(known.unpacking, Some(failed));
+    let failures = prior_failures(&subscription, plan.as_ref());
+    assert_eq!(failures.failed_plan.as_deref(), Some("install-1"));
+    assert_eq!(failures.unpacking, Some(failed));
     let waits = "Subscription tide: BundleUnpackFailed: m".to_owned();
-    assert_eq!(seen(&known), NextStep::Wait(waits));
+    assert_eq!(step(&failures), NextStep::Wait(waits));
     let fails = "InstallPlan install-1 failed: no reason given".to_owned();
-    assert_eq!(seen(&NOTHING), NextStep::Failed(fails));
+    assert_eq!(step(&NO_FAILURES), NextStep::Failed(fails));
 }
 
 // parity: sdk-9
 #[test]
-fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
+fn unpack_failures_that_olm_does_not_retry_are_final() {
     let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "m"});
     let unpack = |reason: &str| condition("BundleUnpackFailed", reason);
     let other = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "n"});
@@ -141,9 +141,9 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
          the failed bundle is then skipped, and the running operator is not changed",
         crate::args::name()
     );
-    let failed = |reason: &str, whose: &str| {
+    let failed = |reason: &str, scope: &str| {
         NextStep::Failed(format!(
-            "OLM failed to unpack a bundle: {reason}: m; {whose}; {remedy}"
+            "OLM failed to unpack a bundle: {reason}: m; {scope}; {remedy}"
         ))
     };
     let (own, any) = (
@@ -161,41 +161,41 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     let wait = |reason: &str| NextStep::Wait(format!("Subscription tide: {reason}: m"));
     let job = "BundleUnpackFailed";
     let images = |images: &[&str]| {
-        let images = images.iter().map(|it| (*it).to_owned());
+        let images = images.iter().map(|image| (*image).to_owned());
         Some(images.collect::<BTreeSet<String>>())
     };
     let interval = json!({"metadata": {"annotations": {
         "operatorframework.io/bundle-unpack-min-retry-interval": "5m",
     }}});
     let groups = [json!({}), interval];
-    for (told, plan, before, tries_again, jobs, expected) in ::tests::rows![
+    for (reported, plan, before, tries_again, jobs, expected) in ::tests::rows![
         unpack(job), None, None, false, images(&["a.io/tide:2"]) => failed(job, own);
         unpack(job), None, None, false, None => failed(job, any);
         unpack(job), plan(true, &json!({"phase": "Complete"})), None, false, None => failed(job, any);
         unpack(job), None, Some(other), false, None => failed(job, any);
-        // Its Job has done what it was to do.
+        // The Job succeeded.
         unpack("ErrorPreventedUnpacking"), None, None, false, images(&[]) => failed("ErrorPreventedUnpacking", any);
-        // It is said of another one.
+        // The failure belongs to another bundle.
         unpack(job), None, None, false, images(&["a.io/coral:1", "b.io/x"]) => others("a.io/coral:1, b.io/x");
         unpack(job), None, None, false, images(&[]) => others("none");
-        // The same is said again, of this one.
+        // The same condition is reported for this bundle now.
         unpack(job), None, Some(unpack(job)), false, images(&["a.io/tide:1", "a.io/tide:2"]) => failed(job, own);
-        // What OLM tries again, or has said before.
+        // OLM retries, or reported the failure before.
         unpack("EnsureInstallPlanFailed"), None, None, false, images(&["a.io/tide:2"]) => wait("EnsureInstallPlanFailed");
         unpack(job), None, None, true, images(&["a.io/tide:2"]) => wait(job);
         unpack(job), None, Some(unpack(job)), false, images(&["a.io/tide:1"]) => wait(job);
         unpack(job), None, Some(unpack(job)), false, None => wait(job);
         condition("ResolutionFailed", "ConstraintsNotSatisfiable"), None, None, false, images(&["a.io/tide:2"])
             => wait("ConstraintsNotSatisfiable");
-        // It has gone on since.
+        // OLM has continued since.
         unpack(job), plan(false, &json!({})), None, false, images(&["a.io/tide:2"]) => NextStep::Approve("install-1".to_owned());
     ] {
-        let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
-        let before = ::tests::with!(PriorFailures, unpacking: before; ..NOTHING);
+        let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [reported]}});
+        let before = ::tests::with!(PriorFailures, unpacking: before; ..NO_FAILURES);
         let failed_unpack =
             failed_unpack(&subscription, &groups[..=usize::from(tries_again)], jobs);
-        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before: &before, failed_unpack: &failed_unpack; ..SEEN);
-        assert_eq!(next(seen), expected, "{seen:?}");
+        let state = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), before: &before, failed_unpack: &failed_unpack; ..OBSERVED);
+        assert_eq!(next(state), expected, "{state:?}");
     }
     let group = |annotations: Value| json!({"metadata": {"annotations": annotations}});
     let interval = json!({"operatorframework.io/bundle-unpack-min-retry-interval": "5m"});
@@ -210,7 +210,7 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
 
 // parity: sdk-9
 #[test]
-fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
+fn failed_or_deleted_plan_blocks_further_plans() {
     let subscription = |name: &str, state: &str, installed: &str, plan: &str| {
         json!({
             "metadata": {"name": name, "namespace": "tides"}, "spec": {"name": "tide"},
@@ -236,18 +236,18 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
     for (own, others, plan, has_current, groups, target, given_up, expected) in ::tests::rows![
         tide(pending), vec![], failed.clone(), false, vec![json!({})], "tide.v3", Some(denied) => Some(patch);
         first.clone(), vec![], failed.clone(), false, vec![], "tide.v3", Some(denied) => Some(cleanup);
-        // All of them wait.
+        // All Subscriptions wait.
         tide(pending), vec![waits], failed.clone(), false, vec![], "tide.v3", Some(denied) => Some(patch);
-        // Because of another one OLM looks what is new; but not for what is wanted already.
+        // Another Subscription makes OLM resolve again, but not for a version that is already requested.
         tide(pending), vec![idle.clone()], failed.clone(), false, vec![], "tide.v3", Some(denied) => None;
         tide(pending), vec![unresolved], failed.clone(), false, vec![], "tide.v3", Some(denied) => None;
         tide(pending), vec![idle], failed.clone(), false, vec![], "tide.v2", Some(denied) => Some(patch);
-        // OLM goes on by itself.
+        // OLM continues automatically.
         tide(pending), vec![], failed.clone(), false, vec![forward.clone()], "tide.v3", Some(denied) => None;
         tide("UpgradeFailed"), vec![], failed.clone(), false, vec![forward.clone()], "tide.v3", Some(denied) => None;
         tide(pending), vec![], failed, true, vec![], "tide.v3", None => None;
         tide(pending), vec![], plan(true, &json!({"phase": "Installing"})), false, vec![], "tide.v3", None => None;
-        // Somebody has deleted it.
+        // The plan was deleted by another client.
         tide(pending), vec![], None, false, vec![forward], "tide.v3", Some("was deleted") => Some(patch);
         first, vec![], None, false, vec![], "tide.v3", Some("was deleted") => Some(cleanup);
         tide(pending), vec![], None, true, vec![], "tide.v3", None => None;
@@ -263,21 +263,24 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
             all: &all,
             groups: &groups,
         };
-        let given_up = given_up.map(|it| format!("InstallPlan install-1 {it}"));
+        let given_up = given_up.map(|problem| format!("InstallPlan install-1 {problem}"));
         assert_eq!(stall_check.failure(), given_up, "{stall_check:?}");
         assert_eq!(stall_check.has_failed_for_good(), given_up.is_some());
-        let told = stall_check.stall_reason();
-        assert_eq!(told.is_some(), expected.is_some(), "{stall_check:?}");
-        if let (Some(told), Some(part), Some(why)) = (told, expected, given_up) {
-            let start = format!("{why}; OLM does not retry; ");
-            assert!(told.starts_with(&start) && told.contains(part), "{told}");
+        let reason = stall_check.stall_reason();
+        assert_eq!(reason.is_some(), expected.is_some(), "{stall_check:?}");
+        if let (Some(reason), Some(part), Some(failure)) = (reason, expected, given_up) {
+            let start = format!("{failure}; OLM does not retry; ");
+            assert!(
+                reason.starts_with(&start) && reason.contains(part),
+                "{reason}"
+            );
         }
     }
 }
 
 // parity: sdk-9
 #[test]
-fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
+fn plan_that_fails_half_way_names_reason_and_remedy() {
     let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v2"}});
     let further = "InstallPlan install-1 failed: denied; OLM does not retry; fix the reported problem and make OLM resume \
                    the plan: kubectl patch installplans.operators.coreos.com install-1 --namespace tides --subresource \
@@ -288,23 +291,24 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
         "InstallPlan install-1: retrying: denied; ClusterServiceVersion tide.v2: Pending: m";
     let failed = json!({"phase": "Failed", "message": "denied"});
     let tries = json!({"phase": "Installing", "message": "retrying: denied"});
-    let known = ::tests::with!(PriorFailures, failed_plan: Some("install-1".to_owned()); ..NOTHING);
-    let unknown = NOTHING;
+    let earlier =
+        ::tests::with!(PriorFailures, failed_plan: Some("install-1".to_owned()); ..NO_FAILURES);
+    let none = NO_FAILURES;
     for (names, status, csv, before, expected) in [
-        ("tide.v2", &failed, csv("Pending"), &unknown, Err(further)),
-        // However often it is asked.
-        ("tide.v2", &failed, csv("Pending"), &known, Err(further)),
-        ("tide.v2", &tries, csv("Pending"), &unknown, Ok(retrying)),
-        // It is about something else.
-        ("tide.v1", &failed, csv("Pending"), &known, Ok(pending)),
-        ("tide.v1", &tries, csv("Pending"), &unknown, Ok(pending)),
+        ("tide.v2", &failed, csv("Pending"), &none, Err(further)),
+        // A repeated command reports the same.
+        ("tide.v2", &failed, csv("Pending"), &earlier, Err(further)),
+        ("tide.v2", &tries, csv("Pending"), &none, Ok(retrying)),
+        // The plan installs another version.
+        ("tide.v1", &failed, csv("Pending"), &earlier, Ok(pending)),
+        ("tide.v1", &tries, csv("Pending"), &none, Ok(pending)),
     ] {
         let plan = json!({
             "metadata": {"name": "install-1", "namespace": "tides"},
             "spec": {"approved": true, "clusterServiceVersionNames": [names]}, "status": status,
         });
         let found = next(
-            ::tests::with!(OlmState, subscription: &subscription, plan: Some(&plan), before, csv: csv.as_ref(); ..SEEN),
+            ::tests::with!(OlmState, subscription: &subscription, plan: Some(&plan), before, csv: csv.as_ref(); ..OBSERVED),
         );
         let expected = match expected {
             Ok(waits) => NextStep::Wait(waits.to_owned()),
@@ -316,7 +320,7 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
 
 // parity: sdk-10
 #[test]
-fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
+fn upgrade_waits_until_the_replaced_version_succeeded() {
     let subscription = json!({
         "metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"},
         "status": {"installedCSV": "tide.v1"},
@@ -335,24 +339,24 @@ fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
         &unapproved, None, healthy, "Default" => NextStep::Wait(format!("the approval of InstallPlan install-1: {waits}"));
         &unapproved, None, broken, "Default" => NextStep::Failed(fails.to_owned());
         &unapproved, None, broken, FORWARD => NextStep::Approve("install-1".to_owned());
-        // OLM makes no plan.
+        // OLM does not create a plan.
         &None, None, healthy, "Default" => NextStep::Wait(format!("OLM to continue from tide.v1; {waits}"));
         &None, None, broken, "Default" => NextStep::Failed(fails.to_owned());
-        // It has been approved already.
+        // The plan was already approved.
         &None, csv("Pending"), healthy, "Default" => NextStep::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {waits}"));
         &None, csv("Pending"), broken, "Default" => NextStep::Failed(fails.to_owned());
         &None, csv("Pending"), broken, FORWARD => NextStep::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {forward}"));
-        // What has failed for another reason is told with that.
+        // A plan that failed for another reason is reported with that reason.
         &ended, None, broken, "Default" => NextStep::Failed("InstallPlan install-1 failed: denied".to_owned());
     ] {
         let replaced_csv = replacing::tests::csv("tide.v1", "", &past);
         let replaced_csv = replacing::tests::replaced_csv(&replaced_csv, &[strategy(group)]);
-        let seen = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(), replaced_csv: Some(&replaced_csv); ..SEEN);
-        match (next(seen), expected) {
-            (NextStep::Failed(why), NextStep::Failed(start)) => {
-                assert!(why.starts_with(&start), "{why}");
+        let state = ::tests::with!(OlmState, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(), replaced_csv: Some(&replaced_csv); ..OBSERVED);
+        match (next(state), expected) {
+            (NextStep::Failed(problem), NextStep::Failed(start)) => {
+                assert!(problem.starts_with(&start), "{problem}");
             }
-            (found, expected) => assert_eq!(found, expected, "{seen:?}"),
+            (found, expected) => assert_eq!(found, expected, "{state:?}"),
         }
     }
 }

@@ -28,7 +28,7 @@ async fn killed_upgrades_with_olm_are_continued() {
     let csv = |version: &str| format!("{name}.v{version}");
     let spec = json!({"image": index});
     let uid = scene.catalog("index", &json!({}), &spec).await;
-    // It names no channel: OLM takes the default one.
+    // Without a channel, OLM uses the default one.
     scene.subscribe(SPACE, name, "index").await;
     let first = csv("0.0.1");
     let status = json!({
@@ -71,7 +71,7 @@ async fn killed_upgrades_with_olm_are_continued() {
         }
     };
 
-    // Killed when the pod exists: OLM has the former catalog.
+    // Killed when the pod exists: OLM still uses the former catalog.
     let child = scene.spawn(&upgrade);
     let pod = eventually("a pod", registry).await;
     kill(child);
@@ -87,7 +87,7 @@ async fn killed_upgrades_with_olm_are_continued() {
     unzipped.read_to_string(&mut text).unwrap();
     tests::assert_has(text, &format!("replaces: {first}\nname: stable\n"));
 
-    // Killed when OLM has the new catalog: nothing of the one before is left after the next run, and the pod is the same.
+    // Killed when OLM uses the new catalog: the next run deletes the former parts and keeps the pod.
     let ready = json!({"status": {
         "phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}],
         "conditions": [{"type": "Ready", "status": "True"}],

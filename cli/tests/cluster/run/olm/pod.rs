@@ -1,4 +1,4 @@
-//! The pod of a catalog where no node runs one.
+//! The registry pod in a cluster without nodes.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Sce
                                                                                                           was not changed",
             "Pod {SPACE}/";
     }
-    // OLM learns of no server before one is ready, and what was made can be removed.
+    // The CatalogSource gets no address before the pod is ready, and cleanup deletes the created objects.
     let catalog = format!("{name}-catalog");
     let source = scene.of("CatalogSource").get(&catalog).await.unwrap();
     assert_eq!(source.data["spec"].get("address"), None, "{source:?}");

@@ -1,4 +1,4 @@
-//! A control plane with OLM's definitions.
+//! A control plane with the CRDs of OLM.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(super) const SPACE: &str = "tides";
-/// A user with all rights on OLM's kinds in that namespace, and no other right.
+/// A user with all permissions on the kinds of OLM in that namespace, and no others.
 pub(super) const TENANT: &str = "ann";
 /// The kinds of the objects that the command and OLM create for a package.
 const KINDS: [&str; 5] = [
@@ -28,7 +28,7 @@ const KINDS: [&str; 5] = [
     "InstallPlan",
 ];
 
-/// A cluster with OLM's definitions.
+/// A cluster with the CRDs of OLM.
 pub(super) struct Scene {
     pub(super) cluster: Lease,
 }
@@ -64,7 +64,7 @@ impl Scene {
         self.cluster.apply(object, DryRun::No).await.unwrap()
     }
 
-    /// Applies one of OLM's objects.
+    /// Applies an object of OLM.
     pub(super) async fn object(&self, kind: &str, metadata: &Value, spec: &Value) -> DynamicObject {
         let api_version = format!("operators.coreos.com/{}", version(kind));
         self.apply(

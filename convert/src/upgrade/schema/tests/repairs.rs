@@ -2,45 +2,45 @@
 
 use serde_json::{Value, json};
 
-use super::{Made, anything, field, kept, made, pruned, structural};
+use super::{SchemaFunction, anything, field, made, preserved, pruned, structural};
 use crate::upgrade::schema::EMBEDDED;
 
 #[test]
 fn junctors_only_restrict() {
-    Made(field).check(::tests::rows![
-        // What a branch repeats goes, and what it mentions is declared.
+    SchemaFunction(field).check(::tests::rows![
+        // A repetition in a branch is removed, and a field that only a branch mentions is declared.
         json!({"type": "object", "oneOf": [
             {"type": "object", "description": "d", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 1}}},
             {"required": ["b"], "properties": {"b": {"type": "array", "items": {"type": "object"}}}},
         ]})
-            => kept(json!({
+            => preserved(json!({
                 "type": "object",
-                "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": kept(json!({"type": "object"}))}},
+                "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": preserved(json!({"type": "object"}))}},
                 "oneOf": [{"required": ["a"], "properties": {"a": {"minLength": 1}}}, {"required": ["b"]}],
             }));
-        // The type of all branches is the node's.
+        // A type of all branches becomes the type of the node.
         json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "enum": [""]}]})
             => json!({"type": "string", "anyOf": [{"minLength": 1}, {"enum": [""]}], "nullable": true});
         json!({"allOf": [{"type": "number"}, {"minimum": 1}]})
             => json!({"type": "number", "allOf": [{"minimum": 1}], "nullable": true});
         json!({"type": "integer", "allOf": [{"type": "number"}]}) => json!({"type": "integer"});
-        // Looser branches may overlap, so that one is enough.
+        // Looser branches may overlap, so one match is enough.
         json!({"oneOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "enum": [true]}]})
-            => kept(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true}));
+            => preserved(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true}));
         json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}) => anything();
-        // Loosening what is negated would refuse more.
+        // Loosening a negated schema would reject more objects.
         json!({"type": "string", "not": {"type": "object"}}) => json!({"type": "string"});
         json!({"type": "string", "not": {"enum": ["x"]}}) => json!({"type": "string", "not": {"enum": ["x"]}});
-        // Nobody restricts metadata, and no field of a map by its name.
+        // Restrictions of metadata, and of fields of a map by name, are removed.
         json!({"type": "object", "allOf": [{"properties": {"metadata": {"type": "object"}}, "required": ["metadata"]}]})
-            => kept(json!({"type": "object", "allOf": [{"required": ["metadata"]}]}));
+            => preserved(json!({"type": "object", "allOf": [{"required": ["metadata"]}]}));
         json!({"type": "object", "additionalProperties": {"type": "string"}, "anyOf": [{"properties": {"a": {"enum": ["x"]}}}]})
             => json!({"type": "object", "additionalProperties": {"type": "string"}});
     ]);
 }
 
 #[test]
-fn what_is_loosened_is_told() {
+fn loosened_schemas_are_warnings() {
     let levels = |schema: Value| -> Vec<_> {
         let (_, changes) = structural(json!({"type": "object", "properties": {"a": schema}}));
         changes
@@ -56,24 +56,24 @@ fn what_is_loosened_is_told() {
 #[test]
 fn the_root_is_a_kubernetes_object() {
     assert_each!(|old, status, new| made(old.clone(), true, status).0 => new;
-        json!({}), true => kept(json!({"type": "object"}));
-        json!({"type": "string", "nullable": true, "default": 1}), false => kept(json!({"type": "object"}));
-        json!({"additionalProperties": false}), false => kept(json!({"type": "object"}));
-        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), true => kept(json!({"type": "object"}));
+        json!({}), true => preserved(json!({"type": "object"}));
+        json!({"type": "string", "nullable": true, "default": 1}), false => preserved(json!({"type": "object"}));
+        json!({"additionalProperties": false}), false => preserved(json!({"type": "object"}));
+        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), true => preserved(json!({"type": "object"}));
         json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), false
-            => kept(json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}));
+            => preserved(json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}));
         json!({"type": "object", "properties": {"apiVersion": {}, "kind": {"type": "string", "default": "A"}}}), true
-            => kept(json!({"type": "object", "properties": {
+            => preserved(json!({"type": "object", "properties": {
             "apiVersion": {"type": "string", "nullable": true}, "kind": {"type": "string"}}}));
         json!({"type": "object", "properties": {"metadata": {"description": "d", "required": ["name"], "properties": {
             "name": {"type": "string", "maxLength": 5, "default": "a"}, "labels": {"type": "object"}}}}}), true
-            => kept(json!({"type": "object", "properties": {
+            => preserved(json!({"type": "object", "properties": {
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}}));
     );
 }
 
 #[test]
-fn refused_list_types_are_removed() {
+fn rejected_list_types_are_removed() {
     let list = |kind: &str, keys: Value, items: Value| {
         let mut list = json!({"type": "array", "items": items, "x-kubernetes-list-type": kind});
         if !keys.is_null() {
@@ -109,8 +109,8 @@ fn refused_list_types_are_removed() {
 }
 
 #[test]
-fn refused_defaults_are_removed() {
-    // Kept where unknown fields are preserved, kept where they are pruned.
+fn rejected_defaults_are_removed() {
+    // The last columns: whether the default is retained if unknown fields are preserved, and if they are pruned.
     for (schema, default, preserving, pruning) in ::tests::rows![
         json!({"type": "string"}), json!("a"), true => true;
         json!({"type": "string"}), json!(1), false => false;
@@ -132,8 +132,8 @@ fn refused_defaults_are_removed() {
         json!({"type": "boolean", "not": {"enum": [true]}}), json!(true), false => true;
     ] {
         let old = with!(schema => |old| old["default"] = default);
-        let kept =
+        let is_retained =
             [field(old.clone()), pruned(old.clone())].map(|new| new.get("default").is_some());
-        assert_eq!(kept, [preserving, pruning], "{old}");
+        assert_eq!(is_retained, [preserving, pruning], "{old}");
     }
 }

@@ -21,7 +21,7 @@ fn back(object: &Value) -> Value {
     convert(object.clone(), Version::V1alpha1)
 }
 
-/// A spec with more fields.
+/// Returns a spec with more fields.
 fn with(spec: &Value, more: &Value) -> Value {
     let fields = [spec, more].map(|part| part.as_object().unwrap().clone());
     fields.into_iter().flatten().collect()
@@ -39,10 +39,10 @@ const POD: &str =
 
 // parity: source-6
 #[test]
-fn either_form_becomes_the_other_and_is_the_same_again() {
+fn both_forms_round_trip() {
     let pod: Value = serde_json::from_str(POD).unwrap();
     let rest = json!({"displayName": "x", "priority": -5, "unknown": {"kept": [1.5]}});
-    // What is stored, what it is in v1, and what of it v1 cannot say.
+    // The stored object, its form in v1, and the part that v1 cannot represent.
     for (was, is, record) in ::tests::rows![
         json!({"sourceType": "grpc", "image": "a:1"}), json!({"catalogImageSource": {"catalogImage": "a:1"}}) => None;
         json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
@@ -58,7 +58,7 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
         json!({"sourceType": "foo", "image": "a:1"}), json!({}) => Some(json!({"set": {"sourceType": "foo", "image": "a:1"}}));
         json!({"sourceType": "grpc", "configMap": "m"}), json!({})
             => Some(json!({"set": {"sourceType": "grpc", "configMap": "m"}}));
-        // Stored in the new form: v1 has it as it is.
+        // Stored in the new form, which v1 represents unchanged.
         json!({"catalogImageSource": {"catalogImage": "a:1"}}), json!({"catalogImageSource": {"catalogImage": "a:1"}})
             => Some(json!({"same": true}));
         json!({"configMapSource": {"configMap": "m"}, "sourceType": "grpc", "image": "a"}),
@@ -74,7 +74,7 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
         assert_eq!(annotation(&after), record, "{was}");
         assert_eq!(back(&after), before);
     }
-    // What has no version of ours is nobody's to convert.
+    // Objects of other versions are not converted.
     for other in [
         json!(null),
         json!([1]),
@@ -88,10 +88,10 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
     assert_eq!(v1(&done), done);
 }
 
-/// Who changes the source gets what he wrote: nothing comes back, also not when he changes it back.
+/// A changed source is stored as written: former fields do not return, even if the change is reverted.
 // parity: source-14
 #[test]
-fn what_was_changed_in_between_is_not_undone() {
+fn changes_in_v1_are_kept() {
     let before = stored(
         &json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
     );
@@ -116,7 +116,7 @@ fn what_was_changed_in_between_is_not_undone() {
         *again.pointer_mut("/spec").unwrap() = read["spec"].clone();
         assert_eq!(back(&again)["spec"].get("address"), None);
     }
-    // Everything else may change, and the source stays what it was.
+    // Other parts of the object can change, and the source is unchanged.
     let mut written = read;
     written["spec"]["displayName"] = "new".into();
     written["metadata"]["labels"] = json!({"a": "b"});
@@ -128,18 +128,18 @@ fn what_was_changed_in_between_is_not_undone() {
     assert_eq!(back(&written), expected);
 }
 
-/// An annotation that says one thing and shows another is none.
+/// An annotation that contradicts the source is ignored.
 #[test]
-fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
+fn annotation_cannot_store_another_image() {
     let source = json!({"catalogImageSource": {"catalogImage": "good:1"}});
-    let shown = object("v1", &source);
+    let converted = object("v1", &source);
     let of = hash(source.as_object().unwrap());
     for record in [
         json!({"of": of, "set": {"image": "evil:1"}}),
         json!({"of": of, "same": true, "set": {"catalogImageSource": {"catalogImage": "evil:1"}}}),
         json!({"of": of, "set": {"spec": 1}, "unset": ["image"]}),
         json!({"of": of, "set": {"displayName": "evil"}}),
-        // What nobody could read as what it is.
+        // Values that do not have the type of their field.
         json!({"of": of, "set": {"configMap": 5}}),
         json!({"of": of, "same": true, "set": {"image": 5}}),
         json!({"of": of, "same": true, "set": {"grpcPodConfig": "none"}}),
@@ -152,15 +152,15 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
         json!("text"),
         json!({}),
     ] {
-        let mut object = shown.clone();
+        let mut object = converted.clone();
         object["metadata"]["annotations"] =
             json!({labels::CATALOG_SOURCE: record.to_string(), "a": "b"});
         let stored = back(&object);
         assert_rows!(stored["spec"] => json!({"sourceType": "grpc", "image": "good:1"}));
         assert_rows!(stored["metadata"] => json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}}));
     }
-    // A true one is taken, whoever wrote it: it changes nothing of what is shown.
-    let mut object = shown;
+    // A matching annotation is accepted from any client, because it does not change the visible source.
+    let mut object = converted;
     let record = json!({"of": of, "set": {"address": "b:2"}});
     object["metadata"]["annotations"] = json!({labels::CATALOG_SOURCE: record.to_string()});
     assert_eq!(back(&object)["spec"]["image"], "good:1");
@@ -168,7 +168,7 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
 
 // parity: source-12
 #[test]
-fn what_nobody_reads_is_taken_out_of_what_is_stored() {
+fn unused_fields_are_removed_from_the_stored_object() {
     for (spec, mended, dropped) in ::tests::rows![
         json!({"sourceType": "grpc", "image": "a", "address": "b:1", "grpcPodConfig": {}}),
             json!({"sourceType": "grpc", "image": "a", "grpcPodConfig": {}}) => &["spec.address"][..];
@@ -189,8 +189,8 @@ fn what_nobody_reads_is_taken_out_of_what_is_stored() {
     ] {
         let done = mend(stored(&spec)).unwrap();
         assert_eq!(done.object, stored(&mended));
-        assert_rows!(done.dropped.iter().map(|it| it.field.as_str()).collect::<Vec<&str>>() => dropped);
-        // With that, there is nothing left to do.
+        assert_rows!(done.dropped.iter().map(|dropped| dropped.field.as_str()).collect::<Vec<&str>>() => dropped);
+        // A second rewrite changes nothing.
         assert_eq!(mend(done.object).unwrap().dropped, []);
     }
     assert!(mend(stored(&json!({"sourceType": "foo", "image": "a"}))).is_err());
@@ -198,7 +198,7 @@ fn what_nobody_reads_is_taken_out_of_what_is_stored() {
 }
 
 #[test]
-fn null_is_not_there() {
+fn null_counts_as_absent() {
     let nulls = json!({
         "sourceType": "grpc", "image": "a:1", "address": null, "grpcPodConfig": null, "catalogImageSource": null,
         "displayName": null, "secrets": null, "updateStrategy": {"registryPoll": null},
@@ -218,9 +218,9 @@ fn null_is_not_there() {
     assert_rows!(mended.object["spec"] => json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}));
 }
 
-/// OLM's form lets stand what the new form takes for images alone.
+/// OLM's form keeps fields that the new form accepts for images only.
 #[test]
-fn the_new_form_is_as_the_apiserver_takes_it() {
+fn new_form_is_valid_for_the_api_server() {
     let unread = json!({"updateStrategy": {"registryPoll": {}}, "secrets": ["s"]});
     for (spec, rewritten, is_image) in ::tests::rows![
         json!({"sourceType": "grpc", "image": "a:1"}), json!({"catalogImageSource": {"catalogImage": "a:1"}}) => true;
@@ -257,9 +257,9 @@ fn legacy_address_has_its_port() {
     ] {
         let done = rewrite(stored(&spec), Form::Legacy).unwrap();
         assert_rows!(done.object["spec"] => json!({"sourceType": "grpc", "address": address}), "{spec}");
-        // The new form keeps the address as it is written, and so does the conversion between versions.
-        let kept = rewrite(stored(&spec), Form::New).unwrap().object;
-        let service = kept["spec"]["catalogServiceSource"].clone();
+        // The new form keeps the address as written, and so does the conversion between versions.
+        let rewritten = rewrite(stored(&spec), Form::New).unwrap().object;
+        let service = rewritten["spec"]["catalogServiceSource"].clone();
         assert_rows!(service["address"] => spec.get("catalogServiceSource").unwrap_or(&spec)["address"], "{spec}");
         assert_eq!(back(&v1(&stored(&spec))), stored(&spec));
     }
@@ -267,9 +267,9 @@ fn legacy_address_has_its_port() {
     assert_rows!(rewrite(stored(&beside), Form::Legacy).unwrap().object["spec"] => beside);
 }
 
-/// The apiserver fails the list of all for one that has more annotations than it takes.
+/// One object with more annotations than the API server accepts would make every list request fail.
 #[test]
-fn no_object_gets_more_annotations_than_an_apiserver_takes() {
+fn annotations_fit_the_limit_of_the_api_server() {
     let full = |more: usize| {
         let mut object = stored(&json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}));
         let length = MAX_ANNOTATIONS_SIZE - "mine".len() - more;
@@ -281,24 +281,25 @@ fn no_object_gets_more_annotations_than_an_apiserver_takes() {
         let small = stored(&json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}));
         size(&v1(&small))
     };
-    // To the byte.
+    // At exactly the limit.
     let fits = full(record);
     assert_eq!(size(&v1(&fits)), MAX_ANNOTATIONS_SIZE);
     assert_eq!(back(&v1(&fits)), fits);
     let large = full(record - 1);
-    let shown = v1(&large);
-    assert_eq!(shown["metadata"], large["metadata"]);
-    assert_rows!(shown["spec"] => json!({"catalogImageSource": {"catalogImage": "a:1"}}));
-    // What counts is there again, and what nobody reads is not.
-    let again = back(&shown);
+    let converted = v1(&large);
+    assert_eq!(converted["metadata"], large["metadata"]);
+    assert_rows!(converted["spec"] => json!({"catalogImageSource": {"catalogImage": "a:1"}}));
+    // Used fields are restored, and unused ones are not.
+    let again = back(&converted);
     assert_eq!(again["spec"], json!({"sourceType": "grpc", "image": "a:1"}));
     assert_eq!(again["metadata"], large["metadata"]);
 
-    // What somebody wrote in its place makes no object larger either: each quotation mark in it becomes two characters.
+    // A foreign value of the annotation does not enlarge an object either: each quotation mark in it becomes two
+    // characters.
     let mut own = stored(&json!({"sourceType": "grpc", "image": "a:1"}));
     own["metadata"]["annotations"] =
         json!({labels::CATALOG_SOURCE: "\"".repeat(MAX_ANNOTATIONS_SIZE / 3 * 2)});
-    let shown = v1(&own);
-    assert_eq!(size(&shown), 0);
-    assert_eq!(back(&shown)["spec"], own["spec"]);
+    let converted = v1(&own);
+    assert_eq!(size(&converted), 0);
+    assert_eq!(back(&converted)["spec"], own["spec"]);
 }

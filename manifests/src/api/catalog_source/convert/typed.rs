@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_definition_would_refuse_is_not_typed() {
+    fn source_that_the_crd_rejects_is_not_typed() {
         assert_each!(|source, expected| is_typed(source.as_object().unwrap()) => expected;
             json!({}) => true;
             json!({"sourceType": "grpc", "image": "a", "address": "", "configMap": "m"}) => true;

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_catalog_is_taken_from_who_serves_it_and_else_from_its_image() {
+fn ready_server_precedes_the_image() {
     let ready =
         json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "READY"}});
     let idle =
@@ -36,8 +36,8 @@ fn a_catalog_is_taken_from_who_serves_it_and_else_from_its_image() {
                 assert_ne!(without, Place::Served("olm.svc:50051".into()), "{spec}");
             }
             (found, Err(problem)) => {
-                let said = found.unwrap_err().to_string();
-                assert!(said.starts_with(problem), "{said}");
+                let message = found.unwrap_err().to_string();
+                assert!(message.starts_with(problem), "{message}");
             }
         }
     }
@@ -52,7 +52,7 @@ fn catalog(spec: &Value) -> CatalogSource {
 
 // parity: source-1, source-5, source-7, serve-13
 #[test]
-fn either_form_says_where_a_catalog_is() {
+fn both_forms_have_a_location() {
     let pod = json!({"nodeSelector": {"a": "b"}, "priorityClassName": ""});
     let image = |pod| {
         Ok(Origin::Image {
@@ -75,7 +75,7 @@ fn either_form_says_where_a_catalog_is() {
         json!({"sourceType": "internal", "configMap": "m", "image": "a:1"}) => map.clone();
         json!({"catalogImageSource": {"catalogImage": "a:1"}}) => image(None);
         json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}) => image(Some(&pod));
-        // What is empty is not there.
+        // Empty values count as absent.
         json!({"catalogImageSource": {"catalogImage": "a:1"}, "sourceType": "", "image": ""}) => image(None);
         json!({"catalogServiceSource": {"address": "b:2"}}) => service("b:2");
         json!({"configMapSource": {"configMap": "m"}}) => map;
@@ -87,12 +87,12 @@ fn either_form_says_where_a_catalog_is() {
         ("fd00::1", "[fd00::1]:50051"),
         ("[fd00::1]:80", "[fd00::1]:80"),
         ("a:80", "a:80"),
-        // An empty port is no port, as in a URL.
+        // An empty port counts as absent, as in a URL.
         ("a:", "a:50051"),
         ("10.0.0.1:", "10.0.0.1:50051"),
         ("[fd00::1]:", "[fd00::1]:50051"),
         ("fd00::", "[fd00::]:50051"),
-        // Nothing to guess at: whoever connects refuses it.
+        // The address is not interpreted: the connection fails.
         (":", ":"),
         ("a:b:", "a:b:"),
         ("dns:///a:", "dns:///a:"),
@@ -109,8 +109,8 @@ fn either_form_says_where_a_catalog_is() {
 
 // parity: source-18
 #[test]
-fn what_says_no_place_or_several_is_refused_in_words() {
-    for (spec, said) in ::tests::rows![
+fn missing_or_ambiguous_location_is_rejected() {
+    for (spec, message) in ::tests::rows![
         json!({}) => "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set; remove the others";
         json!({"image": "a:1"})
             => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or set \
@@ -130,8 +130,8 @@ fn what_says_no_place_or_several_is_refused_in_words() {
         json!({"catalogImageSource": {"catalogImage": "a"}, "sourceType": "grpc", "grpcPodConfig": {}})
             => "exactly one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig must be set; remove the others";
     ] {
-        assert_rows!(catalog(&spec).origin().unwrap_err().to_string() => said, "{spec}");
-        assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), said);
+        assert_rows!(catalog(&spec).origin().unwrap_err().to_string() => message, "{spec}");
+        assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), message);
     }
     let long = catalog(&json!({"sourceType": "x".repeat(500)}));
     assert!(long.origin().unwrap_err().to_string().chars().count() < 150);

@@ -20,7 +20,7 @@ fn declaration(generation: i64, deadline: u64) -> Declaration {
     with!(Declaration, generation: Some(generation), deadline: (deadline > 0).then(|| Duration::from_secs(deadline)))
 }
 
-/// A status whose condition Progressing has this reason.
+/// Returns a status whose condition Progressing has this reason.
 fn status(activity: &str) -> BundleInstanceStatus {
     let mut status = BundleInstanceStatus::default();
     progress(&mut status, activity);
@@ -44,7 +44,7 @@ fn progress(status: &mut BundleInstanceStatus, activity: &str) {
     condition::set(&mut status.conditions, progressing);
 }
 
-/// Ready, the other condition that exists, and `progressingSince`: `Unknown Reconciling/Progressing 0`.
+/// Formats Ready, the condition beside it, and `progressingSince`: `Unknown Reconciling/Progressing 0`.
 fn short(status: &BundleInstanceStatus) -> String {
     let of = |type_| find(&status.conditions, type_);
     let ready = of(condition::READY).unwrap().status.clone();
@@ -55,13 +55,13 @@ fn short(status: &BundleInstanceStatus) -> String {
         })
     };
     let since = status.progressing_since.as_ref();
-    let words = [
+    let parts = [
         Some(ready),
         beside(condition::RECONCILING),
         beside(condition::STALLED),
         since.map(|since| since.0.as_second().to_string()),
     ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
         100, 1, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing".to_owned();
         999, 1, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing".to_owned();
         1000, 1, "Blocked", BLOCKED => RETRY.to_owned();
-        // Another generation has another deadline.
+        // Another generation has its own deadline.
         1010, 2, "Blocked", BLOCKED => format!("{RETRY} 1010");
         1069, 2, "Blocked", BLOCKED => format!("{RETRY} 1010");
         1070, 2, "Blocked", BLOCKED => format!("{STALLED} 1010");
@@ -88,10 +88,10 @@ fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
         1090, 4, "Paused", SLOW => "False".to_owned();
         2000, 4, "Paused", SLOW => "False".to_owned();
         2010, 5, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing 2010".to_owned();
-        // A change of a field that changes no object.
+        // A change of a field that does not affect objects.
         2020, 6, "UpToDate", READY => "True".to_owned();
         2030, 7, "UpToDate", READY => "True".to_owned();
-        // The clock is set back by a day: the deadline counts from then on.
+        // The clock was set back by a day: the deadline starts again at that time.
         90_000, 8, "Blocked", BLOCKED => format!("{RETRY} 90000");
         3600, 8, "Blocked", BLOCKED => format!("{RETRY} 3600");
         3659, 8, "Blocked", BLOCKED => format!("{RETRY} 3600");
@@ -152,7 +152,7 @@ fn lost_observation_changes_nothing() {
         let before = status.clone();
         update(&mut status, &declared, NOT_OBSERVED, at(1));
         assert_eq!(status, before);
-        // Of another generation nothing is known.
+        // The conditions describe another generation.
         update(&mut status, &declaration(2, 60), NOT_OBSERVED, at(2));
         assert_eq!(short(&status), "Unknown Reconciling/Progressing 2");
     }
@@ -171,7 +171,7 @@ fn time_left_counts_down_to_zero() {
     assert_eq!(time_left(&since, limit, at(0)), None);
     since.progressing_since = Some(Time(at(100)));
     assert_eq!(time_left(&since, None, at(0)), None);
-    // The clocks may differ, but more than the limit is never left.
+    // Clocks may differ, but the remaining time never exceeds the limit.
     for (second, expected) in [(40, 60), (100, 60), (159, 1), (160, 0), (9999, 0)] {
         assert_rows!(time_left(&since, limit, at(second)) => Some(Duration::from_secs(expected)), "{second}");
     }
@@ -234,7 +234,7 @@ fn phase_is_one_word() {
         &newer, false, vec![ready] => "Reconciling";
         &newer, true, vec![ready] => "Reconciling";
         &terminating, true, vec![ready] => "Terminating";
-        // An older provisioner wrote these.
+        // An older provisioner wrote these conditions.
         &none, false, vec![healthy, progressing("UpToDate")] => "Ready";
         &none, false, vec![unhealthy, progressing("WaitingForHealth")] => "Reconciling";
         &none, false, vec![healthy, progressing("Blocked")] => "Reconciling";

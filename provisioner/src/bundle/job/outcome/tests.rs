@@ -1,4 +1,4 @@
-//! What the cluster says, and what is made of it.
+//! States of Jobs and pods, and the outcomes that are derived from them.
 
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ fn failed(text: &str) -> JobState {
 // parity: rukpak-17
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
-fn everything_that_a_pod_waits_for_is_told() {
+fn pod_waiting_reasons_are_reported() {
     let unreadable = "the node cannot read the name of the image: couldn't parse image name \"A\"";
     let back_off = r#"Back-off pulling image "quay.io/a/b:v1""#;
     let unscheduled = json!({"conditions": [
@@ -106,7 +106,7 @@ fn everything_that_a_pod_waits_for_is_told() {
 
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
-fn a_pod_that_failed_is_told_in_its_own_words() {
+fn failed_pod_is_reported_with_its_own_message() {
     let unreadable = "FileUnreadable: \"/manifests/a\" is not readable by user 65532";
     let disrupted = json!({
         "reason": "Evicted", "message": "The node was low on resource: memory.",
@@ -115,7 +115,7 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
     });
     for (pod, expected) in ::tests::rows![
         container("Failed", &terminated(1, "Error", unreadable)) => failed(unreadable);
-        // The pod of a policy that puts a container beside ours that does not end.
+        // An admission policy added a container that does not end.
         container("Running", &terminated(1, "Error", unreadable)) => failed(unreadable);
         container("Running", &terminated(137, "OOMKilled", ""))
             => failed("out of memory (OOMKilled); check the container's memory limit and the node's free memory");
@@ -128,7 +128,7 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
         pod("Failed", &disrupted)
             => held("pod b-1-x failed; its Job retries: Evicted: The node was low on resource: memory.");
         pod("Failed", &json!({})) => held("pod b-1-x failed; its Job retries: the pod failed without a reason");
-        // Whether it has handed something over, the Job will tell.
+        // The Job reports whether the pod has delivered content.
         container("Succeeded", &terminated(0, "Completed", "")) => begun("pod b-1-x of Job system/b-1 is starting");
     ] {
         assert_eq!(evaluate(&job(&json!({})), &[pod], None, None), expected);
@@ -137,7 +137,7 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
 
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
-fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
+fn job_state_follows_its_pods_or_the_last_message() {
     let good = container("Running", &json!({"running": {}}));
     let too_large = terminated(1, "Error", "LimitExceeded: too large");
     let bad = container("Failed", &too_large);
@@ -149,7 +149,7 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
         job(&json!({})), vec![], None, None => begun("waiting for Job system/b-1 to create its pod");
         job(&json!({})), vec![], Some("exceeded quota: pods"), None
             => held("Job system/b-1 cannot create its pod: exceeded quota: pods");
-        // What was refused before does not matter once there is a pod.
+        // A former rejection is ignored once a pod exists.
         job(&json!({})), vec![good], Some("exceeded quota"), None => JobState::Running;
         ended_job("Failed", "PodFailurePolicy", "Container unpack ..."), vec![bad], None, None
             => failed("LimitExceeded: too large");
@@ -159,7 +159,7 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
             => failed("timed out after 600 s; what was last known: Back-off pulling image \"a\"");
         late, vec![], None, None => failed("timed out after 600 s");
         job(&json!({})), vec![lost()], None, Some("Back-off pulling image \"a\"") => begun("Back-off pulling image \"a\"");
-        // The pods go before a Job says that it has failed.
+        // The pods are deleted before a Job reports its failure.
         ended_job("FailureTarget", "DeadlineExceeded", ""), vec![lost()], None, Some("Back-off pulling image \"a\"")
             => failed("timed out after 600 s; what was last known: Back-off pulling image \"a\"");
     ] {
@@ -180,21 +180,21 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
 }
 
 #[test]
-fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
+fn pod_creation_error_includes_the_previous_pod_failure() {
     let failed = container("Failed", &terminated(139, "Error", "gone wrong"));
     let pods = std::slice::from_ref(&failed);
     let found = evaluate(&job(&json!({})), pods, Some("exceeded quota"), None);
     let expected = "Job system/b-1 cannot create another pod: exceeded quota; previously: pod b-1-x failed; its Job \
                     retries: gone wrong";
     assert_eq!(found, held(expected));
-    // Only what was refused since the last pod was made tells why there is no other one.
+    // Only rejections since the creation of the last pod explain that no other pod exists.
     assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
     assert_eq!(without_pod(&[]), Some(Timestamp::MIN));
     assert_rows!(without_pod(&[container("Running", &json!({"running": {}}))]) => None);
 }
 
 #[test]
-fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
+fn removed_pod_labels_are_reported_while_the_pod_waits() {
     let mut labeled = job(&json!({}));
     let labels = labeled.labels_mut();
     labels.insert(labels::OWNER_KIND.to_owned(), "Bundle".to_owned());
@@ -212,12 +212,15 @@ fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
     let found = evaluate(&labeled, &[going], None, Some(&message));
     assert_eq!(found, begun(&message));
     assert_rows!(evaluate(&labeled, &[container("Running", &json!({"running": {}}))], None, None) => JobState::Running);
-    let kept = with!(waits("ErrImagePull", "not found") => metadata.labels: labeled.metadata.labels.clone());
-    assert_eq!(evaluate(&labeled, &[kept], None, None), held("not found"));
+    let relabeled = with!(waits("ErrImagePull", "not found") => metadata.labels: labeled.metadata.labels.clone());
+    assert_eq!(
+        evaluate(&labeled, &[relabeled], None, None),
+        held("not found")
+    );
 }
 
 #[test]
-fn what_was_last_known_is_said_once() {
+fn last_known_message_is_reported_once() {
     let bundle = |reason: &str, message: &str| -> Bundle {
         object!({
             "metadata": {"name": "b"}, "spec": {"source": {"type": "upload", "upload": {}}},
@@ -233,17 +236,17 @@ fn what_was_last_known_is_said_once() {
     else {
         panic!("it has failed");
     };
-    let told = bundle("UnpackFailed", &message);
-    assert_eq!(previous_message(&told), Some("no node"));
+    let failed_bundle = bundle("UnpackFailed", &message);
+    assert_eq!(previous_message(&failed_bundle), Some("no node"));
     let stuck = "the node cannot read the name of the image: A";
-    let told = bundle("UnpackFailed", &format!("source bundle content: {stuck}"));
-    assert_eq!(previous_message(&told), Some(stuck));
+    let failed_bundle = bundle("UnpackFailed", &format!("source bundle content: {stuck}"));
+    assert_eq!(previous_message(&failed_bundle), Some(stuck));
     assert_eq!(previous_message(&bundle("UnpackFailed", "other")), None);
     assert_eq!(previous_message(&bundle("Unpacking", "")), None);
 }
 
 #[test]
-fn a_pod_lingers_when_its_work_is_done_and_it_is_not() {
+fn pod_lingers_if_its_container_ended_and_it_did_not() {
     for (pod, lingering) in ::tests::rows![
         container("Running", &terminated(0, "Completed", "")) => true;
         container("Running", &json!({"running": {}})) => false;

@@ -4,35 +4,35 @@ use super::*;
 
 const HASH: &str = "h";
 
-/// A pod in a few words: `name [update] [ready] [old|lost|leaving|Failed|Unknown|crash] [@digest] [+seconds after the others]`.
+/// Parses a pod: `name [update] [ready] [old|lost|leaving|Failed|Unknown|crash] [@digest] [+seconds after the others]`.
 fn pod(text: &str) -> PodObservation {
-    let mut words = text.split(' ');
+    let mut parts = text.split(' ');
     let at = |second| Some(Timestamp::from_second(second).unwrap());
-    let mut seen = with!(PodObservation, name: words.next().unwrap().to_owned(), hash: HASH.to_owned(), phase: "Running".to_owned(),
+    let mut observed = with!(PodObservation, name: parts.next().unwrap().to_owned(), hash: HASH.to_owned(), phase: "Running".to_owned(),
         since: at(1000));
-    for word in words {
+    for word in parts {
         match word {
-            "update" => seen.is_update = true,
-            "ready" => seen.is_ready = true,
-            "old" => seen.hash = "before".to_owned(),
-            "lost" => seen.presence = PodPresence::Lost,
-            "leaving" if seen.presence == PodPresence::Present => {
-                seen.presence = PodPresence::Terminating;
+            "update" => observed.is_update = true,
+            "ready" => observed.is_ready = true,
+            "old" => observed.hash = "before".to_owned(),
+            "lost" => observed.presence = PodPresence::Lost,
+            "leaving" if observed.presence == PodPresence::Present => {
+                observed.presence = PodPresence::Terminating;
             }
             "leaving" => {}
-            "crash" => seen.waits = Some("CrashLoopBackOff".to_owned()),
-            "pull" => seen.waits = Some("ImagePullBackOff".to_owned()),
-            word if word.starts_with('@') => seen.digest = Some(word.to_owned()),
+            "crash" => observed.waits = Some("CrashLoopBackOff".to_owned()),
+            "pull" => observed.waits = Some("ImagePullBackOff".to_owned()),
+            word if word.starts_with('@') => observed.digest = Some(word.to_owned()),
             word if word.starts_with(['+', '-']) => {
-                seen.since = at(1000 + word.parse::<i64>().unwrap());
+                observed.since = at(1000 + word.parse::<i64>().unwrap());
             }
-            word => seen.phase = word.to_owned(),
+            word => observed.phase = word.to_owned(),
         }
     }
-    seen
+    observed
 }
 
-fn told(acts: &[PodAction]) -> String {
+fn describe_acts(acts: &[PodAction]) -> String {
     let acts = acts.iter().map(|act| match act {
         PodAction::Create => "make".to_owned(),
         PodAction::CheckTag => "ask".to_owned(),
@@ -43,8 +43,8 @@ fn told(acts: &[PodAction]) -> String {
     acts.join(", ")
 }
 
-/// Pods, separated by semicolons; whether it is time to ask; what is done, how it is served then, what is wrong, and after
-/// how many seconds it is looked at again.
+/// Pods, separated by semicolons; whether a poll is due; the actions, the resulting state, the problem, and the seconds
+/// until the next reconcile.
 const TABLE: &str = "
 # The first one.
                               | asks | make              | its pod is being created |                        | 30
@@ -100,65 +100,67 @@ a ready old @1; u update ready @2 |     | promote u, delete a 1 | @2 |          
 
 // parity: pod-3, pod-11
 #[test]
-fn pods_are_made_kept_replaced_and_removed() {
-    let rows = TABLE.lines().filter(|it| it.contains('|'));
-    for row in rows {
+fn pods_are_created_kept_replaced_and_deleted() {
+    let lines = TABLE.lines().filter(|line| line.contains('|'));
+    for row in lines {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [pods, asks, acts, state, trouble, again] = cells[..] else {
+        let [pods, asks, acts, state, expected_problem, recheck] = cells[..] else {
             panic!("{row}");
         };
-        let all = pods.split(';').map(str::trim).filter(|it| !it.is_empty());
-        let seen: Vec<PodObservation> = all.map(pod).collect();
+        let all = pods.split(';').map(str::trim).filter(|pod| !pod.is_empty());
+        let observed: Vec<PodObservation> = all.map(pod).collect();
         let now = Timestamp::from_second(1100).unwrap();
-        let made = decide(&seen, HASH, asks == "asks", now);
-        let said = match &made.state {
+        let made = decide(&observed, HASH, asks == "asks", now);
+        let detail = match &made.state {
             State::Starting(why) => why.as_str(),
             State::Serving(digest) => digest.as_deref().unwrap_or_default(),
         };
-        let found = (said, made.trouble.as_deref().unwrap_or_default());
-        assert_rows!((told(&made.acts).as_str(), found) => (acts, (state, trouble)), "{row}");
-        // An image is judged by its update pod, and only when that is ready or has failed.
-        let word = |act: &str| told(&made.acts).contains(act);
+        let found = (detail, made.trouble.as_deref().unwrap_or_default());
+        assert_rows!((describe_acts(&made.acts).as_str(), found) => (acts, (state, expected_problem)), "{row}");
+        // An image is evaluated by its update pod, once that is ready or has failed.
+        let word = |act: &str| describe_acts(&made.acts).contains(act);
         let judged = match &made.judged {
             None => "",
             Some(Ok(())) => "good",
             Some(Err(why)) => why,
         };
-        let expected = match trouble {
-            trouble if trouble.ends_with("deleted update pod") => trouble,
+        let expected = match expected_problem {
+            expected_problem if expected_problem.ends_with("deleted update pod") => {
+                expected_problem
+            }
             _ if word("promote") || pods.contains("; u update ready") && word("delete u 1") => {
                 "good"
             }
             _ => "",
         };
         assert_eq!(judged, expected, "{row}");
-        assert_rows!(made.again.map(|one| one.as_secs().to_string()).unwrap_or_default() => again, "{row}");
-        // Never two for long: what serves in the end is one pod at most, beside one that is to follow it.
+        assert_rows!(made.again.map(|one| one.as_secs().to_string()).unwrap_or_default() => recheck, "{row}");
+        // At most one pod serves in the end, besides one that replaces it.
         let is_deleted = |name: &str| {
             let mut acts = made.acts.iter();
             acts.any(|act| matches!(act, PodAction::Delete(deleted, _) if deleted == name))
         };
-        let serves = |it: &&PodObservation| {
-            !it.is_update || made.acts.contains(&PodAction::Promote(it.name.clone()))
+        let serves = |pod: &&PodObservation| {
+            !pod.is_update || made.acts.contains(&PodAction::Promote(pod.name.clone()))
         };
-        let is_good = |it: &&PodObservation| {
-            it.presence == PodPresence::Present && it.is_ready && it.hash == HASH
+        let is_good = |pod: &&PodObservation| {
+            pod.presence == PodPresence::Present && pod.is_ready && pod.hash == HASH
         };
-        let left = seen.iter().filter(is_good).filter(serves);
+        let left = observed.iter().filter(is_good).filter(serves);
         assert_rows!(left.filter(|one| !is_deleted(&one.name)).count() <= 1 => true, "{row}");
     }
 }
 
-fn seen(pod: Value) -> PodObservation {
+fn observe(pod: Value) -> PodObservation {
     let pod = with!(pod => |pod| pod["apiVersion"] = "v1".into(); pod["kind"] = "Pod".into());
     PodObservation::from_pod(&serde_json::from_value(pod).unwrap())
 }
 
 // parity: pod-11
 #[test]
-fn pods_are_read_whatever_they_tell() {
-    assert_rows!(seen(json!({"metadata": {}})) => PodObservation::default());
-    let status = |status: Value| seen(json!({"metadata": {"name": "a"}, "status": status}));
+fn malformed_pods_are_parsed() {
+    assert_rows!(observe(json!({"metadata": {}})) => PodObservation::default());
+    let status = |status: Value| observe(json!({"metadata": {"name": "a"}, "status": status}));
     let image = |name: &str, id: &str| {
         status(json!({"containerStatuses": [
             {"name": "sidecar", "image": "s", "imageID": "s@sha256:99", "ready": true, "restartCount": 0},
@@ -189,7 +191,7 @@ fn pods_are_read_whatever_they_tell() {
     assert!(conditions.is_ready && conditions.presence == PodPresence::Present);
     let lost = status(json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
     assert!(lost.presence == PodPresence::Lost && !lost.is_ready);
-    let labels = |labels: Value| seen(json!({"metadata": {"labels": labels}})).is_update;
+    let labels = |labels: Value| observe(json!({"metadata": {"labels": labels}})).is_update;
     assert!(labels(json!({CATALOG: "", UPDATE: "a"})));
     assert!(!labels(json!({CATALOG: "a", UPDATE: "a"})));
     assert!(!labels(json!({CATALOG: "a"})));

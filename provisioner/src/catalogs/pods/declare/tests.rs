@@ -21,13 +21,13 @@ const AROUND: Around<'static> = Around {
 
 fn of_image(image: &str, source: &CatalogSource) -> Result<RegistryPodObjects, Invalid> {
     let (options, content) = (&Options::default(), Content::Entrypoint);
-    let wanted = Wanted {
+    let request = Wanted {
         source,
         image,
         options,
         content,
     };
-    objects(&wanted, &AROUND)
+    objects(&request, &AROUND)
 }
 
 fn made(
@@ -36,13 +36,13 @@ fn made(
     content: Content<'_>,
     around: &Around<'_>,
 ) -> RegistryPodObjects {
-    let wanted = Wanted {
+    let request = Wanted {
         source: &source("tide", more),
         image: IMAGE,
         options: &Options::read("spec.grpcPodConfig", Some(options)).unwrap(),
         content,
     };
-    objects(&wanted, around).unwrap()
+    objects(&request, around).unwrap()
 }
 
 fn usual(options: &Value) -> RegistryPodObjects {
@@ -63,7 +63,7 @@ fn pod_hash(objects: &RegistryPodObjects) -> &str {
 
 // parity: pod-2
 #[test]
-fn the_objects_around_the_pod_are_olms() {
+fn objects_of_the_pod_match_those_of_olm() {
     let more = json!({"secrets": ["s", ""]});
     let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
     let owner = |controls: bool| {
@@ -123,7 +123,7 @@ fn the_objects_around_the_pod_are_olms() {
 
 // parity: pod-2, pod-4
 #[test]
-fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
+fn serving_image_gets_the_pod_of_olm() {
     let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
     let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
     let pod = serde_json::to_value(&objects.pod).unwrap();
@@ -159,7 +159,7 @@ fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
 
 // parity: pod-4, pod-8
 #[test]
-fn our_program_serves_among_the_files_of_the_image() {
+fn provisioner_serves_the_files_of_the_image() {
     let with = |extract: Value| json!({"extractContent": extract});
     for (options, content, args) in ::tests::rows![
         json!({}), Content::Ours("/configs") => &["serve", "/configs", "--port=50051"][..];
@@ -200,7 +200,7 @@ fn our_program_serves_among_the_files_of_the_image() {
 
 // parity: pod-9
 #[test]
-fn the_namespace_decides_about_security_unless_the_catalog_does() {
+fn namespace_sets_the_default_security_context() {
     for (options, is_restricted, chooses_users, expected) in ::tests::rows![
         json!({}), false, false => None;
         json!({}), true, false => Some(true);
@@ -227,7 +227,7 @@ fn the_namespace_decides_about_security_unless_the_catalog_does() {
 
 // parity: pod-7
 #[test]
-fn options_replace_what_is_usual() {
+fn pod_options_replace_defaults() {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}],
     }}});
@@ -246,7 +246,7 @@ fn options_replace_what_is_usual() {
 
 // parity: pod-6
 #[test]
-fn the_annotation_of_the_priority_counts_before_the_option() {
+fn priority_annotation_precedes_the_option() {
     for (annotation, option, expected) in [
         (None, Value::Null, None),
         (None, json!("a"), Some("a")),
@@ -268,7 +268,7 @@ fn the_annotation_of_the_priority_counts_before_the_option() {
 
 // parity: pod-10
 #[test]
-fn what_is_pinned_is_not_pulled_again() {
+fn pinned_image_is_pulled_only_if_missing() {
     for (image, policy) in [
         ("example.com/catalog:v1", "Always"),
         ("example.com/catalog@sha256:00", "IfNotPresent"),
@@ -280,30 +280,30 @@ fn what_is_pinned_is_not_pulled_again() {
 
 // parity: pod-3
 #[test]
-fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
+fn pod_hash_changes_with_the_pod() {
     let usual_hash = pod_hash(&usual(&json!({}))).to_owned();
     assert_rows! {
         (30..=38).contains(&usual_hash.len()) => true, "{usual_hash}";
         usual_hash.bytes().all(|one| one.is_ascii_alphanumeric()) => true;
         usual_hash => pod_hash(&usual(&Value::Null));
-        // Annotations are no reason for another pod, secrets are.
+        // Annotations do not change the hash, secrets do.
         usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), Content::Ours("/configs"), &AROUND));
     }
-    let ours = Content::Ours("/configs");
-    let secret = made(&json!({"secrets": ["s"]}), &json!({}), ours, &AROUND);
+    let own_content = Content::Ours("/configs");
+    let secret = made(&json!({"secrets": ["s"]}), &json!({}), own_content, &AROUND);
     let entry = made(&json!({}), &json!({}), Content::Entrypoint, &AROUND);
     let memory = usual(&json!({"memoryTarget": "1Gi"}));
     let image = of_image("example.com/catalog:v2", &source("tide", &json!({}))).unwrap();
     assert_ne!(pod_hash(&entry), pod_hash(&image));
     let hashes = [&secret, &entry, &memory, &image].map(pod_hash);
-    assert!(hashes.iter().all(|it| *it != usual_hash), "{hashes:?}");
-    // Of nothing but a number: what Go's big.Int says of the same digest.
+    assert!(hashes.iter().all(|hash| *hash != usual_hash), "{hashes:?}");
+    // The hash is a number: Go's big.Int formats the same digest like this.
     assert_eq!(hash(&json!({})), "4JmfNSKty2gqXbrQg2UonZs2626R3g4xHXikSh");
 }
 
 // parity: pod-12
 #[test]
-fn names_that_no_service_can_have_are_refused() {
+fn invalid_service_names_are_rejected() {
     for (name, service) in [
         ("tide", Some("tide")),
         ("tide.v1.x", Some("tide-v1-x")),

@@ -4,14 +4,14 @@ use super::*;
 
 // parity: pod-1
 #[test]
-fn who_says_something_of_its_pod_has_one() {
+fn source_with_pod_options_needs_a_pod() {
     for (pod, expected) in [
         (None, false),
         (Some(json!(null)), false),
         (Some(json!({})), false),
         (Some(json!({"memoryTarget": "1Gi"})), true),
         (Some(json!({"priorityClassName": ""})), true),
-        // It is told what is wrong with it.
+        // The invalid value is reported.
         (Some(json!("x")), true),
     ] {
         assert_eq!(needs_pod(pod.as_ref(), false), expected, "{pod:?}");
@@ -20,7 +20,7 @@ fn who_says_something_of_its_pod_has_one() {
 }
 
 #[test]
-fn labels_name_where_the_catalog_is() {
+fn labels_name_the_catalog_and_its_namespace() {
     let [files, database] = LABELS;
     for (labels, expected) in ::tests::rows![
         &[][..] => Ok(None);
@@ -43,7 +43,7 @@ fn labels_name_where_the_catalog_is() {
 
 // parity: pod-11
 #[test]
-fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
+fn image_problem_is_reported_until_an_image_is_good() {
     let mut bad = None;
     let why = |text: &str| Some(text.to_owned());
     for (judged, now, expected) in [
@@ -51,7 +51,7 @@ fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
         (None, why("a"), why("a")),
         (None, None, None),
         (Some(Err("bad".to_owned())), why("bad"), why("bad")),
-        // The bad pod is gone; something is repaired; another pod is on its way.
+        // The bad pod was deleted; an object is repaired; another pod is being created.
         (None, None, why("bad")),
         (None, why("b"), why("b")),
         (None, None, why("bad")),
@@ -64,7 +64,7 @@ fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
 }
 
 #[test]
-fn a_pod_that_is_there_shows_where_its_catalog_is() {
+fn existing_pod_reports_its_address() {
     let pod = |image: &str, folder: Option<&str>, is_ready: bool, is_leaving: bool| -> Pod {
         let mut container = json!({"name": "registry-server", "image": image});
         if let Some(folder) = folder {
@@ -100,7 +100,7 @@ fn a_pod_that_is_there_shows_where_its_catalog_is() {
 }
 
 #[test]
-fn a_poll_in_the_future_was_one_of_now() {
+fn future_poll_time_counts_as_now() {
     let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
     let (before, later) = ("2026-01-01T11:50:00Z", "2036-01-01T12:00:00Z");
     for (created, polled, expected) in [
@@ -115,7 +115,7 @@ fn a_poll_in_the_future_was_one_of_now() {
             "status": {"latestImageRegistryPoll": polled},
         });
         let asked = last_asked(&source, now);
-        let expected = expected.map(|it| it.parse().unwrap());
+        let expected = expected.map(|time| time.parse().unwrap());
         assert_eq!(asked, expected, "{created:?} {polled:?}");
     }
 }

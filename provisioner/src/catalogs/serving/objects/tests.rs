@@ -25,7 +25,7 @@ fn slice(change: impl FnOnce(&mut Value)) -> EndpointSlice {
 
 // parity: serve-3
 #[test]
-fn names_are_those_that_services_can_have() {
+fn catalog_names_become_service_names() {
     assert_eq!(service_name("a.b-c.d"), Ok("a-b-c-d".to_owned()));
     assert_eq!(service_name(&"a".repeat(63)), Ok("a".repeat(63)));
     assert_eq!(service_name(&"a".repeat(64)), Err(64));
@@ -34,7 +34,7 @@ fn names_are_those_that_services_can_have() {
 
 // parity: serve-1
 #[test]
-fn what_was_declared_leads_to_the_port_of_the_pod() {
+fn declared_objects_use_the_port_of_the_pod() {
     let declared = declared();
     assert_rows! {
         declared.slice() => json!({
@@ -68,31 +68,32 @@ fn what_was_declared_leads_to_the_port_of_the_pod() {
 
 // parity: serve-2
 #[test]
-fn services_are_repaired_and_those_of_others_left_alone() {
+fn own_services_are_repaired_and_foreign_ones_kept() {
     let declared = declared();
     let judge = |change: fn(&mut Value)| declared.compare_service(Some(&service(change)));
     assert_eq!(declared.compare_service(None), ObjectState::Missing);
     assert_eq!(judge(|_| {}), ObjectState::UpToDate);
-    // What the API server and others add is no harm.
-    let judged = judge(|it| {
-        it["spec"]["clusterIP"] = "10.0.0.1".into();
-        it["metadata"]["annotations"] = json!({"a": "b"});
+    // Fields that the API server and other clients add are ignored.
+    let judged = judge(|object| {
+        object["spec"]["clusterIP"] = "10.0.0.1".into();
+        object["metadata"]["annotations"] = json!({"a": "b"});
         let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
-        it["spec"]["ports"].as_array_mut().unwrap().push(more);
+        object["spec"]["ports"].as_array_mut().unwrap().push(more);
     });
     assert_eq!(judged, ObjectState::UpToDate);
     for change in [
-        (|it| it["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
-        |it| it["spec"]["type"] = "LoadBalancer".into(),
-        |it| it["spec"]["ports"][0]["port"] = 50052.into(),
-        |it| it["spec"]["ports"][0]["name"] = "other".into(),
-        |it| it["metadata"]["ownerReferences"][0]["uid"] = "u2".into(),
-        |it| it["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "me".into(),
-        // Without the label it is still known who has made it.
-        |it| {
-            let labels = it["metadata"]["labels"].as_object_mut().unwrap();
+        (|object| object["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
+        |object| object["spec"]["type"] = "LoadBalancer".into(),
+        |object| object["spec"]["ports"][0]["port"] = 50052.into(),
+        |object| object["spec"]["ports"][0]["name"] = "other".into(),
+        |object| object["metadata"]["ownerReferences"][0]["uid"] = "u2".into(),
+        |object| object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "me".into(),
+        // Without the label, the field manager identifies the creator.
+        |object| {
+            let labels = object["metadata"]["labels"].as_object_mut().unwrap();
             labels.remove(CATALOG);
-            it["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
+            object["metadata"]["managedFields"] =
+                json!([{"manager": MANAGER, "operation": "Apply"}]);
         },
     ] {
         assert_eq!(
@@ -103,10 +104,10 @@ fn services_are_repaired_and_those_of_others_left_alone() {
         );
     }
     assert_rows!(judge(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => ObjectState::Terminating);
-    // It leads to the catalog's own pod, and both do as long as one takes over from the other.
-    let of_pod = |it: &mut Value| {
-        it["metadata"]["labels"][CATALOG_POD] = "true".into();
-        it["spec"]["selector"] = json!({"olm.catalogSource": "my.catalog"});
+    // The Service selects the catalog's own pod; during a handover both serve.
+    let of_pod = |object: &mut Value| {
+        object["metadata"]["labels"][CATALOG_POD] = "true".into();
+        object["spec"]["selector"] = json!({"olm.catalogSource": "my.catalog"});
     };
     let of_pod = service(of_pod);
     assert_eq!(declared.compare_service(Some(&of_pod)), ObjectState::Shared);
@@ -115,15 +116,15 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     let verdict = other.compare_service(Some(&of_pod));
     assert!(matches!(verdict, ObjectState::Foreign(_)), "{verdict:?}");
     let foreign = ::tests::rows![
-        // OLM's, also of the same CatalogSource.
-        ((|it| it["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value))
+        // Objects of OLM, also of the same CatalogSource.
+        ((|object| object["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value))
             => "Service catalogs/my-catalog already exists and is not managed by the provisioner";
-        |it| it["metadata"]["labels"][CATALOG] = "my-catalog".into()
+        |object| object["metadata"]["labels"][CATALOG] = "my-catalog".into()
             => "belongs to CatalogSource my-catalog; rename one of the two CatalogSources";
     ];
-    for (change, words) in foreign {
+    for (change, text) in foreign {
         match judge(change) {
-            ObjectState::Foreign(why) => assert!(why.contains(words), "{why}"),
+            ObjectState::Foreign(why) => assert!(why.contains(text), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -131,26 +132,26 @@ fn services_are_repaired_and_those_of_others_left_alone() {
 
 // parity: serve-5
 #[test]
-fn slices_follow_the_process_that_serves() {
+fn endpoint_slices_follow_the_serving_process() {
     let declared = declared();
     let judge = |change: fn(&mut Value)| declared.compare_slice(Some(&slice(change)));
     assert_eq!(declared.compare_slice(None), ObjectState::Missing);
     assert_eq!(judge(|_| {}), ObjectState::UpToDate);
     for change in [
-        (|it| it["endpoints"][0]["addresses"] = json!(["10.9.9.9"])) as fn(&mut Value),
-        |it| it["endpoints"][0]["conditions"]["ready"] = false.into(),
-        |it| it["endpoints"] = json!([]),
-        |it| {
+        (|object| object["endpoints"][0]["addresses"] = json!(["10.9.9.9"])) as fn(&mut Value),
+        |object| object["endpoints"][0]["conditions"]["ready"] = false.into(),
+        |object| object["endpoints"] = json!([]),
+        |object| {
             let other = json!({"addresses": ["10.6.6.6"]});
-            it["endpoints"].as_array_mut().unwrap().push(other);
+            object["endpoints"].as_array_mut().unwrap().push(other);
         },
-        |it| it["ports"][0]["port"] = 20002.into(),
-        |it| it["ports"] = json!([]),
-        |it| it["metadata"]["labels"]["kubernetes.io/service-name"] = "other".into(),
+        |object| object["ports"][0]["port"] = 20002.into(),
+        |object| object["ports"] = json!([]),
+        |object| object["metadata"]["labels"]["kubernetes.io/service-name"] = "other".into(),
     ] {
         assert_eq!(judge(change), ObjectState::Outdated, "{:?}", slice(change));
     }
-    // The family of addresses cannot be changed.
+    // The address family is immutable.
     assert_rows! {
         judge(|one| { one["addressType"] = "IPv6".into(); one["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
             => ObjectState::Recreate;
@@ -160,12 +161,12 @@ fn slices_follow_the_process_that_serves() {
 }
 
 #[test]
-fn only_what_an_earlier_process_has_left_leads_nowhere() {
-    let (ours, catalog) = (slice(|_| {}), "my.catalog");
-    assert!(has_stale_endpoints(&ours, catalog, false));
-    // It is offered while the cluster is asked, and this is where it is served.
-    assert!(!has_stale_endpoints(&ours, catalog, true));
-    let empty = slice(|it| it["endpoints"] = json!([]));
+fn only_endpoints_of_a_former_process_are_stale() {
+    let (own, catalog) = (slice(|_| {}), "my.catalog");
+    assert!(has_stale_endpoints(&own, catalog, false));
+    // The catalog is offered during the query, and this process serves it.
+    assert!(!has_stale_endpoints(&own, catalog, true));
+    let empty = slice(|object| object["endpoints"] = json!([]));
     assert!(!has_stale_endpoints(&empty, catalog, false));
-    assert!(!has_stale_endpoints(&ours, "another", false));
+    assert!(!has_stale_endpoints(&own, "another", false));
 }

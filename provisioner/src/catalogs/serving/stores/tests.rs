@@ -59,13 +59,13 @@ async fn get_within(
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder.join(DIRECTORY)).unwrap();
     entries
-        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect()
 }
 
 // parity: serve-1
 #[tokio::test]
-async fn a_content_is_made_once_for_all_who_serve_it() {
+async fn store_is_built_once_for_all_catalogs() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
     let made = Arc::new(AtomicUsize::new(0));
@@ -73,11 +73,11 @@ async fn a_content_is_made_once_for_all_who_serve_it() {
     let all: Vec<_> = futures::future::join_all(all).await;
     let all: Vec<Arc<Served>> = all.into_iter().map(Result::unwrap).collect();
     assert_eq!(made.load(Ordering::SeqCst), 1);
-    assert!(all.iter().all(|it| Arc::ptr_eq(it, &all[0])));
+    assert!(all.iter().all(|store| Arc::ptr_eq(store, &all[0])));
     let other = get(&stores, "moon", &made).await.unwrap();
     assert_eq!(made.load(Ordering::SeqCst), 2);
     assert_ne!(other.digest(), all[0].digest());
-    // Nobody serves the first one any more: its file goes when the next is made.
+    // The first store is unused: its file is deleted when the next one is built.
     let gone = name(all[0].digest());
     drop(all);
     let third = get(&stores, "star", &made).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_content_is_made_once_for_all_who_serve_it() {
 }
 
 #[tokio::test]
-async fn files_of_an_earlier_process_are_taken_over() {
+async fn files_of_a_former_process_are_reused() {
     let folder = tempfile::tempdir().unwrap();
     let made = Arc::new(AtomicUsize::new(0));
     let first = get(&opened(folder.path()), "tide", &made).await.unwrap();
@@ -102,14 +102,14 @@ async fn files_of_an_earlier_process_are_taken_over() {
     let again = get(&stores, "tide", &made).await.unwrap();
     assert_eq!(written(&file), before, "it is not made a second time");
     drop((other, again));
-    // Much later, what nobody has asked for goes.
+    // After a long time, unrequested stores are deleted.
     let unused = with!(stores.unused() => also_earlier: true);
     unused.remove(&folder.path().join(DIRECTORY));
     assert!(names(folder.path()).is_empty());
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_is_told_and_tried_again() {
+async fn failed_store_is_reported_and_retried() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
     let digest = Digest::of(b"tide");
@@ -121,7 +121,7 @@ async fn what_cannot_be_made_is_told_and_tried_again() {
     assert!(unpacker::job::chain(&error).contains("a worm"), "{error}");
     let made = Arc::new(AtomicUsize::new(0));
     assert!(get(&stores, "tide", &made).await.is_ok());
-    // A file that was damaged is made anew.
+    // A corrupt file is built again.
     let stores = opened(folder.path());
     let place = folder.path().join(DIRECTORY).join(name(digest));
     let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
@@ -130,12 +130,12 @@ async fn what_cannot_be_made_is_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_content_is_not_made_larger_than_there_is_room_for() {
+async fn oversized_store_is_not_built() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
     let made = Arc::new(AtomicUsize::new(0));
     let size = get(&stores, "tide", &made).await.unwrap().size();
-    // Each of them is as large as that.
+    // Each of them has this size.
     let less = get_within(&stores, "moon", &made, Some(size - 1)).await;
     assert_eq!(less.unwrap_err().store_limit(), Some(size - 1));
     let place = folder
@@ -154,7 +154,7 @@ async fn packages(port: u16) -> Vec<String> {
 
 // parity: serve-4
 #[tokio::test]
-async fn another_catalog_takes_the_place_without_a_gap() {
+async fn replaced_catalog_is_served_without_interruption() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
     let made = Arc::new(AtomicUsize::new(0));
@@ -171,10 +171,10 @@ async fn another_catalog_takes_the_place_without_a_gap() {
     let address = format!("127.0.0.1:{port}");
     let old = Client::connect(&address, Bounds::default()).await.unwrap();
     let lost = old.lost();
-    // Somebody asks all the time, and always gets an answer; from some moment on it is the new one.
+    // A client that queries continuously always gets an answer; after the switch, the new one.
     let asking = tokio::spawn(async move {
         let mut answers = Vec::new();
-        while answers.last().is_none_or(|it| *it == ["tide"]) {
+        while answers.last().is_none_or(|answer| *answer == ["tide"]) {
             answers.push(packages(port).await);
         }
         answers
@@ -183,7 +183,7 @@ async fn another_catalog_takes_the_place_without_a_gap() {
     listening.show(Arc::clone(&moon)).unwrap();
     let answers = asking.await.unwrap();
     assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
-    // Who was connected is told to come again.
+    // Connected clients must reconnect.
     let patience = Duration::from_secs(10);
     tokio::time::timeout(patience, lost).await.unwrap();
     drop(listening);

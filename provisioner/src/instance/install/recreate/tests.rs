@@ -38,7 +38,7 @@ fn failure(name: &str, cause: Cause) -> ssa::Failure {
     }
 }
 
-/// Objects that are being recreated, except for this one.
+/// Returns an inventory of objects that are being recreated, except for one.
 fn marked(names: &[&str], not: &str) -> Inventory {
     let all = names.iter().map(|&name| {
         let entry = with!(Entry::default() => recreating: name != not);

@@ -88,7 +88,7 @@ fn stopped(names: &[&str]) -> Turn {
 }
 
 #[test]
-fn four_revisions_at_a_time_until_they_are_active() {
+fn at_most_four_revisions_roll_out_at_a_time() {
     let mut all = Platform::default();
     for name in ["a", "b", "c", "d"] {
         assert_eq!(all.begin(name), Turn::Granted);
@@ -104,12 +104,12 @@ fn four_revisions_at_a_time_until_they_are_active() {
         assert!(woken.is_empty(), "{woken:?}");
         assert!(all.end_reconcile(name).is_empty());
     }
-    // A restart finds the same.
+    // The state is the same after a restart.
     assert_rows! {
         all.begin("g") => Turn::Queued;
         all.begin("a") => Turn::Granted, "the rollout goes on";
         all.end_reconcile("a").is_empty() => true;
-        // What the watch shows may be older than what was written.
+        // The watch may be older than the last write.
         all.observe("a", 9, Some(&status("Upgrade", "Active", true, &[]))).is_empty() => true;
         all.observe("a", 11, Some(&platform("Active", false))) => ["f"];
         all.forget("b") => ["g"];

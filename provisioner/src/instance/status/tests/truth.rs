@@ -1,5 +1,5 @@
-//! Ready, Reconciling and Stalled for everything that can become of a generation, and what kstatus makes of them. The
-//! numbers are those of the table in docs/instances.md.
+//! Ready, Reconciling and Stalled for all outcomes of a generation, and their evaluation by kstatus. The numbers are
+//! those of the table in docs/instances.md.
 
 use manifests::api::condition::find;
 use serde_json::json;
@@ -259,7 +259,7 @@ fn bundle_of_the_template_decides_first() {
 }
 
 #[test]
-fn health_decides_once_everything_is_applied() {
+fn health_decides_once_all_objects_are_applied() {
     let not_observed = || Health::NotObserved;
     check(::tests::rows![
         row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
@@ -311,7 +311,7 @@ fn failed_attempt_is_retried_or_needs_a_change() {
         row("25", installed(), world(RetryClass::Soon)) => "Unknown Retrying ProgressingWithRetry - InProgress";
         row("25, late", installed(), world(RetryClass::Soon)).late() => "False Retrying - ProgressDeadlineExceeded Failed";
         row("13, queued", installed(), queued()) => "Unknown Retrying Progressing - InProgress";
-        // Something else than the declared revision is installed.
+        // A revision other than the declared one is installed.
         row("13, other", installed(), other) => "Unknown UpToDate Progressing - InProgress";
     ]);
 }

@@ -12,15 +12,15 @@ fn core_at(
 }
 
 #[test]
-fn who_can_list_is_available() {
+fn core_is_available_while_operators_can_be_listed() {
     let output = core_at(None, Ok(()), 0);
     for type_ in ["Available", "Progressing", "Degraded"] {
         let message = "The platform operator manager is available at 4.12.0";
-        assert_rows!((told(&output.status, type_).1, told(&output.status, type_).2) => ("AsExpected", message));
+        assert_rows!((reported(&output.status, type_).1, reported(&output.status, type_).2) => ("AsExpected", message));
     }
     assert_rows! {
         brief(&output.status) => "T F F";
-        told(&output.status, "Upgradeable").0 => "True";
+        reported(&output.status, "Upgradeable").0 => "True";
         output.status.versions[0].version => "4.12.0";
         output.recheck => None;
         core_at(Some(&output.status), Ok(()), 60) => output;
@@ -29,7 +29,7 @@ fn who_can_list_is_available() {
 
 // parity: openshift-20
 #[test]
-fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
+fn list_failure_degrades_and_is_unavailable_after_five_minutes() {
     let well = core_at(None, Ok(()), 0).status;
     let error = Err("connection refused");
     let first = core_at(Some(&well), error, 10);
@@ -41,7 +41,7 @@ fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
     assert_eq!(brief(&away.status), "F F T");
     for type_ in ["Available", "Progressing"] {
         let reason = "ExceededUnavailabilityThreshold";
-        assert_rows!(told(&away.status, type_) => ("False", reason, "Exceeded platform operator availability timeout"));
+        assert_rows!(reported(&away.status, type_) => ("False", reason, "Exceeded platform operator availability timeout"));
     }
     assert_eq!(since(&away.status, "Degraded"), at(10));
     assert_eq!(core_at(Some(&away.status), error, 60).status, away.status);
@@ -50,11 +50,11 @@ fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
 
 // parity: openshift-20
 #[test]
-fn a_first_failure_is_one_whatever_was_written_before() {
+fn first_list_failure_ignores_the_former_status() {
     let error = Err("connection refused");
-    // Nothing was written at all.
+    // No status was written before.
     assert_eq!(brief(&core_at(None, error, 0).status), "F F T");
-    // Degraded is missing, or was False for long.
+    // Degraded is missing, or was False for a long time.
     let bare = with!(core_at(None, Ok(()), 0).status => |bare| bare.conditions.retain(|one| one.type_ != "Degraded"));
     let first = core_at(Some(&bare), error, 500).status;
     assert_eq!(brief(&first), "T F T");
@@ -64,5 +64,5 @@ fn a_first_failure_is_one_whatever_was_written_before() {
         with!(core_at(None, Ok(()), 0).status => |edited| edited.conditions[0].reason = None);
     let status = core_at(Some(&edited), error, 1).status;
     let message = "The platform operator manager is available at 4.12.0";
-    assert_rows!(told(&status, "Available") => ("True", "PlatformOperatorsUnknown", message));
+    assert_rows!(reported(&status, "Available") => ("True", "PlatformOperatorsUnknown", message));
 }

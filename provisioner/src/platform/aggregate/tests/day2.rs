@@ -1,4 +1,4 @@
-//! After the cluster is installed, nobody is alarmed before there is something to do.
+//! After the installation of the cluster, alerts fire only if an admin must act.
 
 use super::*;
 
@@ -8,12 +8,12 @@ pub(super) fn calm() -> ClusterOperatorStatus {
 
 // parity: platform-6, openshift-7
 #[test]
-fn one_operator_does_not_take_the_cluster_down() {
+fn single_failing_operator_keeps_the_cluster_available() {
     let before = calm();
     let pending = |since| operator("new", Some(("False", "Unpacking", since)));
     let failing = |since| operator("new", Some(("False", "SourceFailed", since)));
     for (new, minute, brief_, recheck) in ::tests::rows![
-        // It has ten minutes, whatever its state is called.
+        // An operator has ten minutes, in every state.
         pending(20), 21, "T T F" => Some(30);
         failing(20), 21, "T T F" => Some(30);
         operator("new", None), 9, "T T F" => Some(10);
@@ -21,9 +21,9 @@ fn one_operator_does_not_take_the_cluster_down() {
         failing(20), 30, "T F T" => None;
         pending(20), 500, "T F T" => None;
         operator("new", None), 10, "T F T" => None;
-        // Something that was installed is worth more.
-        known("new", Some(("False", "InstallFailed", 20))), 29, "T T F" => Some(30);
-        known("new", Some(("False", "InstallFailed", 20))), 30, "F F T" => None;
+        // An operator that was installed before has a stricter limit.
+        installed_operator("new", Some(("False", "InstallFailed", 20))), 29, "T T F" => Some(30);
+        installed_operator("new", Some(("False", "InstallFailed", 20))), 30, "F F T" => None;
     ] {
         let operators = [good("old"), new];
         let now = input(&operators, minute);
@@ -38,39 +38,42 @@ fn one_operator_does_not_take_the_cluster_down() {
         "Degraded", "PlatformOperatorError"
             => "encountered the failing new platform operator with reason \"SourceFailed\"\n- new: SourceFailed it is";
     ] {
-        assert_eq!(told(&status, type_), ("True", reason, message));
+        assert_eq!(reported(&status, type_), ("True", reason, message));
     }
-    assert_eq!(told(&status, "Progressing").1, "PlatformOperatorError");
-    // Who is about to go does no harm any more.
+    assert_eq!(reported(&status, "Progressing").1, "PlatformOperatorError");
+    // A terminating operator is ignored.
     let going = with!(failing(20) => metadata.deletion_timestamp: Some(Time(at(41))));
     assert_rows!(brief(&written(Some(&status), &input(&[good("old"), going], 42))) => "T F F");
 }
 
 #[test]
-fn after_an_outage_it_is_still_day_2() {
-    let lost = [known("old", Some(("False", "InstallFailed", 10)))];
+fn day_2_persists_after_an_outage() {
+    let lost = [installed_operator(
+        "old",
+        Some(("False", "InstallFailed", 10)),
+    )];
     let down = written(Some(&calm()), &input(&lost, 60));
     assert_eq!(brief(&down), "F F T");
     let new = operator("new", Some(("False", "Unpacking", 60)));
     let new = [good("old"), new];
     let after = |before| brief(&written(Some(before), &input(&new, 61)));
     assert_eq!(after(&down), "T T F");
-    // Also when somebody has removed what is remembered.
+    // Also if another client removed the recorded state.
     assert_rows!(after(&with!(calm() => extension: None)) => "T T F");
 }
 
 #[test]
-fn who_cannot_list_says_nothing_new() {
+fn list_failure_keeps_the_reported_status() {
     let failed = |minute| with!(input(&[], minute) => operators: Err("connection refused"));
-    // Nothing was ever known.
+    // The operators were never listed.
     let first = written(None, &failed(0));
     assert_eq!(brief(&first), "F T F");
     for type_ in ["Available", "Progressing", "Degraded"] {
-        let (_, reason, message) = told(&first, type_);
+        let (_, reason, message) = reported(&first, type_);
         assert_eq!(reason, "PlatformOperatorsUnknown");
         assert_rows!(message => "Failed to list the platform operators: connection refused");
     }
-    // What is known stays.
+    // The reported status is kept.
     let before = calm();
     assert_eq!(written(Some(&before), &failed(30)), before);
     let failing = operator("new", Some(("False", "SourceFailed", 0)));

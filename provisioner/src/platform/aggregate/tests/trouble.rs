@@ -1,12 +1,12 @@
-//! What is installed and in trouble.
+//! Installed operators with problems.
 
 use super::{day2::calm, *};
 
-type Told = (&'static str, &'static str, &'static str, i64);
+type ConditionRow = (&'static str, &'static str, &'static str, i64);
 
-const THERE: Told = ("Installed", "True", "InstallationSucceeded", 0);
-const HEALTHY: Told = ("Healthy", "True", "Healthy", 0);
-const SICK: [Told; 2] = [THERE, ("Healthy", "False", "Unhealthy", 20)];
+const INSTALLED: ConditionRow = ("Installed", "True", "InstallationSucceeded", 0);
+const HEALTHY: ConditionRow = ("Healthy", "True", "Healthy", 0);
+const SICK: [ConditionRow; 2] = [INSTALLED, ("Healthy", "False", "Unhealthy", 20)];
 
 fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
     let conditions = conditions.iter().map(|(type_, status, reason, since)| {
@@ -19,27 +19,27 @@ fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
 
 // parity: openshift-7
 #[test]
-fn long_trouble_of_what_is_installed_is_told() {
+fn persistent_problems_of_installed_operators_are_reported() {
     let before = calm();
     let operators = [good("old")];
     let with = |reason| [("Installed", "True", reason, 0), HEALTHY];
-    let of_bundle = |status, reason| [THERE, ("HasValidBundle", status, reason, 20), HEALTHY];
-    let well = [THERE, HEALTHY];
-    let unknown = [THERE, ("Healthy", "Unknown", "HealthUnknown", 0)];
+    let of_bundle = |status, reason| [INSTALLED, ("HasValidBundle", status, reason, 20), HEALTHY];
+    let well = [INSTALLED, HEALTHY];
+    let unknown = [INSTALLED, ("Healthy", "Unknown", "HealthUnknown", 0)];
     let paused = of_bundle("Unknown", "Paused");
-    // An upgrade that has just failed hides nothing that has lasted.
+    // A recent upgrade failure does not hide a persistent problem.
     let both = [
         ("Installed", "True", "UpgradeFailed", 0),
         ("Healthy", "False", "Unhealthy", 20),
     ];
-    for (conditions, seen, minute, is_updating, brief_, recheck) in ::tests::rows![
+    for (conditions, first_minute, minute, is_updating, brief_, recheck) in ::tests::rows![
         &well[..], 20, 500, false, "T F F" => None;
         &unknown, 20, 500, false, "T F F" => None;
         &paused, 20, 500, false, "T F F" => None;
         &SICK, 29, 29, false, "T F F" => Some(30);
         &SICK, 30, 30, false, "T F T" => None;
         &both, 30, 30, false, "T F T" => None;
-        // Since when it is in trouble is remembered, for no condition says it.
+        // The start of the problem is recorded, because no condition contains it.
         &with("UpgradeFailed"), 20, 29, false, "T F F" => Some(30);
         &with("UpgradeFailed"), 20, 30, false, "T F T" => None;
         &with("RolledBack"), 20, 29, false, "T F F" => Some(30);
@@ -60,11 +60,11 @@ fn long_trouble_of_what_is_installed_is_told() {
             is_updating,
             ..input(&operators, minute)
         };
-        let before = written(Some(&before), &input(seen));
+        let before = written(Some(&before), &input(first_minute));
         let output = cluster_operator(Some(&before), &input(minute), "platform-system", None);
         assert_eq!(brief(&output.status), brief_, "{conditions:?} {minute}");
         assert_eq!(output.recheck, recheck.map(at), "{conditions:?} {minute}");
-        // Two tell how many: the one says what the other counts.
+        // A condition and a metric report the number: both agree.
         let tally = tally(&details(&before), &input(minute)).unwrap();
         let is_late = brief_ == "T F T";
         assert_eq!(tally.unhealthy, usize::from(is_late), "{conditions:?}");
@@ -72,7 +72,7 @@ fn long_trouble_of_what_is_installed_is_told() {
     }
 }
 
-/// Fails unless this namespace is to be collected beside what always is then.
+/// Checks that this namespace is a related object besides the usual ones.
 #[track_caller]
 fn assert_collected(status: &ClusterOperatorStatus, namespace: &str) {
     let expected = [
@@ -86,19 +86,19 @@ fn assert_collected(status: &ClusterOperatorStatus, namespace: &str) {
 }
 
 #[test]
-fn trouble_is_told_with_what_is_to_be_collected() {
+fn problems_add_namespaces_to_the_related_objects() {
     let before = calm();
     let operators = [good("old")];
     let instance = instance(&SICK);
     let input = with!(input(&operators, 60) => instances: vec![&instance]);
     let status = written(Some(&before), &input);
     let message = "Installed platform operators with problems for more than 10 minutes: old\n- old: Unhealthy: it is";
-    assert_rows!(told(&status, "Degraded") => ("True", "PlatformOperatorUnhealthy", message));
+    assert_rows!(reported(&status, "Degraded") => ("True", "PlatformOperatorUnhealthy", message));
     assert_collected(&status, "old-system");
 }
 
 #[test]
-fn trouble_that_is_over_is_forgotten() {
+fn resolved_problems_are_dropped() {
     let operators = [good("old")];
     let at_minute = |before: &ClusterOperatorStatus, reason, minute| {
         let instance = instance(&[("Installed", "True", reason, 0)]);
@@ -110,7 +110,7 @@ fn trouble_that_is_over_is_forgotten() {
     assert_rows! {
         noted(&first) => Some(at(20).to_string());
         at_minute(&first, "UpgradeFailed", 29) => first;
-        // Who cannot list forgets nothing.
+        // A list failure keeps the recorded state.
         noted(&written(Some(&first), &Input { operators: Err("connection refused"), ..input(&[], 29) })) => noted(&first);
     }
     let over = at_minute(&first, "InstallationSucceeded", 29);
@@ -118,7 +118,7 @@ fn trouble_that_is_over_is_forgotten() {
     let again = at_minute(&over, "UpgradeFailed", 35);
     assert_eq!(brief(&at_minute(&again, "UpgradeFailed", 44)), "T F F");
     assert_eq!(brief(&at_minute(&again, "UpgradeFailed", 45)), "T F T");
-    // What others have written there is a time that has passed, or nothing.
+    // Values of other clients are past times, or are ignored.
     for odd in ["2099-01-01T00:00:00Z", "soon", ""] {
         let mut edited = again.clone();
         edited.extension.as_mut().unwrap()["troubledSince"] = json!({"old": odd});
@@ -128,7 +128,7 @@ fn trouble_that_is_over_is_forgotten() {
 }
 
 #[test]
-fn what_the_gate_names_is_to_be_collected_whoever_has_installed_it() {
+fn operators_named_by_the_gate_are_related_objects() {
     let gate = with!(closed() => concerns: vec![blocks("people/theirs")]);
     let input = with!(input(&[], 0) => gate: &gate);
     assert_collected(&written(None, &input), "people");

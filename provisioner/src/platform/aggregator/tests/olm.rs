@@ -1,8 +1,8 @@
-//! The operators that OLM installed.
+//! Operators that OLM installed.
 
 use super::*;
 
-/// A ClusterServiceVersion of this name with these annotations, after it was read.
+/// Adds a ClusterServiceVersion with these annotations to the cluster.
 pub(super) fn put(facts: &mut ClusterState, name: &str, annotations: &Value) {
     let (namespace, csv) = name.split_once('/').unwrap();
     let service = json!({
@@ -13,7 +13,7 @@ pub(super) fn put(facts: &mut ClusterState, name: &str, annotations: &Value) {
     facts.services.put(name.to_owned(), service);
 }
 
-/// The annotation that OLM writes for a bundle of the package `moon`, with this value.
+/// Returns the annotation that OLM writes for a bundle of the package `moon` with this value.
 pub(super) fn properties(value: &str) -> Value {
     let properties = json!([
         {"type": "olm.package", "value": {"packageName": "moon", "version": "1.0.0"}},
@@ -56,8 +56,9 @@ const OLM: &str = "operator-lifecycle-manager";
 fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
-    let raised = says("\"4.13\"");
-    let with = |subscribed: Option<maxima::Said>| with!(Said::default() => subscribed: subscribed);
+    let raised = declares("\"4.13\"");
+    let with =
+        |subscribed: Option<maxima::Said>| with!(TestInputs::default() => subscribed: subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
     assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);
@@ -65,14 +66,18 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     subscribe(&mut facts, subscription(&installed));
     for (subscribed, reason) in [
         (Some(raised.clone()), "AsExpected"),
-        (Some(says("4.12")), blocked),
+        (Some(declares("4.12")), blocked),
         (Some(maxima::Said::Says(None)), blocked),
         (Some(maxima::Said::Absent), blocked),
         (Some(maxima::Said::Away(None)), blocked),
         (None, blocked),
     ] {
-        let shown = format!("{subscribed:?}");
-        assert_eq!(gate(&facts, &with(subscribed)).0, reason, "{shown}");
+        let subscribed_text = format!("{subscribed:?}");
+        assert_eq!(
+            gate(&facts, &with(subscribed)).0,
+            reason,
+            "{subscribed_text}"
+        );
     }
     // Catalogs are read for the package, and the last value counts while the catalog is unavailable.
     let decided = decided(&facts, &with(Some(raised))).unwrap();
@@ -81,7 +86,7 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     assert_rows! {
         maxima["moon/moon.v1@catalogs/mine"] => "\"4.13\"";
         maxima["moon/moon.v1@*"] => "\"4.13\"";
-        gate(&facts, &Said { kept: Some(Arc::new(maxima)), ..with(Some(maxima::Said::Away(None))) }).0 => "AsExpected";
+        gate(&facts, &TestInputs { kept: Some(Arc::new(maxima)), ..with(Some(maxima::Said::Away(None))) }).0 => "AsExpected";
     }
     // Catalogs outside of the admin's namespaces are ignored.
     let unknown = super::decided(&facts, &with(None)).unwrap();
@@ -96,20 +101,19 @@ fn edited_subscriptions_do_not_lift_the_gate() {
     let blocked = "IncompatibleOperatorsInstalled";
     for (package, lowest, reason) in [
         // The author of the CSV's own catalog has raised the value.
-        ("moon", says("4.13"), "AsExpected"),
+        ("moon", declares("4.13"), "AsExpected"),
         // The user has made the Subscription name another catalog, or another package.
-        ("moon", says("4.12"), blocked),
+        ("moon", declares("4.12"), blocked),
         ("moon", maxima::Said::Away(None), blocked),
-        ("sun", says("4.13"), blocked),
+        ("sun", declares("4.13"), blocked),
     ] {
         let mut facts = facts();
         put(&mut facts, "ops/moon.v1", &properties("4.12"));
         let mut edited = subscription(&json!({"installedCSV": "moon.v1"}));
         edited["spec"]["name"] = package.into();
         subscribe(&mut facts, edited);
-        let said =
-            with!(Said::default() => subscribed: Some(says("4.13")), lowest: Some(lowest.clone()));
-        let (found, message) = gate(&facts, &said);
+        let inputs = with!(TestInputs::default() => subscribed: Some(declares("4.13")), lowest: Some(lowest.clone()));
+        let (found, message) = gate(&facts, &inputs);
         assert_eq!(found, reason, "{package} {lowest:?}: {message}");
         let reported = "; 4.13 of the Subscription's catalog is ignored because another CatalogSource declares a lower \
                         value or cannot be read; correct or delete that CatalogSource";
@@ -165,7 +169,7 @@ fn payload_csvs_are_those_that_a_cluster_operator_names() {
         put(&mut facts, "olm/packageserver", &annotations);
         let (name, read) = component(operator, &related);
         facts.components.put(name, read);
-        let (reason, message) = gate(&facts, &Said::default());
+        let (reason, message) = gate(&facts, &TestInputs::default());
         assert_rows! {
             match reason { "AsExpected" => true, "IndeterminateOperatorsInstalled" => false, other => panic!("{other}") }
                 => is_payload, "{operator} {related}: {message}";
@@ -188,15 +192,15 @@ fn related_objects_of_cluster_operators_are_bounded() {
 }
 
 #[test]
-fn olm_judges_where_it_has_a_cluster_operator() {
+fn judgment_of_olm_requires_its_cluster_operator() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.x"));
     let differs = format!("ClusterOperator {OLM} evaluates these");
-    let (_, message) = gate(&facts, &Said::default());
+    let (_, message) = gate(&facts, &TestInputs::default());
     assert!(!message.contains(&differs), "{message}");
     let (name, read) = component(OLM, &json!([]));
     facts.components.put(name, read);
-    let (reason, message) = gate(&facts, &Said::default());
+    let (reason, message) = gate(&facts, &TestInputs::default());
     assert_eq!(reason, "IndeterminateOperatorsInstalled");
     let line = "- blocks the upgrade, because OLM blocks upgrades on values that it rejects: ops/moon.v1 (failed to \
                 parse";

@@ -1,7 +1,7 @@
 use super::*;
 
-/// A ClusterServiceVersion with the value of its annotation `operatorframework.io/properties`, and the value that the gate
-/// uses.
+/// Returns a ClusterServiceVersion with this value of its annotation `operatorframework.io/properties`, and the value
+/// that the gate uses.
 fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> Operator {
     let annotation = properties.map(|value| {
         let property = format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
@@ -31,7 +31,7 @@ fn lines(operators: &[Operator]) -> Vec<String> {
 }
 
 #[test]
-fn equal_judgments_are_not_named() {
+fn equal_judgments_are_not_reported() {
     for operator in [
         own("\"4.12\""),
         own("4.10"),
@@ -40,7 +40,7 @@ fn equal_judgments_are_not_named() {
         from_catalog("a", "\"4.13\"", "\"4.14\""),
         // Neither reports an operator of the release payload that declares nothing.
         with!(service("a", None, None) => is_payload: true),
-        // OLM does not judge it.
+        // OLM does not evaluate it.
         with!(own("\"4.x\"") => olm: None),
     ] {
         let found = lines(std::slice::from_ref(&operator));
@@ -50,7 +50,7 @@ fn equal_judgments_are_not_named() {
 
 // parity: max-olm-3
 #[test]
-fn olms_judgment_is_named_where_it_differs() {
+fn differing_judgment_of_olm_is_reported() {
     let (blocks, passes) = ("blocks the upgrade", "does not block the upgrade");
     let silent = "does not warn";
     let rejects = "blocks upgrades on values that it rejects";

@@ -11,8 +11,8 @@ fn declared(spec: &Value) -> Value {
     instance(&operator(spec), &chosen("1.0.0", None))
 }
 
-/// As the API server has it once it was applied: with the fields that this applied, and what it adds by itself.
-fn applied(wanted: &Value) -> Value {
+/// Returns the live object after it was applied: with managed fields, and with a default of the API server.
+fn applied(desired: &Value) -> Value {
     fn fields(value: &Value) -> Value {
         match value {
             Value::Object(map) => map
@@ -22,37 +22,40 @@ fn applied(wanted: &Value) -> Value {
             _ => json!({}),
         }
     }
-    let mut owned = wanted.clone();
+    let mut owned = desired.clone();
     let owned = owned.as_object_mut().unwrap();
     owned.retain(|key, _| key != "apiVersion" && key != "kind");
     owned["metadata"].as_object_mut().unwrap().remove("name");
     let mut fields = fields(&Value::Object(owned.clone()));
     fields["f:metadata"]["f:ownerReferences"] = json!({format!("k:{{\"uid\":\"{UID}\"}}"): {}});
-    let mut there = wanted.clone();
-    there["spec"]["crdDeletionPolicy"] = "Retain".into();
-    there["metadata"]["managedFields"] = json!([
+    let mut live = desired.clone();
+    live["spec"]["crdDeletionPolicy"] = "Retain".into();
+    live["metadata"]["managedFields"] = json!([
         {"manager": MANAGER, "operation": "Apply", "apiVersion": "core.rukpak.io/v1alpha1", "fieldsType": "FieldsV1",
          "fieldsV1": fields},
         {"manager": "kubectl", "operation": "Update", "apiVersion": "core.rukpak.io/v1alpha1", "fieldsType": "FieldsV1",
          "fieldsV1": {"f:spec": {"f:crdDeletionPolicy": {}, "f:overrides": {}}}},
     ]);
-    there
+    live
 }
 
-fn is_good(there: &Value, wanted: &Value) -> bool {
-    let there: BundleInstance = serde_json::from_value(there.clone()).unwrap();
-    let mut kept = there.clone();
-    retain_own_fields(&mut kept);
-    let entries = kept.metadata.managed_fields.as_ref();
-    assert!(entries.is_none_or(|it| it.len() <= 1), "{entries:?}");
-    let is_good = is_declared(&kept, wanted);
-    assert_eq!(is_declared(&there, wanted), is_good);
+fn is_good(live: &Value, desired: &Value) -> bool {
+    let live: BundleInstance = serde_json::from_value(live.clone()).unwrap();
+    let mut own_fields = live.clone();
+    retain_own_fields(&mut own_fields);
+    let entries = own_fields.metadata.managed_fields.as_ref();
+    assert!(
+        entries.is_none_or(|entries| entries.len() <= 1),
+        "{entries:?}"
+    );
+    let is_good = is_declared(&own_fields, desired);
+    assert_eq!(is_declared(&live, desired), is_good);
     is_good
 }
 
 // parity: platform-24
 #[test]
-fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
+fn declaration_follows_media_type_and_spec() {
     let object = declared(&json!({}));
     assert_eq!(object["metadata"]["name"], "tide");
     assert_eq!(object["metadata"]["labels"][PLATFORM_OPERATOR], "tide");
@@ -92,17 +95,17 @@ fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
 }
 
 #[test]
-fn why_it_was_chosen_changes_nothing() {
+fn reasons_of_the_choice_do_not_change_the_declaration() {
     let with_reasons = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
     assert_rows!(instance(&operator(&json!({})), &with_reasons) => declared(&json!({})));
 }
 
 // parity: openshift-9
 #[test]
-fn what_was_meddled_with_is_seen() {
-    let wanted = declared(&json!({}));
-    let there = applied(&wanted);
-    assert!(is_good(&there, &wanted));
+fn changed_own_fields_are_drift() {
+    let desired = declared(&json!({}));
+    let live = applied(&desired);
+    assert!(is_good(&live, &desired));
     for (pointer, value) in ::tests::rows![
         "/spec/template/spec/source/image/ref" => json!("other");
         "/spec/template/spec/provisionerClassName" => json!("core-rukpak-io-plain");
@@ -111,39 +114,39 @@ fn what_was_meddled_with_is_seen() {
         "/metadata/ownerReferences" => json!([]);
         "/metadata/ownerReferences/0/controller" => json!(false);
     ] {
-        let mut there = there.clone();
-        *there.pointer_mut(pointer).unwrap() = value;
-        assert!(!is_good(&there, &wanted), "{pointer}");
+        let mut live = live.clone();
+        *live.pointer_mut(pointer).unwrap() = value;
+        assert!(!is_good(&live, &desired), "{pointer}");
     }
 }
 
 #[test]
-fn what_an_admin_adds_stays() {
-    let wanted = declared(&json!({}));
-    let mut there = applied(&wanted);
-    there["metadata"]["labels"]["mine"] = "x".into();
-    there["spec"]["paused"] = true.into();
-    there["spec"]["crdDeletionPolicy"] = "Delete".into();
-    // Where OpenShift's definition drops spec.bundle, this is the place to say it.
-    there["spec"]["overrides"] =
+fn fields_added_by_an_admin_are_kept() {
+    let desired = declared(&json!({}));
+    let mut live = applied(&desired);
+    live["metadata"]["labels"]["mine"] = "x".into();
+    live["spec"]["paused"] = true.into();
+    live["spec"]["crdDeletionPolicy"] = "Delete".into();
+    // The place for overrides if OpenShift's CRD drops spec.bundle.
+    live["spec"]["overrides"] =
         json!([{"constraint": "minKubeVersion", "digest": DIGEST, "reason": "tested"}]);
-    there["metadata"]["ownerReferences"]
+    live["metadata"]["ownerReferences"]
         .as_array_mut()
         .unwrap()
         .push(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "other"}));
-    assert!(is_good(&there, &wanted));
+    assert!(is_good(&live, &desired));
 }
 
 #[test]
-fn what_is_not_wanted_any_more_goes() {
+fn fields_removed_from_the_spec_are_drift() {
     let account = json!({"name": "installer", "namespace": "ops"});
     let entry =
         |reason: &str| json!({"constraint": "minKubeVersion", "digest": DIGEST, "reason": reason});
     let full = json!({"bundle": {
         "installNamespace": "sea", "serviceAccount": account, "overrides": [entry("a"), entry("b")],
     }});
-    let there = applied(&declared(&full));
-    assert!(is_good(&there, &declared(&full)));
+    let live = applied(&declared(&full));
+    assert!(is_good(&live, &declared(&full)));
     for (field, value) in ::tests::rows![
         "serviceAccount" => Value::Null;
         "installNamespace" => Value::Null;
@@ -158,15 +161,15 @@ fn what_is_not_wanted_any_more_goes() {
         if spec["bundle"][field].is_null() {
             spec["bundle"].as_object_mut().unwrap().remove(field);
         }
-        assert!(!is_good(&there, &declared(&spec)), "{field} {spec}");
+        assert!(!is_good(&live, &declared(&spec)), "{field} {spec}");
     }
-    // Without anything of its own, too.
-    assert!(!is_good(&there, &declared(&json!({}))));
+    // Also without optional fields.
+    assert!(!is_good(&live, &declared(&json!({}))));
 }
 
 #[test]
-fn odd_managed_fields_say_nothing() {
-    let wanted = declared(&json!({}));
+fn malformed_managed_fields_are_ignored() {
+    let desired = declared(&json!({}));
     for fields in [
         Value::Null,
         json!([]),
@@ -176,8 +179,8 @@ fn odd_managed_fields_say_nothing() {
         json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": 3, ".": {}}}]),
         json!([{"manager": MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}}]),
     ] {
-        let there =
-            with!(applied(&wanted) => |there| there["metadata"]["managedFields"] = fields.clone());
-        assert!(is_good(&there, &wanted), "{fields}");
+        let live =
+            with!(applied(&desired) => |live| live["metadata"]["managedFields"] = fields.clone());
+        assert!(is_good(&live, &desired), "{fields}");
     }
 }

@@ -5,14 +5,19 @@ use super::{
     *,
 };
 
-/// What is installed, its version and catalog, and whether it is what was chosen.
-fn brief(here: &InstalledState) -> String {
-    let installed = here.installed.as_ref().map(|it| {
-        let version = it.version.as_ref().map(Version::to_string);
+/// Formats the installed bundle, its version and catalog, and whether it is the chosen one.
+fn brief(installed_state: &InstalledState) -> String {
+    let installed = installed_state.installed.as_ref().map(|bundle| {
+        let version = bundle.version.as_ref().map(Version::to_string);
         let text = |text: Option<String>| text.unwrap_or_else(|| "?".into());
-        format!("{} {} {}", it.name, text(version), text(it.catalog.clone()))
+        format!(
+            "{} {} {}",
+            bundle.name,
+            text(version),
+            text(bundle.catalog.clone())
+        )
     });
-    let state = if here.is_chosen_installed {
+    let state = if installed_state.is_chosen_installed {
         "as chosen"
     } else {
         "not as chosen"
@@ -21,7 +26,7 @@ fn brief(here: &InstalledState) -> String {
 }
 
 #[test]
-fn right_after_an_upgrade_health_is_that_of_the_former_bundle() {
+fn health_after_an_upgrade_is_that_of_the_former_bundle() {
     let chosen = chosen("1.1.0", Some("1.0.0"));
     let mut status = status("1.1.0", true);
     assert!(state(&instance(&chosen, &status)).is_healthy);
@@ -30,13 +35,13 @@ fn right_after_an_upgrade_health_is_that_of_the_former_bundle() {
 }
 
 #[test]
-fn the_release_is_kept_beside_the_version() {
+fn release_is_recorded_with_the_version() {
     let mut later = chosen("1.1.0", Some("1.0.0"));
     later.bundle.release = Some("2".into());
     later.after.as_mut().unwrap().release = Some("7".into());
     let release = |status: Value| {
         let installed = state(&instance(&later, &status)).installed.unwrap();
-        installed.release.map(|it| it.to_string())
+        installed.release.map(|release| release.to_string())
     };
     assert_eq!(release(status("1.1.0", true)).as_deref(), Some("2"));
     assert_eq!(release(status("1.0.0", true)).as_deref(), Some("7"));
@@ -46,7 +51,7 @@ fn the_release_is_kept_beside_the_version() {
 }
 
 #[test]
-fn what_is_installed_is_known_by_its_digest_or_its_name() {
+fn installed_bundle_is_identified_by_digest_or_name() {
     let tagged = with!(chosen("1.1.0", Some("1.0.0")) => bundle.image: "r.example/tide:v1".into());
     let first = chosen("1.0.0", None);
     let second = chosen("1.1.0", Some("1.0.0"));
@@ -59,22 +64,22 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
     for (chosen, status, expected) in ::tests::rows![
         &first, json!({}) => "nothing, not as chosen";
         &first, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, as chosen";
-        // On its way.
+        // The upgrade is unfinished.
         &second, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
-        // Bundles without a ClusterServiceVersion tell neither name nor version.
+        // Bundles without a ClusterServiceVersion declare neither name nor version.
         &first, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, as chosen";
         &second, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
         &odd, plain_status("1.0.0") => "tide.v1.0.0 ? c/mine, not as chosen";
-        // A tag may be anything by now: what counts is the name.
+        // A tag may have moved: the name counts.
         &tagged, status("1.1.0", true) => "tide.v1.1.0 1.1.0 c/mine, as chosen";
         &tagged, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
         &tagged, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
     ] {
-        let here = state(&instance(chosen, &status));
-        assert_eq!(brief(&here), expected, "{chosen:?} {status}");
-        assert_eq!(here.chosen.as_ref(), Some(chosen));
+        let installed_state = state(&instance(chosen, &status));
+        assert_eq!(brief(&installed_state), expected, "{chosen:?} {status}");
+        assert_eq!(installed_state.chosen.as_ref(), Some(chosen));
     }
-    // A tag without a name is known by the Bundle of the template.
+    // A tag without a name is identified by the Bundle of the template.
     let mut status = plain_status("1.1.0");
     let made = instance(&tagged, &status);
     let hash = template::hash(&made);
@@ -89,7 +94,7 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
 }
 
 #[test]
-fn only_what_is_installed_counts() {
+fn installed_bundle_requires_the_condition_to_be_true() {
     let with = |installed: &str| {
         let mut status = status("1.0.0", true);
         status["conditions"] = json!([condition("Installed", installed, "Odd")]);
@@ -104,23 +109,26 @@ fn only_what_is_installed_counts() {
 }
 
 #[test]
-fn an_annotation_that_nobody_here_wrote_says_nothing() {
-    let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
-    let here = state(&forget(there.clone()));
-    assert_eq!(brief(&here), "tide.v1.0.0 1.0.0 ?, not as chosen");
-    assert!(here.is_healthy);
+fn malformed_choice_annotations_are_ignored() {
+    let live = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+    let installed_state = state(&forget(live.clone()));
+    assert_eq!(
+        brief(&installed_state),
+        "tide.v1.0.0 1.0.0 ?, not as chosen"
+    );
+    assert!(installed_state.is_healthy);
     let long = "[".repeat(100_000);
     for text in ["", "null", "{", "[]", "{\"name\": 3}", &long] {
-        let mut there = there.clone();
-        let annotations = there.metadata.annotations.as_mut().unwrap();
+        let mut live = live.clone();
+        let annotations = live.metadata.annotations.as_mut().unwrap();
         annotations.insert(labels::CHOSEN_BUNDLE.into(), text.into());
-        assert_eq!(state(&there).chosen, None, "{text:.20}");
+        assert_eq!(state(&live).chosen, None, "{text:.20}");
     }
-    // What is newer than this may say more.
+    // A newer provisioner may add fields.
     let mut memo: Value = serde_json::to_value(chosen("1.0.0", None)).unwrap();
     memo["more"] = "x".into();
-    let mut there = there;
-    let annotations = there.metadata.annotations.as_mut().unwrap();
+    let mut live = live;
+    let annotations = live.metadata.annotations.as_mut().unwrap();
     annotations.insert(labels::CHOSEN_BUNDLE.into(), memo.to_string());
-    assert_eq!(state(&there).chosen, Some(chosen("1.0.0", None)));
+    assert_eq!(state(&live).chosen, Some(chosen("1.0.0", None)));
 }

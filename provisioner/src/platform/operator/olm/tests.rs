@@ -30,7 +30,7 @@ fn subscriptions_name_their_package() {
 }
 
 #[test]
-fn cluster_service_versions_name_it_in_what_olm_has_written() {
+fn cluster_service_versions_name_their_package() {
     let of =
         |properties: &str| json!({"annotations": {"operatorframework.io/properties": properties}});
     let tide = json!({"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}});
@@ -41,10 +41,10 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
     let deep = "[".repeat(100_000);
     for (metadata, expected) in ::tests::rows![
         of(&good) => Some("tide");
-        // Copies in other namespaces manage nothing.
+        // Copies in other namespaces are ignored.
         with("labels", json!({"olm.copiedFrom": "ops"})) => None;
         elsewhere => None;
-        // What nobody understands manages nothing.
+        // Malformed objects are ignored.
         json!({}) => None;
         of("") => None;
         of("[]") => None;
@@ -58,7 +58,7 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
 }
 
 #[test]
-fn only_what_changes_something_is_told() {
+fn only_effective_changes_are_reported() {
     let olm = OlmPackages::default();
     let mut changes = olm.changes();
     let has_changed = |changes: &mut watch::Receiver<u64>| {
@@ -88,12 +88,16 @@ fn only_what_changes_something_is_told() {
         set("Subscription", package);
         assert_eq!(has_changed(&mut changes), expected, "{package:?}");
     }
-    // The other kind is not touched by that, and is still to be listed.
+    // The other kind is not affected, and is still unlisted.
     set("ClusterServiceVersion", Some("moon"));
     olm.list("Subscription", Packages::new());
-    let by: Vec<String> = olm.managed().into_iter().map(|it| it.by).collect();
+    let by: Vec<String> = olm
+        .managed()
+        .into_iter()
+        .map(|package| package.by)
+        .collect();
     assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
-    // Until then it is not known what OLM manages, and it is said why.
+    // Until then, the packages of OLM are unknown, and the reason is reported.
     let list_errors = "ClusterServiceVersions have not been listed yet";
     assert_eq!(olm.unknown().unwrap(), list_errors);
     changes.mark_unchanged();
@@ -106,7 +110,7 @@ fn only_what_changes_something_is_told() {
     olm.list("ClusterServiceVersion", Packages::new());
     assert!(has_changed(&mut changes));
     assert_eq!(olm.unknown(), None);
-    // From then on what is known counts, whatever happens to the watch.
+    // After the list, the known packages count even if the watch fails.
     olm.record_error("ClusterServiceVersion", "403".to_owned());
     assert_eq!(olm.unknown(), None);
     assert!(olm.managed().is_empty());

@@ -21,10 +21,10 @@ use super::{
     *,
 };
 
-/// What stands for a catalog that is being read for the first time.
+/// The answer of a catalog that is being read for the first time.
 const PENDING: &str = "pending";
 
-/// What catalogs offer: their names, priorities and answers.
+/// Offers of catalogs: names, priorities and answers.
 type Offers = Vec<(&'static str, i64, Result<Package, &'static str>)>;
 
 struct Case {
@@ -39,7 +39,7 @@ struct Case {
 }
 
 impl Case {
-    /// Nothing is there, and the catalog `c/mine` has this.
+    /// No instance exists, and the catalog `c/mine` has this package.
     fn new(package: Package) -> Self {
         Self {
             operator: Box::new(operator(&json!({}))),
@@ -53,15 +53,15 @@ impl Case {
         }
     }
 
-    /// This version is there, installed and healthy, and the catalog has these.
+    /// This version is installed and healthy, and the catalog has these versions.
     fn at(version: &str, versions: &[&str]) -> Self {
-        Self::of(package(versions), version)
+        Self::installed(package(versions), version)
     }
 
-    /// The same, of a catalog that has this package.
-    fn of(package: Package, version: &str) -> Self {
-        let there = instance(&chosen(version, None), &status(version, true));
-        Self::new(package).with(there)
+    /// This version is installed and healthy, and the catalog has this package.
+    fn installed(package: Package, version: &str) -> Self {
+        let live = instance(&chosen(version, None), &status(version, true));
+        Self::new(package).with(live)
     }
 
     fn offered(self, offers: Offers) -> Self {
@@ -79,28 +79,30 @@ impl Case {
         self
     }
 
-    fn kept(mut self, kept: &str) -> Self {
+    fn recorded_minors(mut self, minors: &str) -> Self {
         let annotations = self.operator.metadata.annotations.get_or_insert_default();
-        annotations.insert(manifests::api::labels::KEPT_MINORS.into(), kept.into());
+        annotations.insert(manifests::api::labels::KEPT_MINORS.into(), minors.into());
         self
     }
 
-    /// The release of OpenShift, or the one it comes from and the one it goes to.
+    /// Sets the release of OpenShift, or the former and the desired one during an update.
     fn on(mut self, releases: &str) -> Self {
-        let mut releases = releases.split("->").map(|it| Release::read(it).unwrap());
+        let mut releases = releases
+            .split("->")
+            .map(|release| Release::read(release).unwrap());
         let completed = releases.next().unwrap();
         let highest = releases.next().unwrap_or(completed);
         self.openshift = Ok(Some(ClusterReleases { completed, highest }));
         self
     }
 
-    fn there(&self) -> ExistingInstance<'_> {
-        let there = self.instance.as_deref();
-        there.map_or(ExistingInstance::Nothing, ExistingInstance::Ours)
+    fn existing(&self) -> ExistingInstance<'_> {
+        let live = self.instance.as_deref();
+        live.map_or(ExistingInstance::Nothing, ExistingInstance::Ours)
     }
 
     fn plan(&self) -> OperatorPlan {
-        self.plan_of(self.there(), None)
+        self.plan_of(self.existing(), None)
     }
 
     fn plan_of(
@@ -119,7 +121,7 @@ impl Case {
             },
         });
         let offers: Vec<Offer<'_>> = offers.collect();
-        let kubernetes = self.kubernetes.map(|it| strict(it).unwrap());
+        let kubernetes = self.kubernetes.map(|version| strict(version).unwrap());
         plan(&Input {
             operator: &self.operator,
             conflict,
@@ -133,7 +135,7 @@ impl Case {
     }
 }
 
-/// `have 1.0.0`, `refuse SourceFailed`, `look …`, `leave`; and what comes next.
+/// Formats a plan: `have 1.0.0`, `refuse SourceFailed`, `look …`, `leave`; and the next version.
 fn brief(plan: &OperatorPlan) -> String {
     let short = |name: &str| name.trim_start_matches("tide.v").to_owned();
     let act = match &plan.act {
@@ -158,7 +160,7 @@ fn have(plan: &OperatorPlan) -> &BundleChoice {
     }
 }
 
-/// Why a bundle is to be had.
+/// Returns the reasons of the choice.
 fn why(plan: &OperatorPlan) -> Vec<String> {
     have(plan).bundle.why.clone()
 }
@@ -176,21 +178,21 @@ fn waits_for(plan: &OperatorPlan) -> &str {
         .unwrap_or_default()
 }
 
-fn kept(plan: &OperatorPlan) -> String {
+fn minors_to_record(plan: &OperatorPlan) -> String {
     plan.keep
         .map(|choice| choice.to_string())
         .unwrap_or_default()
 }
 
-/// Fails unless the plan is this in short, and the pattern matches what the plan refuses, or waits for and warns of.
+/// Checks the short form of the plan, and that the pattern matches its rejection, or its wait and warnings.
 #[track_caller]
 fn assert_plan(plan: &OperatorPlan, short: &str, pattern: &str) {
     assert_eq!(brief(plan), short, "{plan:?}");
-    let told = match &plan.act {
+    let text = match &plan.act {
         InstanceAction::Refuse { message, .. } => message.clone(),
         _ => format!("{}\n{}", waits_for(plan), plan.warnings.join("\n")),
     };
-    assert!(::tests::table::matches(pattern, &told), "{told}");
+    assert!(::tests::table::matches(pattern, &text), "{text}");
 }
 
 fn without(package: &Package) -> Package {
@@ -198,7 +200,7 @@ fn without(package: &Package) -> Package {
 }
 
 #[test]
-fn what_is_there_and_what_is_offered_decide() {
+fn installed_and_offered_bundles_decide() {
     let (two, line) = (|| package(&["1.0.0", "1.0.1"]), ["1.0.0", "1.0.1"]);
     let absent = without(&two());
     let olm = Some("failed to list Subscriptions: 403");
@@ -212,26 +214,26 @@ fn what_is_there_and_what_is_offered_decide() {
         "refuse SourceFailed", "*" => Case::new(absent.clone());
         "have 1.0.1", "*" => Case::at("1.0.0", &line);
         "have 1.0.1", "*" => Case::at("1.0.1", &line);
-        // Nothing is given up because the catalog has no more of it.
+        // The bundle is kept although the catalog no longer contains it.
         "have 1.0.1", "*" => Case::at("1.0.1", &["1.0.0"]);
         "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(vec![("c/mine", 0, Ok(absent))]);
         "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(vec![("c/mine", 0, Err("away"))]);
         "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(Vec::new());
-        // A version that is not known lets no new bundle in.
+        // An unknown cluster version blocks new bundles.
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => openshift: Err("no history"));
         "refuse SourceFailed", "failed to determine the cluster version: no history: failed to run sourcing logic"
             => with!(Case::new(two()) => openshift: Err("no history"));
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => kubernetes: Err("nobody answers"));
         "refuse SourceFailed", "*failed to determine the Kubernetes version: nobody answers*"
             => with!(Case::new(two()) => kubernetes: Err("nobody answers"));
-        // Nothing is installed before the packages of OLM are known.
+        // New bundles wait until the packages of OLM are known.
         "have 1.0.1", "*" => with!(Case::at("1.0.0", &line) => olm: olm);
         "refuse InstallPending", "cannot determine which packages OLM manages: failed to list Subscriptions: 403"
             => with!(Case::new(two()) => olm: olm);
-        // Nothing is decided before it is known which catalogs there are.
+        // A decision waits until the catalogs are listed.
         "refuse InstallPending", "catalogs have not been listed yet" => with!(Case::new(two()) => are_listed: false);
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &[]) => are_listed: false);
-        // A catalog that comes first is waited for until its first reading succeeds or fails.
+        // The plan waits for a catalog of higher priority until its first reading succeeds or fails.
         "refuse InstallPending", "catalog c/first has not been read yet" => first(PENDING, 5);
         "have 1.0.1", "*" => first("nobody is there", 5);
         "have 1.0.1", "*" => first(PENDING, -5);
@@ -243,12 +245,12 @@ fn what_is_there_and_what_is_offered_decide() {
 }
 
 #[test]
-fn whose_the_instance_is_decides_first() {
+fn owner_of_the_instance_decides_first() {
     let case = Case::new(package(&["1.0.0"]));
     let leaving = instance(&chosen("1.0.0", None), &status("1.0.0", true));
     let deletion = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     let leaving = with!(leaving => metadata.deletion_timestamp: Some(deletion));
-    for (there, short, pattern) in ::tests::rows![
+    for (existing, short, pattern) in ::tests::rows![
         ExistingInstance::Foreign { is_leaving: true }, "leave" => "*";
         ExistingInstance::Foreign { is_leaving: false }, "refuse InstallFailed"
             => "BundleInstance tide already exists and does not belong to this PlatformOperator; delete it, or rename \
@@ -256,50 +258,50 @@ fn whose_the_instance_is_decides_first() {
         ExistingInstance::Orphaned, "refuse InstallPending" => "*waiting for the deletion of the BundleInstance*";
         ExistingInstance::Ours(&leaving), "leave" => "*";
     ] {
-        assert_plan(&case.plan_of(there, None), short, pattern);
+        assert_plan(&case.plan_of(existing, None), short, pattern);
     }
     for case in [case, Case::at("1.0.0", &["1.0.0"])] {
         let (package, by) = ("tide".into(), "Subscription a/b".into());
-        let plan = case.plan_of(case.there(), Some(PackageConflict::Olm { package, by }));
-        let words = "*is managed by OLM (Subscription a/b)*";
-        assert_plan(&plan, "refuse SourceFailed", words);
+        let plan = case.plan_of(case.existing(), Some(PackageConflict::Olm { package, by }));
+        let pattern = "*is managed by OLM (Subscription a/b)*";
+        assert_plan(&plan, "refuse SourceFailed", pattern);
     }
 }
 
 #[test]
-fn what_is_installed_is_found_again_when_nobody_knows_what_was_chosen() {
-    let there = forget(instance(&chosen("1.0.0", None), &status("1.0.0", true)));
-    let case = Case::new(package(&["1.0.0", "1.1.0"])).with(there.clone());
+fn installed_bundle_is_found_without_a_recorded_choice() {
+    let live = forget(instance(&chosen("1.0.0", None), &status("1.0.0", true)));
+    let case = Case::new(package(&["1.0.0", "1.1.0"])).with(live.clone());
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
     assert_eq!(
         plan.act,
         InstanceAction::Apply(Box::new(chosen("1.0.0", None)))
     );
-    // What only has the same name may be something else.
+    // A bundle with the same name may be a different one.
     let mut other = package(&["1.0.0"]);
     other.bundles.get_mut("tide.v1.0.0").unwrap().image = image("6.6.6");
-    assert_rows!(brief(&Case::new(other).with(there).plan()) => "refuse SourceFailed");
+    assert_rows!(brief(&Case::new(other).with(live).plan()) => "refuse SourceFailed");
 }
 
-/// What is of no release is compared by name only.
+/// A bundle without a digest is identified by its name.
 #[test]
-fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
+fn bundles_without_bundle_info_follow_the_channel() {
     let versions = ["1.0.0", "1.0.1", "1.0.2"];
-    let there = |chosen_: &BundleChoice, version| instance(chosen_, &plain_status(version));
-    let plain = |there| {
+    let live = |chosen_: &BundleChoice, version| instance(chosen_, &plain_status(version));
+    let plain = |live| {
         let mut package = package(&versions);
         for bundle in package.bundles.values_mut() {
             bundle.media_type = Some("plain+v0".into());
         }
-        Case::new(package).with(there)
+        Case::new(package).with(live)
     };
     let first = with!(chosen("1.0.0", None) => media_type: "plain+v0".into());
-    let case = plain(there(&first, "1.0.0"));
+    let case = plain(live(&first, "1.0.0"));
     let second = have(&case.plan()).clone();
     assert_eq!(second.bundle.name, "tide.v1.0.1");
     assert_eq!(second.after.as_ref().unwrap().name, "tide.v1.0.0");
-    // On its way nothing is skipped.
-    assert_rows!(brief(&plain(there(&second, "1.0.0")).plan()) => "have 1.0.1");
-    assert_rows!(brief(&plain(there(&second, "1.0.1")).plan()) => "have 1.0.2");
+    // An unfinished upgrade skips no version.
+    assert_rows!(brief(&plain(live(&second, "1.0.0")).plan()) => "have 1.0.1");
+    assert_rows!(brief(&plain(live(&second, "1.0.1")).plan()) => "have 1.0.2");
 }

@@ -183,19 +183,19 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_somebody_is_not_looked_at_again() {
+    fn successful_checks_are_cached() {
         let (answers, now) = (PermissionCache::default(), Instant::now());
         let of = ("a", Some(1));
         let pinned = about("r/tide@sha256:1");
         assert_eq!(answers.get(of, &pinned, now), None);
-        let known = Ok(secrets());
-        assert_rows!(answers.insert(of, pinned.clone(), Ok(secrets()), now) => known);
+        let expected = Ok(secrets());
+        assert_rows!(answers.insert(of, pinned.clone(), Ok(secrets()), now) => expected);
         let later = now + Duration::from_secs(86400);
-        // Also when somebody has changed the operator: he may have approved them.
+        // Also if the operator was changed: the change may be the approval.
         for of in [of, ("a", Some(2))] {
-            assert_eq!(answers.get(of, &pinned, later), Some(known.clone()));
+            assert_eq!(answers.get(of, &pinned, later), Some(expected.clone()));
         }
-        // Another operator, another image, another cluster, another one installed.
+        // Another operator, image, cluster version or installed bundle.
         assert_eq!(answers.get(("b", Some(1)), &pinned, now), None);
         let others = [
             about("r/tide@sha256:2"),
@@ -205,11 +205,11 @@ mod tests {
         for other in others {
             assert_eq!(answers.get(of, &other, now), None, "{other:?}");
         }
-        // What a tag means is asked each time.
+        // Tags are resolved each time.
         let tag = about("r/tide:v1");
         assert_rows!(answers.insert(of, tag.clone(), Ok(looked(None)), now) => Ok(looked(None)));
         assert_eq!(answers.get(of, &tag, now), None);
-        // A few are enough.
+        // The cache is bounded.
         for at in 2..=1 + CAPACITY {
             let image = about(&format!("r/tide@sha256:{at}"));
             let _ = answers.insert(of, image, Ok(looked(None)), now);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_tried_ever_more_slowly_until_somebody_changes_the_operator() {
+    fn failed_checks_back_off_until_the_operator_changes() {
         let (answers, mut now) = (PermissionCache::default(), Instant::now());
         let of = ("a", Some(1));
         let image = about("r/tide@sha256:1");
@@ -237,10 +237,10 @@ mod tests {
                 wait >= expected.mul_f64(0.75) && wait <= expected.mul_f64(1.25) => true, "{wait:?} instead of {expected:?}";
             }
             let second = Duration::from_secs(1);
-            let told = answers.get(of, &image, now + second).unwrap();
-            let told = told.unwrap_err();
-            assert_eq!(told.why, "no such image");
-            assert_eq!(told.wait, wait.checked_sub(second));
+            let failure = answers.get(of, &image, now + second).unwrap();
+            let failure = failure.unwrap_err();
+            assert_eq!(failure.why, "no such image");
+            assert_eq!(failure.wait, wait.checked_sub(second));
             now += wait;
             assert_eq!(answers.get(of, &image, now), None, "it is tried again");
         }
@@ -248,7 +248,7 @@ mod tests {
         let changed = ("a", Some(2));
         assert_eq!(answers.get(changed, &image, now), None);
         assert!(fail(changed, now) < Duration::from_secs(20));
-        // It works, and something else does not.
+        // The check succeeds after the change.
         let _ = answers.insert(changed, image.clone(), Ok(looked(None)), now);
         assert_eq!(answers.get(changed, &image, now), Some(Ok(looked(None))));
     }

@@ -4,7 +4,9 @@ use manifests::api::platform::{Kept, NewRights, NextBundle};
 use serde_json::{Value, json};
 
 use super::{
-    super::fixtures::{chosen, condition as said, instance, operator, status as installed},
+    super::fixtures::{
+        chosen, condition as instance_condition, instance, operator, status as installed,
+    },
     *,
 };
 use crate::platform::gate::{Cluster, judge};
@@ -33,7 +35,7 @@ fn plan(act: InstanceAction) -> OperatorPlan {
     }
 }
 
-/// What was found where nothing but a plan is known.
+/// Returns an observation with nothing but a plan.
 fn planned(plan: &OperatorPlan) -> Observation<'_> {
     Observation {
         plan,
@@ -44,13 +46,13 @@ fn planned(plan: &OperatorPlan) -> Observation<'_> {
     }
 }
 
-/// The status of a new operator, given what was found.
+/// Returns the status of a new operator for an observation.
 fn status(found: &Observation<'_>) -> PlatformOperatorStatus {
     build(&operator(&json!({})), found, NOW.parse().unwrap())
 }
 
-/// The status of a new operator, given what was decided, the BundleInstance's status, and why it could not be applied.
-fn told(
+/// Returns the status of a new operator for a plan, the status of its BundleInstance, and an apply error.
+fn new_status(
     plan: &OperatorPlan,
     below: Option<&Value>,
     failure: Option<&str>,
@@ -61,7 +63,9 @@ fn told(
 
 fn find<'a>(status: &'a PlatformOperatorStatus, type_: &str) -> &'a Condition {
     let mut conditions = status.conditions.iter();
-    conditions.find(|it| it.type_ == type_).unwrap()
+    conditions
+        .find(|condition| condition.type_ == type_)
+        .unwrap()
 }
 
 fn line(condition: &Condition) -> String {
@@ -72,11 +76,12 @@ fn line(condition: &Condition) -> String {
 }
 
 #[test]
-fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
-    let there = installed("1.0.0", true);
-    let unpacking = json!({"conditions": [said("HasValidBundle", "False", "Unpacking")]});
+fn installed_condition_ignores_failing_later_steps() {
+    let installed_status = installed("1.0.0", true);
+    let unpacking =
+        json!({"conditions": [instance_condition("HasValidBundle", "False", "Unpacking")]});
     let failing = json!({"conditions": [
-        said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed"),
+        instance_condition("HasValidBundle", "True", "UnpackSuccessful"), instance_condition("Installed", "False", "InstallFailed"),
     ]});
     let warned = with!(have("1.0.0") => warnings: vec!["it is old".into(), "it is odd".into()]);
     let (image, class) = ("image".to_owned(), Class::Registry);
@@ -85,26 +90,26 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
         have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
         have("1.0.0"), Some(&unpacking), None => "False Unpacking: Unpacking!".into();
         have("1.0.0"), Some(&failing), None => "False InstallFailed: InstallFailed!".into();
-        have("1.0.0"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
-        // What people should know does not make it any less installed.
-        warned.clone(), Some(&there), None => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
+        have("1.0.0"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}");
+        // Warnings do not affect the condition.
+        warned.clone(), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
         warned, Some(&failing), None => "False InstallFailed: InstallFailed!; it is old; it is odd".into();
-        // It cannot be applied.
+        // The instance cannot be applied.
         have("1.0.0"), None, Some("no rights") => "False InstallFailed: no rights".into();
         have("1.0.0"), Some(&failing), Some("no rights") => "False InstallFailed: no rights".into();
-        have("1.0.0"), Some(&there), Some("no rights") => format!("True InstallSuccessful: {APPLIED}; no rights");
-        // It cannot be chosen.
+        have("1.0.0"), Some(&installed_status), Some("no rights") => format!("True InstallSuccessful: {APPLIED}; no rights");
+        // No bundle can be chosen.
         refuse("SourceFailed"), None, None => "False SourceFailed: why not".into();
         refuse("InstallPending"), None, None => "False InstallPending: why not".into();
         refuse("SourceFailed"), Some(&failing), None => "False SourceFailed: why not".into();
-        refuse("SourceFailed"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}; why not");
-        // Nobody could look at its rights.
-        look, Some(&there), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
-        // It goes, and comes back.
+        refuse("SourceFailed"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; why not");
+        // The permissions could not be checked.
+        look, Some(&installed_status), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
+        // The instance is recreated.
         plan(InstanceAction::NoChange), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
-        plan(InstanceAction::NoChange), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
+        plan(InstanceAction::NoChange), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}");
     ] {
-        let status = told(&plan, below, failure);
+        let status = new_status(&plan, below, failure);
         let found = find(&status, "Installed");
         assert_eq!(line(found), expected, "{plan:?} {below:?} {failure:?}");
         assert_eq!(found.observed_generation, Some(3));
@@ -113,11 +118,11 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
 
 // parity: openshift-4
 #[test]
-fn catalogs_are_there_away_or_not_looked_at() {
-    let state = |name: &str, is_read, trouble: Option<&str>| catalogs::State {
+fn catalog_condition_has_three_states() {
+    let state = |name: &str, is_read, problem: Option<&str>| catalogs::State {
         catalog: crate::fixtures::key("c", name),
         is_read,
-        trouble: trouble.map(str::to_owned),
+        trouble: problem.map(str::to_owned),
     };
     let well = state("well", true, None);
     let new = state("new", false, None);
@@ -139,7 +144,7 @@ fn catalogs_are_there_away_or_not_looked_at() {
 }
 
 #[test]
-fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
+fn reasons_of_an_unchanged_choice_are_kept() {
     let of = |version: &str, why: &[&str]| {
         let why = why.iter().map(|&one| one.to_owned()).collect();
         let bundle = with!(chosen(version, None).bundle => why: why);
@@ -157,7 +162,7 @@ fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
 }
 
 #[test]
-fn upgradeable_is_what_the_gate_says() {
+fn upgradeable_condition_follows_the_gate() {
     let verdict = |is_upgradeable, reason| {
         let verdict = judge(&Cluster::Kubernetes, [], &[]);
         with!(verdict => is_upgradeable: is_upgradeable, reason: reason, message: "said".into())
@@ -175,13 +180,13 @@ fn upgradeable_is_what_the_gate_says() {
 }
 
 #[test]
-fn what_was_known_stays_known() {
+fn known_facts_survive_failures() {
     let best = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
     let keep = Some("4.12 1.0".parse::<Kept>().unwrap());
     let first = with!(plan(InstanceAction::Apply(Box::new(best))) => keep: keep);
-    let there = installed("1.0.0", true);
-    let before = told(&first, Some(&there), None);
-    // Under both names that definitions have for it.
+    let installed_status = installed("1.0.0", true);
+    let before = new_status(&first, Some(&installed_status), None);
+    // Under both names that CRDs use for the field.
     for active in [
         &before.active_bundle_instance,
         &before.active_bundle_deployment,
@@ -199,9 +204,9 @@ fn what_was_known_stays_known() {
         let found = with!(planned(plan) => instance: instance.as_ref());
         build(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
     };
-    // Nothing new is nothing to write; what stays is not told anew why it was chosen.
-    assert_eq!(later(&have("1.0.0"), Some(&there)), before);
-    // A failure takes nothing away that is still so.
+    // An unchanged observation writes nothing; an unchanged choice keeps its reasons.
+    assert_eq!(later(&have("1.0.0"), Some(&installed_status)), before);
+    // A failure keeps facts that are still true.
     let failed = later(&refuse("SourceFailed"), None);
     assert_eq!(failed.chosen_bundle, before.chosen_bundle);
     assert_eq!(failed.active_bundle_instance, before.active_bundle_instance);
@@ -212,12 +217,14 @@ fn what_was_known_stays_known() {
     assert_eq!(at(&failed, "Installed"), "2027-01-01T00:00:00Z");
     assert_eq!(at(&failed, "CatalogAvailable"), NOW);
     // Another bundle has other reasons.
-    let next = later(&have("1.0.1"), Some(&there)).chosen_bundle.unwrap();
+    let next = later(&have("1.0.1"), Some(&installed_status))
+        .chosen_bundle
+        .unwrap();
     assert_eq!((next.version.as_str(), next.why.len()), ("1.0.1", 0));
-    // What could be next is what can be next now.
+    // The next bundle is that of the current plan.
     let (next, rights) = (Some(NextBundle::default()), Some(NewRights::default()));
     let waiting = with!(have("1.0.0") => next: next, new_rights: rights);
-    let waiting = later(&waiting, Some(&there));
+    let waiting = later(&waiting, Some(&installed_status));
     assert_eq!(waiting.next_available, Some(NextBundle::default()));
     assert_eq!(waiting.new_rights, Some(NewRights::default()));
     operator.status = Some(waiting);
@@ -227,14 +234,14 @@ fn what_was_known_stays_known() {
 }
 
 #[test]
-fn hostile_texts_fit_into_the_status() {
+fn untrusted_texts_are_truncated_to_fit_the_status() {
     let long = "ö".repeat(100_000);
     let text = || long.clone();
     let hostile = with!(chosen("1.0.0", None) => bundle.name: text(), bundle.version: text(), bundle.channel: text(),
         bundle.catalog: text(), bundle.image: text());
     let plan =
         with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![long.clone()]);
-    let status = told(&plan, Some(&installed("1.0.0", true)), Some(&long));
+    let status = new_status(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
     let word = bounds::WORD as usize;
     let (version, channel, catalog) = (&bundle.version, &bundle.channel, &bundle.catalog);
@@ -244,9 +251,9 @@ fn hostile_texts_fit_into_the_status() {
     assert!(bundle.image.len() <= bounds::REFERENCE as usize);
     let message = &find(&status, "Installed").message;
     assert!(message.chars().count() <= bounds::MESSAGE as usize);
-    // What fits is told as it is.
+    // Texts within the limits are unchanged.
     let fits = with!(chosen("1.0.0", None) => bundle.image: format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64)));
-    let status = told(
+    let status = new_status(
         &self::plan(InstanceAction::Apply(Box::new(fits.clone()))),
         None,
         None,

@@ -1,4 +1,4 @@
-//! BundleInstances that name an account.
+//! BundleInstances that name a service account.
 
 use super::*;
 use crate::{
@@ -29,7 +29,7 @@ async fn instances_are_guarded() {
     ];
     let cluster = installed().await;
     let admin = cluster.client().unwrap();
-    let (anna, ben) = (somebody("anna").await, somebody("ben").await);
+    let (anna, ben) = (instance_admin("anna").await, instance_admin("ben").await);
     bind("anna", "bundle-instance-impersonator", "RoleBinding").await;
     let mut annas = with_account("annas", "keeper");
     annas["metadata"]["labels"] = json!({"table": "accounts"});
@@ -106,7 +106,8 @@ async fn instances_are_guarded() {
     merge_status(&api(provisioner, INSTANCE), "annas", &status).await;
 }
 
-/// The provisioner makes the BundleInstance, so the user who names the account is asked here.
+/// The provisioner creates the BundleInstance, so the user who names the service account is checked on the
+/// PlatformOperator.
 async fn platform_operators_are_guarded() {
     const REFUSAL: &[&str] = &[
         "spec.bundle.serviceAccount: carol is not allowed to impersonate the ServiceAccount default/installer",

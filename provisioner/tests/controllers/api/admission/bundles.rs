@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::{apply, merge_status};
 
-/// The reference of a Bundle to an instance, as the provisioner makes it.
+/// Returns the owner reference of a Bundle to an instance, as the provisioner writes it.
 fn reference(instance: &DynamicObject) -> Value {
     json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": INSTANCE, "controller": true,
         "name": instance.metadata.name, "uid": instance.metadata.uid}])
@@ -26,7 +26,10 @@ async fn bundles_are_written_by_the_provisioner() {
     const POLICY: &str = "bundle-ownership";
     let cluster = installed().await;
     let admin = cluster.client().unwrap();
-    let (dora, provisioner) = (somebody("dora").await, client_of(cluster, PROVISIONER, &[]));
+    let (dora, provisioner) = (
+        instance_admin("dora").await,
+        client_of(cluster, PROVISIONER, &[]),
+    );
     let owner = create(admin.clone(), &instance("doras", &image()), false)
         .await
         .unwrap();
@@ -146,7 +149,10 @@ async fn bundles_are_deleted_with_the_permission_of_the_instance() {
     });
     apply(cluster, &role).await;
     bind("emil", "bundles-only", "ClusterRoleBinding").await;
-    let (emil, finn) = (client_of(cluster, "emil", &[]), somebody("finn").await);
+    let (emil, finn) = (
+        client_of(cluster, "emil", &[]),
+        instance_admin("finn").await,
+    );
     let provisioner = client_of(cluster, PROVISIONER, &[]);
     let owner = create(admin.clone(), &instance("finns", &image()), false)
         .await

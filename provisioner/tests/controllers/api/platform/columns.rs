@@ -48,14 +48,14 @@ async fn platform_operators_have_all_that_is_stored() {
         "newRights": {"digest": DIGEST, "rules": ["ServiceAccount etcd/etcd, in the whole cluster: {}"]},
     });
     let stored = write_status(&object, &status).await.unwrap();
-    // Nothing is dropped, and the types know all of it.
+    // No field is dropped, and the types contain all fields.
     assert_eq!(stored["status"], status);
     let typed: PlatformOperatorStatus = serde_json::from_value(status.clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed).unwrap(), status);
     let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
     assert_eq!(stored.kept().unwrap().to_string(), "4.12 1.2");
 
-    let [heads, row] = shown("platformoperators columns").await;
+    let [heads, row] = wide_rows("platformoperators columns").await;
     assert_eq!(
         heads,
         "NAME PACKAGE VERSION INSTALLED INSTALL STATE UPGRADEABLE AGE CHANNEL CATALOG NEXT WAITS FOR MESSAGE"
@@ -63,18 +63,18 @@ async fn platform_operators_have_all_that_is_stored() {
     let cells = "columns etcd 1.2.3 True InstallSuccessful False ";
     assert!(row.starts_with(cells), "{row}");
     assert!(row.contains(" catalogs/community 1.3.0 "), "{row}");
-    // `po` are pods, and stay that.
+    // `po` stays the short name of pods.
     let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
     let expected = "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator";
-    assert_eq!(words(&resources), expected);
+    assert_eq!(normalized(&resources), expected);
 }
 
 /// Another name than `cluster` is rejected.
 async fn the_platform_status_is_stored_as_concluded() {
     let named = |name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "PlatformStatus", "metadata": {"name": name}, "spec": {}});
-    let said = put(&named("other"), true).await.unwrap_err();
-    let words = r#"metadata.name: Unsupported value: "other": supported values: "cluster""#;
-    assert!(said.contains(words), "{said}");
+    let error = put(&named("other"), true).await.unwrap_err();
+    let expected = r#"metadata.name: Unsupported value: "other": supported values: "cluster""#;
+    assert!(error.contains(expected), "{error}");
     let object = named("cluster");
     put(&object, false).await.unwrap();
 
@@ -100,19 +100,19 @@ async fn the_platform_status_is_stored_as_concluded() {
     let first = aggregate::platform_status(None, &input, Some("1.36"));
     let stored = write_status(&object, &serde_json::to_value(&first.status).unwrap()).await;
     let stored: PlatformStatus = serde_json::from_value(stored.unwrap()).unwrap();
-    let kept = stored.status.unwrap();
-    assert_eq!(kept, first.status);
-    // So there is nothing to write again.
-    let again = aggregate::platform_status(Some(&kept), &input, Some("1.36"));
-    assert_eq!(again.status, kept);
+    let status = stored.status.unwrap();
+    assert_eq!(status, first.status);
+    // A second conclusion from the same input changes nothing.
+    let again = aggregate::platform_status(Some(&status), &input, Some("1.36"));
+    assert_eq!(again.status, status);
 
-    let [_, row] = shown("platformstatuses").await;
+    let [_, row] = wide_rows("platformstatuses").await;
     assert!(row.starts_with("cluster False True False False "), "{row}");
     let asks = "are not upgradeable: etcd/etcd";
     assert!(row.contains(asks), "{row}");
 }
 
-/// A CatalogSource without a type shows where its catalog is, too.
+/// A CatalogSource without a type also shows the source of its catalog.
 async fn catalog_sources_show_their_source() {
     let old = json!({"sourceType": "grpc", "address": "b:2", "displayName": "Community", "publisher": "Us"});
     for (name, spec, cells) in tests::rows![
@@ -123,7 +123,7 @@ async fn catalog_sources_show_their_source() {
     ] {
         let object = sources::source(name, &spec);
         put(&object, false).await.unwrap();
-        let [heads, row] = shown(&format!("catsrc {name}")).await;
+        let [heads, row] = wide_rows(&format!("catsrc {name}")).await;
         assert_eq!(heads, "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON");
         let [first, last] = cells;
         assert!(row.starts_with(&format!("{first} ")), "{row}");
@@ -155,23 +155,23 @@ async fn instances_have_conditions_and_versions() {
             "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
         ]
     );
-    let [heads, row] = shown("bis columns").await;
+    let [heads, row] = wide_rows("bis columns").await;
     let more = " AGE PROVISIONER PACKAGE PROGRESSING MESSAGE";
     assert!(heads.ends_with(more), "{heads}");
     let more = " core-rukpak-io-plain etcd Applying 2 of 3 objects";
     assert!(row.ends_with(more), "{row}");
 }
 
-/// The words of a line, with a space between two of them.
-fn words(line: &str) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    words.join(" ")
+/// Returns a line with single spaces between its fields.
+fn normalized(line: &str) -> String {
+    let parts: Vec<&str> = line.split_whitespace().collect();
+    parts.join(" ")
 }
 
-/// The words of the two lines that kubectl shows of one object with all columns.
-async fn shown(object: &str) -> [String; 2] {
-    let shown = run(&format!("get {object} --output wide")).await;
-    let lines: Vec<String> = shown.lines().map(words).collect();
+/// Returns the two lines that kubectl prints of one object with all columns.
+async fn wide_rows(object: &str) -> [String; 2] {
+    let output = run(&format!("get {object} --output wide")).await;
+    let lines: Vec<String> = output.lines().map(normalized).collect();
     lines.try_into().unwrap()
 }
 
@@ -180,7 +180,7 @@ fn cells(line: &str) -> Vec<&str> {
     cells.filter(|cell| !cell.is_empty()).collect()
 }
 
-/// The columns before the age.
+/// Returns the columns before the age.
 fn columns(table: &str) -> Vec<String> {
     table
         .lines()
@@ -196,7 +196,7 @@ async fn bundles_have_the_columns_of_rukpak() {
     let status =
         json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
     merge_status(&api(client, "Bundle"), "columns", &status).await;
-    let [heads, row] = shown("bundles columns").await;
+    let [heads, row] = wide_rows("bundles columns").await;
     let expected = "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE";
     assert_eq!(heads, expected);
     let resolved = r#""ref":"quay.io/example/bundle:v1""#;

@@ -1,4 +1,4 @@
-//! Where a catalog may be said to be: the rules of CatalogSources, on the apiserver that keeps them.
+//! Sources of a catalog: the validation rules of CatalogSources, on the API server that enforces them.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
 
 const GROUP: &str = "stored.example.com";
 
-/// The definition under another name, with the rules or as it was before there were any.
+/// Returns the CRD under another name, with the rules or without them, as in earlier versions.
 fn definition(with_rules: bool) -> Value {
     let all = definitions::foreign();
-    let ours = all
+    let crd = all
         .iter()
-        .find(|it| it.spec.names.kind == "CatalogSource")
+        .find(|crd| crd.spec.names.kind == "CatalogSource")
         .unwrap();
-    let mut definition = serde_json::to_value(ours).unwrap();
+    let mut definition = serde_json::to_value(crd).unwrap();
     definition["metadata"]["name"] = format!("catalogsources.{GROUP}").into();
     definition["spec"]["group"] = GROUP.into();
     definition["spec"]["names"]["categories"] = json!([]);
@@ -49,7 +49,7 @@ async fn define(definition: &Value) {
     defined().await.wait_established(name).await.unwrap();
 }
 
-/// What was taken before there were rules, and a change of what offends in it.
+/// Returns objects that were valid before the rules, with a change of the invalid part.
 fn offenders() -> [(&'static str, Value, Value); 16] {
     let both = json!({"sourceType": "grpc", "image": "r/c:v1", "address": "a:1"});
     let forms = json!({"sourceType": "grpc", "image": "r/c:v1", "catalogServiceSource": {"address": "a:1"}});
@@ -80,10 +80,10 @@ fn offenders() -> [(&'static str, Value, Value); 16] {
     ]
 }
 
-/// What contradicts itself was taken before, and stays usable: only what is offensive in it may not change.
+/// Contradictory objects that were stored before stay usable: only their invalid part cannot change.
 // parity: source-10, source-11
 #[tokio::test]
-async fn what_was_stored_before_can_still_be_written() {
+async fn stored_invalid_sources_stay_writable() {
     define(&definition(false)).await;
     let stored = |name: &str, spec: &Value| {
         let mut object = source(name, spec);
@@ -97,7 +97,7 @@ async fn what_was_stored_before_can_still_be_written() {
         put(&stored(name, spec), false).await.unwrap();
     }
     define(&definition(true)).await;
-    // The apiserver takes a moment to have the rules.
+    // The rules take effect after a moment.
     let begun = std::time::Instant::now();
     while put(&stored("probe", &both), true).await.is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no rules");
@@ -108,15 +108,15 @@ async fn what_was_stored_before_can_still_be_written() {
         let fine =
             |result: Result<(), String>| result.unwrap_or_else(|error| panic!("{name}: {error}"));
         fine(alter(&object, json!({"metadata": {"labels": {"a": "b"}}})).await);
-        let shown = json!({"displayName": "mine", "priority": 7, "icon": {"base64data": "", "mediatype": "a"}});
-        fine(alter(&object, json!({"spec": shown})).await);
+        let display = json!({"displayName": "mine", "priority": 7, "icon": {"base64data": "", "mediatype": "a"}});
+        fine(alter(&object, json!({"spec": display})).await);
         let status = json!({"reason": "SpecInvalidError", "message": "no"});
         let written = write_status(&object, &status).await.unwrap();
         assert_eq!(written["status"], status, "{name}");
         let altered = alter(&object, json!({"spec": offence})).await;
         assert!(altered.is_err(), "{name}: {offence}");
     }
-    // What makes it better is taken, also when that is not all.
+    // Improvements are accepted, also partial ones.
     for (name, better, is_undone) in tests::rows![
         "all-members", json!({"catalogServiceSource": null}) => false;
         "members", json!({"configMapSource": {"configMap": "n"}}) => true;
@@ -131,15 +131,15 @@ async fn what_was_stored_before_can_still_be_written() {
         let undone = alter(&object, json!({"spec": again})).await;
         assert_eq!(undone.is_ok(), is_undone, "{name}: {undone:?}");
     }
-    // An image beside an address that nobody reads is what counts, and so it may follow its tag.
+    // The image counts, and the address next to it is ignored; so the image may follow its tag.
     let object = stored("both", &both);
     let spec = async |spec: Value| alter(&object, json!({"spec": spec})).await;
     spec(json!({"image": "r/c:v2"})).await.unwrap();
-    // Once put right, it stays right.
+    // A corrected object cannot become invalid again.
     spec(json!({"address": null})).await.unwrap();
-    let said = spec(json!({"address": "a:1"})).await.unwrap_err();
-    let words = "spec.address: Forbidden: ignored when image is set";
-    assert!(said.contains(words), "{said}");
+    let error = spec(json!({"address": "a:1"})).await.unwrap_err();
+    let expected = "spec.address: Forbidden: ignored when image is set";
+    assert!(error.contains(expected), "{error}");
     for (name, spec, _) in &rows {
         let object = stored(name, spec);
         let api = api_of(defined().await.client().unwrap(), &object);

@@ -1,4 +1,4 @@
-//! What takes a cluster of its own: provisioners that end and come back, several of them, and a namespace without room.
+//! Cases that need a separate cluster: provisioners that restart, several provisioners, and a namespace without quota.
 
 use cluster::Lease;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -33,7 +33,7 @@ pub(super) async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, 
     (provisioner, kubelet)
 }
 
-/// A Bundle that does not say who pulls.
+/// Creates a Bundle that does not say who pulls its image.
 pub(super) async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
     let api: Api<Bundle> = Api::all(client.clone());
     let source = image(&format!("127.0.0.1:1/{name}:v1"));
@@ -91,7 +91,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let pod = node.pod(name).await;
     let status = bundles.get(name).await.unwrap().status;
     assert_eq!(status, before.status);
-    // Other content is refused and reported.
+    // Other content is rejected and reported.
     let changed = node.run(&pod, &small("something else")).await;
     let error = changed.unwrap_err().to_string();
     assert!(error.contains("this Bundle is pinned"), "{error}");
@@ -112,7 +112,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     drop(third);
 }
 
-/// A pod that a provisioner of these tests is said to be.
+/// Creates a pod that stands for a provisioner of these tests.
 async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
     let mut labels =
         json!({"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/component": "core"});
@@ -139,7 +139,7 @@ fn options(pod: &str) -> Options {
     }
 }
 
-/// Waits until these pods, and no others, have the label that the Service looks for.
+/// Waits until exactly these pods have the label that the Service selects.
 async fn labeled(pods: &Api<Pod>, expected: &[&str]) {
     let labeled = async || {
         let all = ListParams::default().labels("core.rukpak.io/leader=true");
@@ -151,11 +151,11 @@ async fn labeled(pods: &Api<Pod>, expected: &[&str]) {
 
 // parity: rukpak-24
 #[tokio::test]
-async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_content() {
+async fn service_selects_the_leader_and_others_reject_content() {
     let cluster = cluster().await;
     let client = cluster.client().unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), SYSTEM);
-    // The label of the second is left from a container that ran in its pod before, and the third is gone for good.
+    // The label of the second pod is left from an earlier container, and the third pod has no provisioner.
     for (name, leads) in [("one", false), ("two", true), ("three", true)] {
         replica(&pods, name, leads).await;
     }
@@ -165,14 +165,14 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     let second = Provisioner::start(&cluster, options("two")).await;
     second.says("waiting for the leader Lease").await;
 
-    // Whoever takes the label away, or takes it, does not have it for long.
+    // A label that another client removes or adds is corrected.
     for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
         let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}});
         merge(&pods, pod, &label).await;
         labeled(&pods, &["one"]).await;
     }
 
-    // By its own address, the second is asked all the same.
+    // A request to the address of the second replica reaches it all the same.
     let bundles: Api<Bundle> = Api::all(client.clone());
     create(&bundles, &super::bundle("two", "plain", nowhere("two"))).await;
     let node = Kubelet::new(client.clone(), &second.url("content"));
@@ -185,7 +185,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     assert!(text.contains("this replica is not the leader"), "{text}");
 
-    // The first goes, and its label with it; then the content comes to the second.
+    // The first replica ends and loses its label; then the second receives the content.
     first.signal("TERM").await;
     assert_eq!(first.ended().await, 0, "{}", first.log());
     second.says("leading").await;
@@ -198,7 +198,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
 }
 
 #[tokio::test]
-async fn without_a_lease_replicas_leave_each_other_the_label() {
+async fn replicas_without_a_lease_keep_each_others_label() {
     let cluster = cluster().await;
     let pods: Api<Pod> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
     let mut started = Vec::new();
@@ -214,7 +214,7 @@ async fn without_a_lease_replicas_leave_each_other_the_label() {
         started.push(provisioner);
     }
     labeled(&pods, &["one", "two"]).await;
-    // What somebody takes away comes back, and is the only thing that has changed since.
+    // A label that another client removes is added again, and no other change is made.
     let before = pods.get("two").await.unwrap().resource_version();
     let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}});
     merge(&pods, "one", &label).await;

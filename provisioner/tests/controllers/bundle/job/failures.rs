@@ -5,7 +5,7 @@ use kubelet::{container, ended, waits};
 use super::super::irregular::{linked, skipped};
 use super::*;
 
-/// The volume of the image in a pod.
+/// Returns the volume of the image in a pod.
 fn image_volume(pod: &Pod) -> k8s_openapi::api::core::v1::ImageVolumeSource {
     let spec = pod.spec.as_ref().unwrap();
     let mut volumes = spec.volumes.iter().flatten();
@@ -31,7 +31,7 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     let quoted = format!("Back-off pulling image \"{reference}\"");
     node.report(&pod, "Pending", &waits("ImagePullBackOff", &quoted))
         .await;
-    let bundle = told(world, &name, "UnpackPending", &quoted).await;
+    let bundle = condition_is(world, &name, "UnpackPending", &quoted).await;
     assert_eq!(message(&bundle), quoted);
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
     node.run(&pod, &content).await.unwrap();
@@ -74,7 +74,7 @@ async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
     // The program ends with its pod, without a condition that the pod was disrupted.
     node.report(&third, "Failed", &stopped).await;
     let retried = "its Job retries: Stopped: stopped by SIGTERM";
-    told(world, &name, "UnpackPending", retried).await;
+    condition_is(world, &name, "UnpackPending", retried).await;
     let last = node.pod(&name).await;
     assert_ne!(third.uid(), last.uid(), "stopped");
     assert_eq!(node.job(&name).await.uid(), job.uid());
@@ -84,17 +84,18 @@ async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
 
 // parity: complaint-2
 #[tokio::test]
-async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
+async fn failed_job_is_kept_and_followed_by_another() {
     let world = place().await;
     let name = unique("failed");
     let content = small(&name);
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let (pod, first) = (node.pod(&name).await, node.job(&name).await);
-    // It is not all folders that a node of the tests can be kept from reading.
-    let words = "FileUnreadable: \"/bundle/manifests/a.yaml\" is not readable by user 65532";
-    node.report(&pod, "Failed", &ended(1, "Error", words)).await;
-    let bundle = told(world, &name, "UnpackFailed", words).await;
+    // The tests cannot make every directory unreadable for a node.
+    let problem = "FileUnreadable: \"/bundle/manifests/a.yaml\" is not readable by user 65532";
+    node.report(&pod, "Failed", &ended(1, "Error", problem))
+        .await;
+    let bundle = condition_is(world, &name, "UnpackFailed", problem).await;
     assert!(message(&bundle).starts_with("source bundle content: unpack Job rukpak-system/"));
     wait_for(node.jobs(), &first.name_any(), "failed", |job: &Job| {
         let conditions = job.status.as_ref()?.conditions.as_ref()?;
@@ -102,16 +103,16 @@ async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
         (failed.reason.as_deref() == Some("PodFailurePolicy")).then_some(())
     })
     .await;
-    let kept = node.pods().get(&pod.name_any()).await.unwrap();
+    let retained = node.pods().get(&pod.name_any()).await.unwrap();
     assert_eq!(node.job(&name).await.uid(), first.uid());
 
     let second = next_job(&node, &name, &first).await;
     let apart = |job: &Job| job.creation_timestamp().unwrap().0;
     let pause = apart(&second).duration_since(apart(&first)).as_secs();
     assert!(pause >= 14, "{pause} s");
-    gone::<Pod>(node.pods(), &kept.name_any()).await;
-    // Until it is known how the next one fares, what was wrong is still told.
-    told(world, &name, "UnpackFailed", words).await;
+    gone::<Pod>(node.pods(), &retained.name_any()).await;
+    // The problem stays reported until the next Job has a result.
+    condition_is(world, &name, "UnpackFailed", problem).await;
     node.run(&node.pod(&name).await, &content).await.unwrap();
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
@@ -126,11 +127,11 @@ async fn content_of_jobs_is_checked_like_any_other() {
         let pod = node.pod(&name).await;
         (name, node.run_folder(&pod, folder.path()).await)
     };
-    // The program of the Job refuses this.
+    // The program of the Job rejects this.
     let (name, sent) = deliver("manifests/link.yaml").await;
     assert_eq!(sent.unwrap_err().reason(), "EntryRefused");
     let refused = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
-    let bundle = told(world, &name, "EntryRefused", refused).await;
+    let bundle = condition_is(world, &name, "EntryRefused", refused).await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
     // The program finds no bundle.
@@ -139,7 +140,7 @@ async fn content_of_jobs_is_checked_like_any_other() {
     world.bundle(&name, "plain", nowhere(&name)).await;
     let pod = node.pod(&name).await;
     node.run_folder(&pod, none.path()).await.unwrap_err();
-    let bundle = told(
+    let bundle = condition_is(
         world,
         &name,
         "UnpackFailed",
@@ -148,12 +149,12 @@ async fn content_of_jobs_is_checked_like_any_other() {
     .await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
-    // The controller refuses this content, which does not change: no other Job is created.
+    // The controller rejects this content, which does not change: no other Job is created.
     let name = unique("refused");
     world.bundle(&name, "plain", nowhere(&name)).await;
     let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
     node.run(&node.pod(&name).await, &nested).await.unwrap();
-    told(world, &name, "UnpackFailed", "manifests/nested").await;
+    condition_is(world, &name, "UnpackFailed", "manifests/nested").await;
     let job = node.job(&name).await;
     assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
 
@@ -164,19 +165,19 @@ async fn content_of_jobs_is_checked_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_job_of_somebody_else_is_left_alone() {
+async fn foreign_job_is_not_changed() {
     let world = place().await;
     let (name, node) = (unique("taken"), node(world).await);
-    // A Bundle's uid is known when it exists, so the Job has to go first.
+    // The uid of a Bundle is known once the Bundle exists, so the Job must be deleted first.
     world.bundle(&name, "plain", nowhere(&name)).await;
-    let ours = node.job(&name).await;
-    let job = ours.name_any();
+    let first = node.job(&name).await;
+    let job = first.name_any();
     let disown = json!({"metadata": {"ownerReferences": null}});
     merge(&node.jobs(), &job, &disown).await;
     let foreign = "does not belong to this Bundle; delete it";
-    told(world, &name, "UnpackFailed", foreign).await;
+    condition_is(world, &name, "UnpackFailed", foreign).await;
     let params = DeleteParams::background();
     node.jobs().delete(&job, &params).await.unwrap();
-    let next = next_job(&node, &name, &ours).await;
+    let next = next_job(&node, &name, &first).await;
     assert_eq!(next.owner_references().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What admission makes of Jobs and pods must neither break them nor have them made again and again.
+//! Changes that admission makes to Jobs and pods must neither break them nor cause repeated creation.
 
 use std::{pin::pin, time::Duration};
 
@@ -12,7 +12,7 @@ use super::*;
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// A policy for everything of one Bundle, and what it is called.
+/// Creates a policy for the objects of one Bundle, and returns its name.
 async fn policy(
     world: &World,
     bundle: &str,
@@ -54,7 +54,7 @@ async fn policy(
     name
 }
 
-/// Waits until a dry run of a pod or Job of that Bundle is as wanted.
+/// Waits until the result of a dry run of a Bundle's pod or Job matches.
 async fn in_force(
     world: &World,
     bundle: &str,
@@ -85,16 +85,19 @@ async fn in_force(
     let _ = until("the policy is in force", tried, is_so).await;
 }
 
-/// Waits until a dry run of a pod or Job of that Bundle has a value at a place.
+/// Waits until a dry run of a Bundle's pod or Job has a value at this path.
 async fn makes(world: &World, bundle: &str, is_job: bool, place: &str, value: serde_json::Value) {
     in_force(world, bundle, is_job, |answer| {
-        let found = answer.as_ref().ok().and_then(|it| it.pointer(place));
+        let found = answer
+            .as_ref()
+            .ok()
+            .and_then(|object| object.pointer(place));
         found == Some(&value)
     })
     .await;
 }
 
-/// Policies that add a container to the pods of a Bundle, and change fields of its Jobs.
+/// Creates policies that add a container to the pods of a Bundle, and change fields of its Jobs.
 async fn mutate(world: &World, name: &str) {
     let sidecar = json!({
         "reinvocationPolicy": "Never",
@@ -151,7 +154,7 @@ async fn jobs_and_pods_that_policies_change_are_kept() {
         let reason = format!("try {number}");
         node.report(&pod, "Pending", &kubelet::waits("ErrImagePull", &reason))
             .await;
-        told(world, &name, "UnpackPending", &reason).await;
+        condition_is(world, &name, "UnpackPending", &reason).await;
     }
     assert_eq!(node.job(&name).await.uid(), job.uid());
     node.send(&pod, &content).await.unwrap();
@@ -170,7 +173,7 @@ async fn jobs_and_pods_that_policies_change_are_kept() {
 }
 
 #[tokio::test]
-async fn a_policy_that_takes_away_what_jobs_are_known_by_is_told_and_not_fought() {
+async fn policy_that_strips_jobs_is_reported_and_not_fought() {
     let world = place().await;
     let name = unique("stripped");
     let stripped = json!({
@@ -192,15 +195,15 @@ async fn a_policy_that_takes_away_what_jobs_are_known_by_is_told_and_not_fought(
     .await;
     world.bundle(&name, "plain", nowhere(&name)).await;
     let remedy = "exempt the system namespace from the policy";
-    told(world, &name, "UnpackFailed", remedy).await;
+    condition_is(world, &name, "UnpackFailed", remedy).await;
     let node = node(world).await;
     let job = async || node.find_job(&name).await;
     until("no Job", job, Option::is_none).await;
-    stays(world, &name, "exempt the system namespace").await;
+    condition_persists(world, &name, "exempt the system namespace").await;
 }
 
 #[tokio::test]
-async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing() {
+async fn policy_that_changes_pod_labels_is_reported_and_harmless() {
     let world = place().await;
     let name = unique("bare");
     let bare = json!({
@@ -220,7 +223,7 @@ async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing(
     )
     .await;
     world.bundle(&name, "plain", nowhere(&name)).await;
-    told(world, &name, "UnpackPending", "removed its labels").await;
+    condition_is(world, &name, "UnpackPending", "removed its labels").await;
     let node = node(world).await;
     let job = node.job(&name).await;
     let its = |pod: &Pod| {
@@ -232,8 +235,8 @@ async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing(
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
-/// The Bundle is looked at again meanwhile, and more than once.
-async fn stays(world: &World, name: &str, text: &str) {
+/// Makes sure that the condition stays while the Bundle is reconciled more than once.
+async fn condition_persists(world: &World, name: &str, text: &str) {
     let api: Api<Bundle> = world.api();
     let end = Instant::now() + Duration::from_secs(4);
     let fields = format!("metadata.name={name}");
@@ -241,8 +244,8 @@ async fn stays(world: &World, name: &str, text: &str) {
     let mut changes = pin!(changes);
     while let Ok(Some(changed)) = timeout_at(end, changes.next()).await {
         let changed = changed.unwrap();
-        let said = message(&changed);
-        assert!(said.contains(text), "{said}");
+        let reported = message(&changed);
+        assert!(reported.contains(text), "{reported}");
     }
 }
 
@@ -259,7 +262,7 @@ async fn deny(world: &World, bundle: &str, is_job: bool, message: &str) -> Strin
     name
 }
 
-/// Ends a policy of [`deny`].
+/// Removes a policy of [`deny`].
 async fn allow(world: &World, policy: &str) {
     let bindings: Api<ValidatingAdmissionPolicyBinding> = world.api();
     delete(&bindings, policy).await;
@@ -271,14 +274,14 @@ async fn denied_jobs_and_pods_are_reported_until_allowed() {
     let name = unique("denied");
     let jobs = deny(world, &name, true, "no jobs on Sundays").await;
     world.bundle(&name, "plain", nowhere(&name)).await;
-    told(world, &name, "UnpackFailed", "no jobs on Sundays").await;
-    stays(world, &name, "no jobs on Sundays").await;
+    condition_is(world, &name, "UnpackFailed", "no jobs on Sundays").await;
+    condition_persists(world, &name, "no jobs on Sundays").await;
     let pods = deny(world, &name, false, "no pods on Sundays").await;
     allow(world, &jobs).await;
     let node = node(world).await;
     node.job(&name).await;
 
-    let bundle = told(world, &name, "UnpackPending", "no pods on Sundays").await;
+    let bundle = condition_is(world, &name, "UnpackPending", "no pods on Sundays").await;
     let reason = message(&bundle);
     assert!(reason.contains("cannot create its pod"), "{reason}");
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));

@@ -1,4 +1,4 @@
-//! Whose content is taken, and whose is not. Which pods are those of a Job, `provisioner::bundle::job` tests.
+//! Deliveries from other pods. The tests of `provisioner::bundle::job` cover which pods belong to a Job.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -12,7 +12,7 @@ use unpacker::{
 use super::*;
 use crate::content::site::visit;
 
-/// Sends an archive as a Job does, with a token of the test's choice, and claims that are right unless it says others.
+/// Sends an archive as a Job does, with any token, and with correct claims unless the test asks for a false one.
 async fn put(
     world: &World,
     bundle: &str,
@@ -47,7 +47,7 @@ async fn put(
     (status, reason)
 }
 
-/// Tokens that are as good as they can be, and not good enough.
+/// Valid tokens that must not suffice.
 struct Strangers {
     apiservers: String,
     elsewhere: String,
@@ -55,14 +55,14 @@ struct Strangers {
     foreign: String,
 }
 
-async fn strangers(world: &World, node: &Kubelet, ours: &Pod, job: &Job) -> Strangers {
+async fn strangers(world: &World, node: &Kubelet, own_pod: &Pod, job: &Job) -> Strangers {
     let audience = || vec!["unpack.core.rukpak.io".to_owned()];
     let others = vec!["https://example.com".to_owned()];
     let accounts: Api<ServiceAccount> = Api::namespaced(world.client(), SYSTEM);
     let request = serde_json::from_value(json!({"spec": {"audiences": audience()}})).unwrap();
     let params = PostParams::default();
     let unbound = accounts.create_token_request("unpack", &params, &request);
-    // Whoever may make pods with our account and somebody's Job as their owner may do everything in this namespace.
+    // A user who may create pods with this service account and a Job as owner may do everything in this namespace.
     world.apply(&account_object(SYSTEM, "other")).await;
     let pod = json!({
         "metadata": {"name": unique("stranger"), "ownerReferences": [{
@@ -72,8 +72,8 @@ async fn strangers(world: &World, node: &Kubelet, ours: &Pod, job: &Job) -> Stra
     });
     let foreign = create(&node.pods(), &serde_json::from_value(pod).unwrap()).await;
     Strangers {
-        apiservers: node.token_for(ours, Vec::new()).await,
-        elsewhere: node.token_for(ours, others).await,
+        apiservers: node.token_for(own_pod, Vec::new()).await,
+        elsewhere: node.token_for(own_pod, others).await,
         unbound: unbound.await.unwrap().status.unwrap().token.unwrap(),
         foreign: node.token_for(&foreign, audience()).await,
     }
@@ -89,10 +89,10 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     ] {
         world.bundle(name, "plain", source).await;
     }
-    let (ours, theirs) = (node.pod(name).await, node.pod(&other).await);
-    let good = node.token(&ours).await;
+    let (own_pod, theirs) = (node.pod(name).await, node.pod(&other).await);
+    let good = node.token(&own_pod).await;
     let others = node.token(&theirs).await;
-    let strangers = strangers(world, node, &ours, &node.job(name).await).await;
+    let strangers = strangers(world, node, &own_pod, &node.job(name).await).await;
     let none = unique("none");
     let unknown = (StatusCode::UNAUTHORIZED, "Unauthorized");
     let forbidden = (StatusCode::FORBIDDEN, "Forbidden");
@@ -136,7 +136,7 @@ async fn only_the_pod_of_a_job_delivers_content_and_once() {
     world.bundle(&name, "plain", nowhere(&name)).await;
     let good = Box::pin(rejected(world, &node, &name, &content)).await;
 
-    // The claims have to be true. The content is accepted once, and the same content again.
+    // The claims must be true. The content is accepted once, and the same content again.
     let lie = put(world, &name, &good, &content, true).await;
     let mismatch = "DigestMismatch".to_owned();
     assert_eq!(lie, (StatusCode::UNPROCESSABLE_ENTITY, mismatch));

@@ -1,4 +1,4 @@
-//! How many Jobs work at once, in a cluster where all count.
+//! The limit of concurrent Jobs, in a separate cluster, because all Jobs count.
 
 use super::{
     alone::{bundle, cluster, start},
@@ -8,12 +8,14 @@ use super::{
 const MOST: usize = 16;
 
 #[tokio::test]
-async fn only_so_many_jobs_work_at_once_and_the_next_one_follows_when_one_has_ended() {
+async fn concurrent_jobs_are_limited_and_the_next_follows() {
     let cluster = cluster().await;
     let client = cluster.client().unwrap();
     let folder = storage();
     let (first, node) = start(&cluster, &folder).await;
-    let names: Vec<String> = (0..MOST + 2).map(|it| format!("turn-{it}")).collect();
+    let names: Vec<String> = (0..MOST + 2)
+        .map(|number| format!("turn-{number}"))
+        .collect();
     let bundles: Api<Bundle> = Api::all(client.clone());
     for name in &names {
         bundle(&client, name).await;
@@ -23,42 +25,49 @@ async fn only_so_many_jobs_work_at_once_and_the_next_one_follows_when_one_has_en
     let all = |found: &Vec<String>| found.len() == MOST;
     until("as many Jobs as may work", working, all).await;
 
-    // One that begins knows what works already.
+    // A provisioner that starts counts the running Jobs.
     first.signal("KILL").await;
     drop(first);
     let (_second, node) = start(&cluster, &folder).await;
-    let done: Vec<_> = names.iter().filter(|it| !waiting.contains(it)).collect();
+    let done: Vec<_> = names
+        .iter()
+        .filter(|name| !waiting.contains(name))
+        .collect();
     let first = node.pod(done[0]).await;
     node.run(&first, &small("first")).await.unwrap();
     let next = eventually("the next Job", async || {
         let found = jobs(&node).await;
-        let next = waiting.iter().find(|it| found.contains(it));
+        let next = waiting.iter().find(|name| found.contains(name));
         next.cloned().ok_or_else(|| format!("{found:?}"))
     })
     .await;
-    let last = waiting.iter().find(|it| **it != next).unwrap();
+    let last = waiting.iter().find(|name| **name != next).unwrap();
     assert!(node.find_job(last).await.is_none());
-    // One that fails, or whose Bundle goes, makes room as well.
+    // A Job that fails, or whose Bundle is deleted, makes room as well.
     delete(&bundles, done[1]).await;
     let pod = node.pod(last).await;
     node.run(&pod, &small("last")).await.unwrap();
     crate::support::unpacked(&bundles, last).await;
 }
 
-/// The Bundles whose Jobs there are.
+/// Returns the Bundles that have a Job.
 async fn jobs(node: &Kubelet) -> Vec<String> {
     let owner = |job: &Job| job.labels()["core.rukpak.io/owner-name"].clone();
     list(&node.jobs()).await.iter().map(owner).collect()
 }
 
-/// Those that say that they wait, as soon as there are so many.
+/// Waits until this many Bundles report that they are queued, and returns them.
 async fn waiting(bundles: &Api<Bundle>, count: usize) -> Vec<String> {
     let waiting = async || {
         let mut all = list(bundles).await;
         all.retain(|bundle| {
             let status = bundle.status.as_ref();
             let unpacked = status.and_then(|status| condition(&status.conditions, "Unpacked"));
-            unpacked.is_some_and(|it| it.message.contains("queued behind other unpack Jobs"))
+            unpacked.is_some_and(|condition| {
+                condition
+                    .message
+                    .contains("queued behind other unpack Jobs")
+            })
         });
         all.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };

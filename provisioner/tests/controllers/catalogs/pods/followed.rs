@@ -1,4 +1,4 @@
-//! Pods that are looked at whenever something changes.
+//! Pods that are reconciled on every change.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -20,7 +20,7 @@ use super::{
     *,
 };
 
-/// What the registry has under a tag.
+/// Returns the digest that the registry has for a tag.
 async fn digest(ctx: &Context, image: &str) -> String {
     let source = Source::Image(Image {
         reference: image.parse().unwrap(),
@@ -54,7 +54,7 @@ async fn a_tag_that_has_moved_is_noticed(
     image: String,
 ) {
     let (sources, source) = watch::channel(Arc::new(place.source().await));
-    let (told, mut states) = watch::channel((State::Starting(String::new()), false));
+    let (sender, mut states) = watch::channel((State::Starting(String::new()), false));
     let watches = Arc::new(Watches::default());
     let following = {
         let (ctx, image, watches) = (ctx.clone(), image.clone(), Arc::clone(&watches));
@@ -64,16 +64,16 @@ async fn a_tag_that_has_moved_is_noticed(
                 image: &image,
                 poll: Some(Duration::from_secs(2)),
             };
-            let tell = |kept: &Result<Kept, Error>| {
-                // Whatever fails for once, as where two have written, is tried again.
-                if let Ok(kept) = kept {
-                    told.send_modify(|(state, asked)| {
-                        state.clone_from(&kept.state);
-                        *asked |= kept.asked;
+            let report = |outcome: &Result<Kept, Error>| {
+                // A single failure, such as a write conflict, is retried.
+                if let Ok(outcome) = outcome {
+                    sender.send_modify(|(state, asked)| {
+                        state.clone_from(&outcome.state);
+                        *asked |= outcome.asked;
                     });
                 }
             };
-            follow(&ctx, &watches, of, tell).await
+            follow(&ctx, &watches, of, report).await
         })
     };
     let names = async |count: usize| {
@@ -85,28 +85,28 @@ async fn a_tag_that_has_moved_is_noticed(
     let args = pod.containers[0].args.clone().unwrap();
     let serve = ["serve", "/configs", "--port=50051"];
     assert_eq!(args, serve, "as the image's label says");
-    // A pod that is gone is noticed at once.
+    // A deleted pod is noticed at once.
     let params = DeleteParams::default().grace_period(0);
     place.api::<Pod>().delete(&first, &params).await.unwrap();
     let second = found("another one is made", async || {
         let mut names = place.names().await.into_iter();
-        names.find(|it| *it != first)
+        names.find(|name| *name != first)
     })
     .await;
     let before = digest(&ctx, &image).await;
     place.is_ready(&second, &before).await;
-    let is_told = |(state, _): &(State, bool)| *state == serving(&before);
-    states.wait_for(is_told).await.unwrap();
-    // Nothing has moved: nobody needs a pod to see that.
+    let is_reported = |(state, _): &(State, bool)| *state == serving(&before);
+    states.wait_for(is_reported).await.unwrap();
+    // The tag has not moved; the check needs no new pod.
     states.wait_for(|(_, asked)| *asked).await.unwrap();
     assert_eq!(place.names().await, [second.as_str()]);
-    what_comes_later_is_followed(&place, &sources).await;
+    later_annotations_are_followed(&place, &sources).await;
     annotations_that_are_refused_keep_nothing_from_being_done(&place, &sources).await;
     assert_eq!(watches.count(), 1);
 
     push_tide(&registry, "org/catalog:v1", &["2.0.0"]);
     let both = names(2).await;
-    let update = both.iter().find(|it| **it != second).unwrap();
+    let update = both.iter().find(|name| **name != second).unwrap();
     let after = digest(&ctx, &image).await;
     assert_ne!(after, before);
     place.is_ready(update, &after).await;
@@ -126,7 +126,7 @@ async fn a_tag_that_has_moved_is_noticed(
     a_restart_without_the_registry_changes_nothing(&place, &ctx, &image).await;
 }
 
-/// As a policy does that wants no such pods.
+/// Pods are deleted repeatedly, as a policy that forbids such pods would do.
 async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Context, image: &str) {
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
     let (ctx, image) = (ctx.clone(), image.to_owned());
@@ -148,32 +148,35 @@ async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Contex
         made.push(Instant::now());
     }
     following.abort();
-    let pauses: Vec<Duration> = made.windows(2).map(|it| it[1] - it[0]).collect();
-    // The first one is made at once, then after one, two and four seconds.
+    let pauses: Vec<Duration> = made.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // The first pod is created at once, then after one, two and four seconds.
     assert!(pauses[2] > Duration::from_millis(1500), "{pauses:?}");
     assert!(pauses[3] > Duration::from_secs(3), "{pauses:?}");
 }
 
-/// The pod goes on being kept, and is told of.
+/// The pod is still kept and reported.
 async fn a_restart_without_the_registry_changes_nothing(place: &Place, ctx: &Context, image: &str) {
     let before = place.names().await;
     let policies = place.api::<NetworkPolicy>();
     let name = "tide.v1-grpc-server";
     delete(&policies, name).await;
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
-    let (told, mut states) = watch::channel(String::new());
+    let (sender, mut states) = watch::channel(String::new());
     let of = Of {
         source,
         image,
         poll: None,
     };
-    let tell = |kept: &Result<Kept, Error>| {
-        told.send_replace(format!("{:?}", kept.as_ref().map(|it| &it.state)));
+    let report = |outcome: &Result<Kept, Error>| {
+        sender.send_replace(format!(
+            "{:?}",
+            outcome.as_ref().map(|outcome| &outcome.state)
+        ));
     };
     let watches = Watches::default();
     tokio::select! {
-        never = follow(ctx, &watches, of, tell) => match never {},
-        done = states.wait_for(|it| it.starts_with("Ok(Serving(")) => drop(done.unwrap()),
+        never = follow(ctx, &watches, of, report) => match never {},
+        done = states.wait_for(|state| state.starts_with("Ok(Serving(")) => drop(done.unwrap()),
         () = tokio::time::sleep(Duration::from_secs(120)) => panic!("not told as served"),
     }
     assert_eq!(place.names().await, before);
@@ -181,15 +184,19 @@ async fn a_restart_without_the_registry_changes_nothing(place: &Place, ctx: &Con
     assert!(policy.is_some(), "what belongs to it is repaired");
 }
 
-/// Annotations that the catalog gets later reach its pod, and what belongs to the pod is repaired at once.
-async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc<CatalogSource>>) {
+/// Annotations that the catalog gets later are copied to its pod, and the objects of the pod are repaired at once.
+async fn later_annotations_are_followed(
+    place: &Place,
+    sources: &watch::Sender<Arc<CatalogSource>>,
+) {
     let annotated = json!({"metadata": {"annotations": {"later": "on"}}});
     place.patch::<CatalogSource>(CATALOG, annotated).await;
     sources.send_replace(Arc::new(place.source().await));
     let annotations = async || place.pods().await.remove(0).annotations().clone();
-    let has_later = |all: &BTreeMap<String, String>| all.get("later").is_some_and(|it| it == "on");
+    let has_later =
+        |all: &BTreeMap<String, String>| all.get("later").is_some_and(|value| value == "on");
     until("the pod has them, too", annotations, has_later).await;
-    // And lose them, but none that somebody else has put there.
+    // Removed annotations are removed from the pod, but not those of other clients.
     let pod = place.names().await.remove(0);
     let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
     place.patch::<Pod>(&pod, theirs).await;
@@ -207,7 +214,7 @@ async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc
     delete(&policies, name).await;
     found("its policy is there again", async || {
         let policy = policies.get_opt(name).await.unwrap();
-        policy.filter(|it| it.uid() != deleted)
+        policy.filter(|policy| policy.uid() != deleted)
     })
     .await;
 }
@@ -231,12 +238,12 @@ async fn annotations_that_are_refused_keep_nothing_from_being_done(
     delete(&services, "tide-v1").await;
     let service = async || services.get_opt("tide-v1").await.unwrap();
     found("its Service is there again", service).await;
-    let there = pods.get(&pod).await.unwrap();
-    assert!(!there.annotations().contains_key("refused"), "{there:?}");
+    let live = pods.get(&pod).await.unwrap();
+    assert!(!live.annotations().contains_key("refused"), "{live:?}");
     allow(&place.cluster, "pods").await;
 }
 
-/// An image that has its catalog elsewhere is served from there; until then the one before is.
+/// An image with its catalog in another directory is served from there; until then the previous one is served.
 async fn another_folder_is_followed(
     place: &Place,
     ctx: &Context,
@@ -251,11 +258,13 @@ async fn another_folder_is_followed(
     let before = states.borrow().0.clone();
     let next = found("a pod that serves another folder", async || {
         let pods = place.pods().await;
-        let mut there = pods.iter().filter(|it| {
-            let args = &it.spec.as_ref().unwrap().containers[0].args;
-            args.iter().flatten().any(|it| it == "/elsewhere")
+        let mut matching = pods.iter().filter(|pod| {
+            let args = &pod.spec.as_ref().unwrap().containers[0].args;
+            args.iter()
+                .flatten()
+                .any(|argument| argument == "/elsewhere")
         });
-        there.next().map(Pod::name_any)
+        matching.next().map(Pod::name_any)
     })
     .await;
     assert_eq!(states.borrow().0, before, "by the one before");

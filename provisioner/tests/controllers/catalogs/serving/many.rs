@@ -9,10 +9,10 @@ use super::{super::images::Watched, *};
 
 const SOURCES: usize = 1000;
 const IMAGES: usize = 20;
-/// How many the test writes at once.
+/// Number of concurrent writes of the test.
 const AT_ONCE: usize = 32;
 
-/// Writes all of them, with a priority of their own for each round: whatever changes has the image looked for again.
+/// Writes all CatalogSources, with another priority in each round: each change causes a poll of the image.
 async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
     let sources = shelf.sources("catalogs");
     let params = PatchParams::apply("test").force();
@@ -27,31 +27,33 @@ async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
     writes.try_collect::<()>().await.unwrap();
 }
 
-/// Waits until so many are as wanted; longer than for one.
-async fn until(what: &str, wanted: usize, count: impl Fn() -> usize) {
+/// Waits until the count reaches a number, longer than for one catalog.
+async fn until(description: &str, expected: usize, count: impl Fn() -> usize) {
     let counting = async {
-        while count() < wanted {
+        while count() < expected {
             sleep(Duration::from_millis(100)).await;
         }
     };
     let counted = timeout(Duration::from_secs(600), counting).await;
-    assert!(counted.is_ok(), "{what}: {} of {wanted}", count());
+    assert!(counted.is_ok(), "{description}: {} of {expected}", count());
 }
 
-/// How many polls had this outcome.
+/// Returns the number of polls with this outcome.
 fn polled(leader: &Leader, outcome: &str) -> usize {
     let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} ");
     metric(&leader.ctx, &line).map_or(0, |count| count.parse().unwrap())
 }
 
-/// What was asked for, without what else goes over other connections at the same time: whoever finds no https there has
-/// begun a handshake before.
-fn asked(way: &Watched) -> Vec<String> {
+/// Returns the requests without other bytes on the connections: a client that falls back from HTTPS has begun a
+/// handshake before.
+fn requests(proxy: &Watched) -> Vec<String> {
     let question = |line: &String| {
-        let begin = ["HEAD /", "GET /"].iter().find_map(|it| line.rfind(it))?;
+        let begin = ["HEAD /", "GET /"]
+            .iter()
+            .find_map(|method| line.rfind(method))?;
         Some(line[begin..].to_owned())
     };
-    way.asked().iter().filter_map(question).collect()
+    proxy.asked().iter().filter_map(question).collect()
 }
 
 /// Returns how often clients have applied a Service.
@@ -71,8 +73,8 @@ async fn service_writes(shelf: &Shelf) -> usize {
     counts.sum()
 }
 
-/// On a busy machine, the client repeats requests that get no answer in time. A second request of each source, or of one
-/// source for each image, is a defect.
+/// On a busy machine, the client repeats requests that get no answer in time. A second request of each source, or of
+/// one source for each image, is a defect.
 fn assert_asked_once(requests: usize) {
     let expected = SOURCES..SOURCES + IMAGES;
     assert!(expected.contains(&requests), "{requests} requests");
@@ -81,7 +83,7 @@ fn assert_asked_once(requests: usize) {
 // parity: serve-24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
-    // Each has a listener, of two descriptors.
+    // Each CatalogSource has a listener of two descriptors.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = rustix::process::Rlimit {
         current: limit.maximum,
@@ -94,36 +96,37 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
         let documents = tide(&[&format!("1.{at}.0")]);
         push_documents(&registry, &format!("org/catalog:v{at}"), &documents, None);
     }
-    let way = Watched::new(&registry).await;
+    let proxy = Watched::new(&registry).await;
     let leader = Leader::start(&shelf.cluster, HERE);
     let writes_before = service_writes(&shelf).await;
-    declare_all(&shelf, &way.host, 0).await;
+    declare_all(&shelf, &proxy.host, 0).await;
     until("read", SOURCES, || polled(&leader, "new")).await;
-    let is_served = |it: &&String| it.ends_with(" 1");
+    let is_served = |line: &&String| line.ends_with(" 1");
     let served = || leader.served().iter().filter(is_served).count();
     until("served", SOURCES, served).await;
-    // Services that are created all at once take so long that requests run out of time, and are repeated.
+    // Services that are created all at once take so long that requests time out and are repeated.
     assert_asked_once(service_writes(&shelf).await - writes_before);
-    // What is in an image was fetched once, and is in one file; each has told its digest to each who may not know it.
-    let before = asked(&way);
-    let blobs = before.iter().filter(|it| it.contains("/blobs/"));
+    // The content of an image was fetched once, into one file; each CatalogSource has resolved its digest with its own
+    // credentials.
+    let before = requests(&proxy);
+    let blobs = before.iter().filter(|request| request.contains("/blobs/"));
     let blobs: Vec<&String> = blobs.collect();
     let different: BTreeSet<&&String> = blobs.iter().collect();
     assert_eq!(blobs.len(), different.len(), "{blobs:?}");
-    let heads = before.iter().filter(|it| it.starts_with("HEAD "));
+    let heads = before.iter().filter(|request| request.starts_with("HEAD "));
     assert_asked_once(heads.count());
     let files = leader.store.path().join("registries");
     assert_eq!(std::fs::read_dir(files).unwrap().count(), IMAGES);
 
-    // And a poll that finds the same is one question.
-    declare_all(&shelf, &way.host, 1).await;
+    // A poll without a change is one request.
+    declare_all(&shelf, &proxy.host, 1).await;
     until("asked for again", SOURCES, || polled(&leader, "same")).await;
-    let mut questions = asked(&way).split_off(before.len());
-    // Whoever need not prove who he is may also be one without https, which is asked for before.
-    questions.retain(|it| !it.ends_with("GET /v2/ HTTP/1.1"));
+    let mut questions = requests(&proxy).split_off(before.len());
+    // A registry without authentication may also be one without HTTPS, which is tried first.
+    questions.retain(|request| !request.ends_with("GET /v2/ HTTP/1.1"));
     let others: Vec<&String> = questions
         .iter()
-        .filter(|it| !it.starts_with("HEAD /v2/org/catalog/manifests/v"))
+        .filter(|request| !request.starts_with("HEAD /v2/org/catalog/manifests/v"))
         .collect();
     assert!(others.is_empty(), "{others:?}");
     assert_asked_once(questions.len());

@@ -1,4 +1,4 @@
-//! Catalogs that get a pod of their own, and lose it.
+//! Catalogs that get a separate pod, and lose it.
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use manifests::api::install;
@@ -11,7 +11,7 @@ use crate::support::account_object;
 
 // parity: pod-1
 #[tokio::test]
-async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so() {
+async fn catalog_with_pod_config_has_its_own_pod() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &binding).await;
@@ -29,7 +29,7 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     let pod = found("a pod", async || list(&pods).await.pop()).await;
     let selector = pod.spec.clone().unwrap().node_selector.unwrap();
     assert_eq!(selector["catalogs"], "here");
-    // Nobody has to do without it until the pod is ready, of which is told what is wrong with it.
+    // The shared server continues until the pod is ready; the status reports the problem of the pod.
     let waiting = json!({"status": {"containerStatuses": [{
         "name": "registry-server", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff"}},
@@ -41,7 +41,7 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     });
     shelf.reports("tides", reported).await;
     shelf.serves("tides", &ONE).await;
-    // Who chooses from it does not wait for a pod.
+    // A choice from the catalog does not wait for the pod.
     assert_eq!(leader.offers("tide"), ["catalogs/tides: tide.v1.0.0"]);
 
     is_ready(&pods, &pod.name_any()).await;
@@ -55,13 +55,18 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     until("the Service selects it", selector, selects_it).await;
     let after = services.get("tides").await.unwrap();
     assert_eq!(before.uid(), after.uid(), "and is the same one");
-    let address = |it: &Service| it.spec.as_ref().and_then(|it| it.cluster_ip.clone());
+    let address = |service: &Service| {
+        service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.cluster_ip.clone())
+    };
     assert_eq!(address(&before), address(&after));
-    // Kubernetes' own controller says that it has found the pod, and we are not needed any more.
+    // Kubernetes' controller reports the pod, and the slice of the provisioner is no longer needed.
     let slices = shelf.slices("catalogs");
     leads_to_pod(&shelf, true).await;
-    let ours = ListParams::default().labels(labels::CATALOG);
-    let our_slices = async || slices.list(&ours).await.unwrap().items;
+    let params = ListParams::default().labels(labels::CATALOG);
+    let our_slices = async || slices.list(&params).await.unwrap().items;
     until("nothing else leads there", our_slices, Vec::is_empty).await;
     let ready = json!({"lastObservedState": "READY"});
     let reported = json!({"connectionState": ready, "message": null});
@@ -72,22 +77,22 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
     leader.end().await;
 
-    what_olm_has_left_stays(&shelf, &image).await;
+    objects_of_olm_are_kept(&shelf, &image).await;
     a_pod_goes_whatever_the_catalog_becomes(&shelf).await;
 }
 
-/// The pod goes when the one server has the catalog, and the Service stays the same one.
+/// The pod is deleted when the shared server has the catalog, and the Service stays the same.
 async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let pods = shelf.api::<Pod>("catalogs");
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    let ours = ListParams::default().labels(labels::CATALOG);
+    let params = ListParams::default().labels(labels::CATALOG);
     let gone = json!({"spec": {"grpcPodConfig": null}});
     let sources = shelf.sources("catalogs");
     let pod = list(&pods).await.remove(0);
     let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
     deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
     merge(&sources, "tides", &gone).await;
-    // One that cannot be removed is told, and keeps nobody from being served.
+    // A pod that cannot be deleted is reported, and the catalog is served.
     let reported = json!({
         "connectionState": {"lastObservedState": "READY"},
         "message": "*failed to delete its registry pod after the handover*nothing is done here*",
@@ -96,8 +101,8 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     allow(&shelf.cluster, "pods").await;
     let left = async || list(&pods).await;
     until("no pod", left, |left| are_leaving(left)).await;
-    // Before it went, clients were led to us.
-    let [slice] = &slices.list(&ours).await.unwrap().items[..] else {
+    // Before the pod was deleted, clients were directed to the provisioner.
+    let [slice] = &slices.list(&params).await.unwrap().items[..] else {
         panic!("one of ours");
     };
     let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
@@ -120,13 +125,13 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     };
     let back = until("the Service selects nothing", service, is_ours).await;
     assert_eq!(before.uid(), back.uid());
-    // Kubernetes' controllers do not look at such a Service, so nothing of theirs is left.
+    // Kubernetes' controllers ignore such a Service, so their objects are deleted.
     assert_eq!(slices.get_opt("tides-x").await.unwrap(), None);
     assert_eq!(endpoints.get_opt("tides").await.unwrap(), None);
     shelf.serves("tides", &ONE).await;
 }
 
-/// What a kubelet says of a pod that serves.
+/// Writes the status that a kubelet reports of a serving pod.
 async fn is_ready(pods: &Api<Pod>, name: &str) {
     let status = json!({"status": {
         "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
@@ -134,7 +139,7 @@ async fn is_ready(pods: &Api<Pod>, name: &str) {
     merge_status(pods, name, &status).await;
 }
 
-/// What Kubernetes' own controller writes of the pods that a Service selects.
+/// Writes the slice that Kubernetes' controller creates for the pods of a Service.
 async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
     let mut endpoints = json!([]);
     if is_there {
@@ -150,8 +155,8 @@ async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
     apply(&shelf.cluster, &slice).await;
 }
 
-/// What OLM has made is not taken for what we have made.
-async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
+/// Objects of OLM are not mistaken for those of the provisioner.
+async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
     let pods = shelf.api::<Pod>("catalogs");
     let source = shelf.sources("catalogs").get("tides").await.unwrap();
     let theirs = json!({
@@ -170,13 +175,13 @@ async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
     }
     let next = Leader::start(&shelf.cluster, THERE);
     shelf.hands_out(THERE, "catalogs/tides", &ONE).await;
-    // That it was pulled is counted when all was done that serving it takes.
+    // A pull is counted after all steps of serving the catalog.
     let polls = "rukpak_catalog_polls_total{outcome=\"new\"} ";
     let polled = async || metric(&next.ctx, polls);
     let is_done = |count: &Option<String>| count.as_ref().is_some_and(|count| count != "0");
     until("it has looked for pods", polled, is_done).await;
-    let kept = pods.get("tides-olm").await.unwrap();
-    assert_eq!(kept.metadata.deletion_timestamp, None);
+    let pod = pods.get("tides-olm").await.unwrap();
+    assert_eq!(pod.metadata.deletion_timestamp, None);
     next.end().await;
 }
 
@@ -184,7 +189,7 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     let pods = shelf.api::<Pod>("catalogs");
     let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
     let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
-    // What an earlier process has left leads nowhere any more, as soon as it can be removed.
+    // A slice of an earlier process leads nowhere as soon as it can be deleted.
     let slices = shelf.slices("catalogs");
     let left = ListParams::default().labels(labels::CATALOG);
     let slice = slices.list(&left).await.unwrap().items.remove(0);
@@ -193,8 +198,8 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     deny(&shelf.cluster, "DELETE", resource, attempt).await;
     merge(&sources, "tides", &own).await;
     let next = Leader::start(&shelf.cluster, THERE);
-    let ours = ListParams::default().labels(labels::CATALOG_POD);
-    let our_pods = async || pods.list(&ours).await.unwrap().items;
+    let params = ListParams::default().labels(labels::CATALOG_POD);
+    let our_pods = async || pods.list(&params).await.unwrap().items;
     found("a pod again", async || our_pods().await.pop()).await;
     assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
     allow(&shelf.cluster, resource.1).await;
@@ -212,7 +217,7 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
 
 fn are_leaving(pods: &[Pod]) -> bool {
     let mut pods = pods.iter();
-    pods.all(|it| it.metadata.deletion_timestamp.is_some())
+    pods.all(|pod| pod.metadata.deletion_timestamp.is_some())
 }
 
 fn dry_run() -> DeleteParams {
@@ -222,7 +227,7 @@ fn dry_run() -> DeleteParams {
     }
 }
 
-/// Waits until the metric tells this of who is served.
+/// Waits until the metric reports these served catalogs.
 async fn served_are(leader: &Leader, expected: &[&str]) {
     let served = async || leader.served();
     until("counted", served, |served| *served == expected).await;

@@ -1,15 +1,18 @@
-//! What is served after a restart while the registry is away.
+//! Catalogs that are served after a restart while the registry is unavailable.
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::*;
 use crate::support::node_object;
 
-/// Where the slice of a catalog leads.
+/// Returns the addresses in the slice of a catalog.
 async fn endpoints(slices: &Api<EndpointSlice>, name: &str) -> Vec<String> {
     let slice = slices.get(name).await.unwrap();
     let endpoints = slice.endpoints.unwrap_or_default();
-    endpoints.into_iter().flat_map(|it| it.addresses).collect()
+    endpoints
+        .into_iter()
+        .flat_map(|endpoint| endpoint.addresses)
+        .collect()
 }
 
 // parity: serve-5, switch-6, switch-13
@@ -33,13 +36,13 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     shelf.declare("served", "tenants", grpc(&image)).await;
     shelf.serves("mine", &ONE).await;
     shelf.hands_out(HERE, "served/tenants", &ONE).await;
-    // One whose template names an image that is not there yet, once the provisioner has started anew.
+    // A CatalogSource whose template names an image that does not exist until the provisioner has restarted.
     shelf.apply(&node_object("a", "amd64")).await;
     push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("served", "dynamic", grpc(&template)).await;
     shelf.hands_out(HERE, "served/dynamic", &ONE).await;
-    // Only then the store has the record of each image.
+    // Only then does the store have the record of each image.
     let ready = json!({"connectionState": {"lastObservedState": "READY"}});
     for name in ["catalogs/mine", "served/tenants", "served/dynamic"] {
         shelf.reports(name, ready.clone()).await;
@@ -65,7 +68,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     for name in ["catalogs/mine", "served/tenants"] {
         shelf.reports(name, reported.clone()).await;
     }
-    // Another CatalogSource was never allowed to pull it: not one with this image, and not one that has taken a name.
+    // Another CatalogSource was never allowed to pull it: neither one with this image, nor one that reuses a name.
     shelf.declare("catalogs", "other", grpc(&image)).await;
     let sources = shelf.sources("served");
     delete(&sources, "tenants").await;
@@ -76,10 +79,10 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     }
     let offers = second.offers("tide");
     let mut offers = offers.iter();
-    assert!(offers.any(|it| it.starts_with("catalogs/other: unknown: ")));
+    assert!(offers.any(|offer| offer.starts_with("catalogs/other: unknown: ")));
     second.end().await;
 
-    // Whose disk has nothing leads nobody to a pod that has ended.
+    // A provisioner with an empty disk directs no client to a pod that has ended.
     let slices = shelf.slices("catalogs");
     assert_eq!(endpoints(&slices, "mine-catalog").await, [THERE]);
     let third = Leader::start(&shelf.cluster, "192.0.2.3");
@@ -90,7 +93,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     third.end().await;
 }
 
-/// Gives a catalog another priority, and waits until its condition tells of that spec, with the image of before.
+/// Gives a catalog another priority, and waits until its condition reports that spec with the earlier image.
 async fn is_kept_after_an_edit(
     shelf: &Shelf,
     priority: i64,
@@ -120,16 +123,13 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     shelf.apply(&node_object("b", "arm64")).await;
     is_kept_after_an_edit(shelf, 5, async || {}, &image).await;
     let states = first.ctx.catalogs.states();
-    let trouble = states[0].trouble.clone().unwrap_or_default();
-    assert!(
-        trouble.ends_with("; the nodes are amd64, arm64"),
-        "{trouble}"
-    );
+    let error = states[0].trouble.clone().unwrap_or_default();
+    assert!(error.ends_with("; the nodes are amd64, arm64"), "{error}");
     assert_eq!(first.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
     let store = first.end().await;
     drop(registry);
 
-    // Nor does it matter who is there when it is edited.
+    // The order of restart and edit does not matter.
     let mut second = None;
     let starts = async || {
         second = Some(Leader::with(&shelf.cluster, THERE, store, Share::default()));
@@ -139,7 +139,7 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     let second = second.unwrap();
     assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 
-    // Another template was never anything.
+    // Another template was never resolved.
     let other = template.replace("org/", "org/other-");
     shelf.declare("catalogs", "mine", grpc(&other)).await;
     let unresolved = json!({"conditions": [{"reason": "UnableToResolve", "message": other}]});
@@ -155,7 +155,7 @@ async fn the_status_names_no_server_that_ended(shelf: &Shelf) {
     let ready = json!({"connectionState": {"lastObservedState": "READY"}});
     shelf.reports("mine", ready).await;
     let store = first.end().await;
-    // Which image that pod would have, nobody knows.
+    // The image of that pod is unknown.
     let mut spec = grpc(&registry.image("org/catalog:v{ocp_minor_version}"));
     spec["grpcPodConfig"] = json!({"nodeSelector": {"a": "b"}});
     shelf.declare("catalogs", "mine", spec).await;

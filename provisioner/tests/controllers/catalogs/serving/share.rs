@@ -1,4 +1,4 @@
-//! What namespaces may take that are only served, and what is told of those who ask.
+//! Limits of namespaces that are only served, and metrics of their requests.
 
 use super::*;
 
@@ -13,28 +13,28 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     shelf.declare("served", "first", grpc(&image)).await;
     let port = shelf.hands_out(HERE, "served/first", &ONE).await;
     shelf.declare("served", "second", grpc(&image)).await;
-    let words =
+    let message =
         "namespace served reached the limit of 1 served catalogs (--catalogs-per-namespace)";
     shelf
-        .is_told("served", "second", "CatalogNotServed", words)
+        .emits_in("served", "second", "CatalogNotServed", message)
         .await;
-    let words = format!("*{words}*");
-    let reported = json!({"reason": "RegistryServerError", "message": words});
+    let message = format!("*{message}*");
+    let reported = json!({"reason": "RegistryServerError", "message": message});
     shelf.reports("served/second", reported).await;
-    // Nothing is fetched for that: nobody finds out that there is none.
+    // Nothing is fetched for that: the missing image is not noticed.
     let missing = registry.image("org/catalog:missing");
     shelf.declare("served", "third", grpc(&missing)).await;
-    let reported = json!({"message": words});
+    let reported = json!({"message": message});
     shelf.reports("served/third", reported).await;
-    // An admin's own namespaces are not counted.
+    // The admin's namespaces are not counted.
     for name in ["a", "b"] {
         shelf.declare("catalogs", name, grpc(&image)).await;
         let service = format!("catalogs/{name}");
         shelf.hands_out(HERE, &service, &ONE).await;
     }
 
-    // One that becomes too large stays what it was, and so does one that is none any more; that is told until it is good,
-    // whatever is repaired meanwhile.
+    // A catalog that becomes too large keeps its content, and so does an image without a catalog; the problem is
+    // reported until it is solved, regardless of repairs.
     let mut large = tide(&["1.1.0"]);
     let big = json!({"type": "big", "value": "x".repeat(2 << 20)});
     large[2]["properties"].as_array_mut().unwrap().push(big);
@@ -42,12 +42,12 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     let none = [json!({"schema": "example.charts", "package": "", "name": "none"})];
     let none = push_documents(registry, "org/catalog:none", &none, None);
     let gauge = |value: u8| format!("{{namespace=\"served\",name=\"first\"}} {value}");
-    for (image, words) in [
+    for (image, problem) in [
         (&large, "but --catalog-size-per-namespace allows 1048576"),
         (&none, "the catalog contains no package that can be served"),
     ] {
         shelf.declare("served", "first", grpc(image)).await;
-        let is_bad = || json!({"message": format!("*{words}*")});
+        let is_bad = || json!({"message": format!("*{problem}*")});
         shelf.reports("served/first", is_bad()).await;
         delete(&shelf.services("served"), "first").await;
         shelf.hands_out(HERE, "served/first", &ONE).await;
@@ -61,11 +61,11 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     let served = async || leader.served();
     until("it is well", served, |served| served.contains(&gauge(1))).await;
 
-    // There is room again.
+    // The namespace has room again.
     delete(&shelf.sources("served"), "first").await;
     shelf.hands_out(HERE, "served/second", &ONE).await;
 
-    // Whoever has asked is counted, by what was asked for and how that ended; no catalog is named.
+    // Requests are counted by method and code, without the name of a catalog.
     for begin in [
         "rukpak_catalog_requests_total{rpc=\"ListBundles\",code=\"OK\"} ",
         "rukpak_catalog_request_duration_seconds_count{rpc=\"ListBundles\"} ",

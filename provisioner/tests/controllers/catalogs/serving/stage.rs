@@ -9,7 +9,7 @@ use provisioner::settings::{Namespaces, Ports, Serving};
 use super::super::*;
 use crate::support::{Line, SYSTEM, install_rights};
 
-/// Addresses that nobody has: it is the control plane that is looked at, and no node.
+/// An address that no machine has: the tests inspect the control plane, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
 pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
 
@@ -17,7 +17,7 @@ pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
 pub(in crate::catalogs) const ONE: [&str; 1] = ["tide.v1.0.0"];
 pub(in crate::catalogs) const BOTH: [&str; 2] = ["tide.v1.0.0", "tide.v1.1.0"];
 
-/// A provisioner that serves catalogs beside the one of the shelf, which does not.
+/// A provisioner that serves catalogs, next to the one of the shelf, which does not.
 pub(in crate::catalogs) struct Leader {
     pub(in crate::catalogs) ctx: Context,
     stop: CancellationToken,
@@ -26,13 +26,13 @@ pub(in crate::catalogs) struct Leader {
 }
 
 impl Leader {
-    /// One whose pod has this address.
+    /// Starts a provisioner whose pod has this address.
     pub(in crate::catalogs) fn start(cluster: &Cluster, address: &str) -> Self {
         let store = tempfile::tempdir().unwrap();
         Self::with(cluster, address, store, Share::default())
     }
 
-    /// One that asks the apiserver through a line.
+    /// Starts a provisioner that reaches the API server through a line.
     pub(in crate::catalogs) async fn behind_line(cluster: &Cluster, address: &str) -> (Self, Line) {
         let (line, config) = Line::to(cluster.config().clone()).await;
         let store = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ impl Leader {
         (leader, line)
     }
 
-    /// One that finds what another one has left on its disk.
+    /// Starts a provisioner on the disk of an earlier one.
     pub(super) fn with(cluster: &Cluster, address: &str, store: TempDir, share: Share) -> Self {
         Self::of(cluster.config().clone(), address, store, share)
     }
@@ -68,7 +68,7 @@ impl Leader {
         }
     }
 
-    /// Ends as a process that has lost its Lease does. What is on its disk stays.
+    /// Ends as a process that has lost its Lease does. The content of its disk stays.
     pub(in crate::catalogs) async fn end(mut self) -> TempDir {
         self.stop.cancel();
         for task in self.tasks.drain(..) {
@@ -77,17 +77,17 @@ impl Leader {
         std::mem::replace(&mut self.store, tempfile::tempdir().unwrap())
     }
 
-    /// What it offers of a package to who chooses, a line a catalog.
+    /// Returns the offers of a package, one line per catalog.
     pub(in crate::catalogs) fn offers(&self, package: &str) -> Vec<String> {
         offers_of(&self.ctx, package)
     }
 
-    /// The lines of the metric that tells who is served.
+    /// Returns the lines of the metric of served catalogs.
     pub(super) fn served(&self) -> Vec<String> {
         let text = self.ctx.metrics.render();
         let mut lines: Vec<String> = text
             .lines()
-            .filter_map(|it| it.strip_prefix("rukpak_catalog_served"))
+            .filter_map(|line| line.strip_prefix("rukpak_catalog_served"))
             .map(str::to_owned)
             .collect();
         lines.sort();
@@ -104,10 +104,10 @@ impl Drop for Leader {
     }
 }
 
-/// A cluster where the provisioner has the rights that an admin gives it.
+/// Returns a cluster where the provisioner has the permissions that an admin grants.
 pub(in crate::catalogs) async fn stage() -> Shelf {
     let shelf = Shelf::new().await;
-    // Its own provisioner serves nothing, and would say so in every status.
+    // The provisioner of the shelf serves nothing, and would report that in every status.
     shelf.stop.cancel();
     for namespace in [SYSTEM, "served"] {
         apply(&shelf.cluster, &namespace_object(namespace)).await;
@@ -133,7 +133,7 @@ impl Shelf {
         self.api(namespace)
     }
 
-    /// Deletes the CatalogSources of a namespace, and what was made for them, as the garbage collector would.
+    /// Deletes the CatalogSources of a namespace, and their objects, as the garbage collector would.
     pub(in crate::catalogs) async fn clear(&self, namespace: &str) {
         let (params, all) = (DeleteParams::default(), ListParams::default());
         let sources = self.sources(namespace);
@@ -147,7 +147,7 @@ impl Shelf {
         slices.delete_collection(&params, &all).await.unwrap();
     }
 
-    /// Where a Service leads to: the one address, and the port.
+    /// Returns the only address and the port that a Service leads to.
     pub(in crate::catalogs) async fn leads_to(
         &self,
         namespace: &str,
@@ -173,7 +173,8 @@ impl Shelf {
         Some((endpoint.addresses.first()?.clone(), port))
     }
 
-    /// The same of a Service in the first namespace that leads to the first address.
+    /// Waits until a Service in the first namespace leads to the first address and serves these bundles, and returns
+    /// the port.
     pub(in crate::catalogs) async fn serves(&self, service: &str, expected: &[&str]) -> u16 {
         let service = format!("{}/{service}", NAMESPACES[0]);
         self.hands_out(HERE, &service, expected).await
@@ -202,31 +203,31 @@ impl Shelf {
     }
 
     /// Waits for an event of a CatalogSource in the first namespace.
-    pub(super) async fn emits(&self, name: &str, reason: &str, words: &str) {
-        self.is_told(NAMESPACES[0], name, reason, words).await;
+    pub(super) async fn emits(&self, name: &str, reason: &str, text: &str) {
+        self.emits_in(NAMESPACES[0], name, reason, text).await;
     }
 
-    /// The same in any namespace.
-    pub(super) async fn is_told(&self, namespace: &str, name: &str, reason: &str, words: &str) {
-        let said = async || notes_about(&self.client(), namespace, name, reason).await;
-        let is_said = |said: &Vec<String>| said.iter().any(|it| it.contains(words));
-        until(&format!("{name}: {reason} {words}"), said, is_said).await;
+    /// Waits for an event of a CatalogSource in any namespace.
+    pub(super) async fn emits_in(&self, namespace: &str, name: &str, reason: &str, text: &str) {
+        let notes = async || notes_about(&self.client(), namespace, name, reason).await;
+        let has_text = |notes: &Vec<String>| notes.iter().any(|note| note.contains(text));
+        until(&format!("{name}: {reason} {text}"), notes, has_text).await;
     }
 }
 
-/// What a server lists.
+/// Returns the bundles that a server lists.
 pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
     let address = format!("127.0.0.1:{port}");
     let client = Client::connect(&address, Bounds::default()).await;
-    let client = client.map_err(|it| it.to_string())?;
+    let client = client.map_err(|error| error.to_string())?;
     let listed: Result<Vec<_>, _> = {
         use futures::TryStreamExt as _;
         client.list_bundles().try_collect().await
     };
     let mut names: Vec<String> = listed
-        .map_err(|it| it.to_string())?
+        .map_err(|error| error.to_string())?
         .into_iter()
-        .map(|it| it.csv_name)
+        .map(|bundle| bundle.csv_name)
         .collect();
     names.sort();
     Ok(names)

@@ -1,4 +1,4 @@
-//! Conditions in a status that OLM writes, and the version of the OLM that serves. The definitions are OLM's own.
+//! Conditions in a status that OLM writes, and the version of the OLM that serves. The CRDs are those of OLM.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::openshift::CLUSTER_OPERATOR;
 
 const CANNOT: &str =
     "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
-/// The number of writes that must not be answered.
+/// Number of writes that must not be answered.
 const ROUNDS: u32 = 10;
 
 // parity: switch-1, switch-5, switch-11, switch-olm-4, switch-olm-5
@@ -47,11 +47,11 @@ impl Shelf {
     }
 }
 
-/// The conditions that the field manager of a status has applied.
+/// Returns the conditions that the field manager of a status has applied.
 fn applied(source: &CatalogSource) -> BTreeSet<String> {
     let all = source.metadata.managed_fields.iter().flatten();
-    let ours = all.filter(|entry| entry.manager.as_deref() == Some("rukpak"));
-    let status = ours.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let entries = all.filter(|entry| entry.manager.as_deref() == Some("rukpak"));
+    let status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
     let mut found = BTreeSet::new();
     for entry in status {
         assert_eq!(entry.operation.as_deref(), Some("Apply"), "{entry:?}");
@@ -71,35 +71,45 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
         .declare_with("catalogs", "mine", spec.clone(), annotation(template))
         .await;
     let source = shelf
-        .becomes("mine", "written", |it| {
+        .becomes("mine", "written", |source| {
             let resolved = "core.rukpak.io/TemplateResolved True catalog image reference was successfully resolved";
-            conditions(it) == [resolved, "resolved_image True example.com/catalog:v36"]
+            conditions(source) == [resolved, "resolved_image True example.com/catalog:v36"]
         })
         .await;
     assert_eq!(image(&source), "example.com/catalog:v36");
-    // What OLM says of it stays, and it may say it at any time.
+    // OLM's part of the status stays, and OLM may write it at any time.
     let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
     let sources = shelf.sources("catalogs");
     merge_status(&sources, "mine", &olms).await;
     let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
     merge(&sources, "mine", &none).await;
     let source = shelf
-        .becomes("mine", "plain", |it| conditions(it).is_empty())
+        .becomes("mine", "plain", |source| conditions(source).is_empty())
         .await;
     assert_eq!(
         (image(&source), message(&source).as_str()),
         ("example.com/catalog:v36", "OLM's")
     );
 
-    // A template where OLM cannot read it is told where it does no harm, and OLM's annotation is OLM's.
+    // A template in a field that OLM cannot read is reported by an Event, and OLM's annotation belongs to OLM.
     shelf
         .declare_with("catalogs", "other", spec, json!({ANNOTATION: template}))
         .await;
     let in_place = json!({"image": template});
     shelf.declare("catalogs", "braces", in_place).await;
-    let told = async || notes_about(&shelf.client(), "catalogs", "braces", "ImageTemplate").await;
-    let is_told = |notes: &Vec<String>| notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
-    until("an event tells of the annotation", told, is_told).await;
+    let found_notes =
+        async || notes_about(&shelf.client(), "catalogs", "braces", "ImageTemplate").await;
+    let has_annotation = |notes: &Vec<String>| {
+        notes
+            .iter()
+            .any(|note| note.contains(CATALOG_IMAGE_TEMPLATE))
+    };
+    until(
+        "an event tells of the annotation",
+        found_notes,
+        has_annotation,
+    )
+    .await;
     let source = sources.get("other").await.unwrap();
     assert_eq!(
         (image(&source), &source.status),
@@ -116,32 +126,33 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
         .await;
     assert_eq!((image(&source), message(&source).as_str()), (template, ""));
 
-    nothing_is_lost_while_both_write(shelf, &sources).await;
+    concurrent_writes_lose_no_fields(shelf, &sources).await;
 }
 
-/// How often a template changes while OLM writes.
+/// Number of template changes while OLM writes.
 const TEMPLATES: u32 = 30;
 
-/// OLM and we write the same status, and we the image, all the time.
-async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSource>) {
+/// OLM and the provisioner write the same status all the time, and the provisioner also writes the image.
+async fn concurrent_writes_lose_no_fields(shelf: &Shelf, sources: &Api<CatalogSource>) {
     let template = |round: u32| format!("example.com/catalog:v{{kube_minor_version}}-{round}");
     let spec = json!({"image": "example.com/catalog:any"});
     let first = json!({CATALOG_IMAGE_TEMPLATE: template(0)});
     shelf.declare_with("catalogs", "busy", spec, first).await;
     let enough = CancellationToken::new();
-    let ours = async {
+    let provisioner = async {
         for round in 0..TEMPLATES {
             let patch =
                 json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: template(round)}}});
             merge(sources, "busy", &patch).await;
             let expected = format!("example.com/catalog:v36-{round}");
             let resolved = format!("resolved_image True {expected}");
-            let is_written = |it: &CatalogSource| has(it, &resolved) && image(it) == expected;
+            let is_written =
+                |source: &CatalogSource| has(source, &resolved) && image(source) == expected;
             shelf.becomes("busy", &expected, is_written).await;
         }
         enough.cancel();
     };
-    let ((), written) = tokio::join!(ours, write_as_olm(sources, "busy", &enough));
+    let ((), written) = tokio::join!(provisioner, write_as_olm(sources, "busy", &enough));
     let source = sources.get("busy").await.unwrap();
     let own = format!("OlmsOwn True {written}");
     assert!(has(&source, &own), "{source:?}");
@@ -149,8 +160,8 @@ async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSo
     assert_eq!(conditions(&source).len(), 3, "{source:?}");
 }
 
-/// Writes a status as OLM does, whole and over what it has read, until it is enough; says how often. What it has written
-/// has to be there each time that it comes back.
+/// Writes a status as OLM does, by replacing the one it has read, until cancelled. Returns the number of writes. Each
+/// read must contain the parts that were written before.
 async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &CancellationToken) -> u32 {
     let mut written = 0;
     let mut turn = tokio::time::interval(std::time::Duration::from_millis(5));
@@ -158,8 +169,11 @@ async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &Cancell
         turn.tick().await;
         let mut source = sources.get(name).await.unwrap();
         let mut status = status(&source);
-        let olms = |it: &&mut Condition| it.type_ == "OlmsOwn";
-        let found = status.conditions.iter().find(|it| it.type_ == "OlmsOwn");
+        let olms = |condition: &&mut Condition| condition.type_ == "OlmsOwn";
+        let found = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "OlmsOwn");
         if written > 0 {
             assert_eq!(found.unwrap().message, written.to_string());
             assert_eq!(status.message, Some(written.to_string()));
@@ -196,10 +210,10 @@ async fn removed_conditions_are_applied_again(shelf: &Shelf) {
         .declare_template("removed", "example.com/catalog:v{ocp_minor_version}")
         .await;
     let why = format!("core.rukpak.io/TemplateResolved False {CANNOT}");
-    let kept = "resolved_image False example.com/catalog:any";
+    let image_condition = "resolved_image False example.com/catalog:any";
     let source = shelf
         .becomes("removed", "reported", |source| {
-            conditions(source) == [&*why, kept]
+            conditions(source) == [&*why, image_condition]
         })
         .await;
     let expected = [
@@ -210,7 +224,7 @@ async fn removed_conditions_are_applied_again(shelf: &Shelf) {
 
     let sources = shelf.sources("catalogs");
     for round in 1..=3 {
-        // A client that replaces the status by one which it made without reading ours.
+        // A client that replaces the status without having read that of the provisioner.
         let message = format!("OLM's {round}");
         let others = json!({
             "message": message,
@@ -254,28 +268,28 @@ async fn writes_of_others_are_not_answered(shelf: &Shelf) {
         merge(&sources, "watched", &note).await;
         let written = merge_status(&sources, "watched", &status).await;
         last = written.resource_version().unwrap();
-        // Seen after that, and answered.
+        // Observed after those writes, and answered.
         let after = format!("after-{round}");
         shelf.declare_template(&after, template).await;
         shelf.has(&after, resolved).await;
     }
-    let mut seen = 0;
+    let mut observed = 0;
     let mut events = events.boxed();
     while let Some(event) = events.try_next().await.unwrap() {
         let WatchEvent::Modified(source) = event else {
             panic!("{event:?}");
         };
-        seen += 1;
+        observed += 1;
         if source.resource_version().as_ref() == Some(&last) {
             break;
         }
     }
-    assert_eq!(seen, 2 * ROUNDS);
+    assert_eq!(observed, 2 * ROUNDS);
     let rests = sources.get("watched").await.unwrap();
     assert_eq!(rests.resource_version(), Some(last));
 }
 
-/// A ClusterServiceVersion with nothing in it but what declares its version.
+/// Returns a ClusterServiceVersion that declares only its version.
 fn packageserver(namespace: &str, version: &str) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -303,7 +317,7 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
     let template =
         "example.com/catalog:v{olm_major_version}.{olm_minor_version}.{olm_patch_version}";
     shelf.declare_template("versions", template).await;
-    // The tag of the image of its Deployment.
+    // The tag of the image of OLM's Deployment.
     shelf.write_version("0.38.0").await;
 
     let deployments = shelf.api::<Deployment>("olm");
@@ -324,7 +338,7 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
     let source = shelf.has("versions", &why).await;
     assert_eq!(image(&source), "example.com/catalog:v0.38.0");
 
-    // Of those called so, the one in the namespace of OLM.
+    // Of several objects of that name, the one in OLM's namespace counts.
     for (namespace, version) in [("elsewhere", "9.9.9"), ("olm", "0.39.1")] {
         shelf.apply(&packageserver(namespace, version)).await;
     }

@@ -1,11 +1,11 @@
-//! An account that may do everything: what is out of reach even for it, and what the cluster's version forbids it.
+//! An account with cluster-admin: objects that it must not apply, and limits of the cluster version.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use manifests::api::instance::{Enforcement, Preflight};
 
 use super::*;
 
-/// Has the cluster say of itself that it is an OpenShift. The definition is a small one of our own with the real names.
+/// Makes the cluster look like OpenShift, with a small CRD of the real name.
 pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
     let mut definition = support::crd("config.openshift.io", "ClusterVersion");
     definition["metadata"]["annotations"] =
@@ -25,8 +25,8 @@ pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
     support::apply(cluster, &object).await;
 }
 
-/// An account that may do everything.
-async fn mighty(world: &World, namespace: &str) -> ServiceAccountRef {
+/// Creates an account with cluster-admin.
+async fn cluster_admin(world: &World, namespace: &str) -> ServiceAccountRef {
     let account = installer(world, namespace).await;
     let name = format!("mighty-{namespace}");
     bind(world.cluster, None, &name, "cluster-admin", &account).await;
@@ -37,7 +37,7 @@ async fn mighty(world: &World, namespace: &str) -> ServiceAccountRef {
 async fn the_install_file_belongs_to_no_bundle() {
     let world = modest().await;
     let (name, space) = fresh(world, "mighty").await;
-    let account = mighty(world, space.name()).await;
+    let account = cluster_admin(world, space.name()).await;
     let group = "rbac.authorization.k8s.io";
     let policy = "bundleinstance-service-account";
     let mut definition = support::crd("core.rukpak.io", "Bundle");
@@ -66,8 +66,8 @@ async fn the_install_file_belongs_to_no_bundle() {
     };
     let before = generation().await;
     install(world, &name, &account, &objects).await;
-    let told = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
-    assert_eq!(line(&told, "Installed"), "False InstallFailed");
+    let instance = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
+    assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     let parts = [
         "ClusterRole provisioner already exists and is owned by",
         "ClusterRoleBinding provisioner already exists and is owned by",
@@ -75,7 +75,7 @@ async fn the_install_file_belongs_to_no_bundle() {
         "Deployment rukpak-system/core would be created in the provisioner's namespace",
         "CustomResourceDefinition bundles.core.rukpak.io belongs to the provisioner",
     ];
-    tells(&told, "Installed", &parts);
+    assert_message(&instance, "Installed", &parts);
     delete(world, &name).await;
     let is = roles.get("provisioner").await.unwrap();
     assert_eq!((is.uid(), is.rules), (was.uid(), was.rules));
@@ -86,24 +86,24 @@ async fn the_install_file_belongs_to_no_bundle() {
 
 // parity: max-olm-19
 #[tokio::test]
-async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_stays_in_its_spec() {
+async fn override_permits_a_bundle_above_its_max_openshift_version() {
     let world = modest().await;
     let (name, space) = fresh(world, "maxocp").await;
-    install_operator(world, &name, mighty(world, space.name()).await).await;
+    install_operator(world, &name, cluster_admin(world, space.name()).await).await;
     world.wait_instance(&name, "Installed", "True").await;
 
     let new = facts::talkative(&name, "2.0.0");
     let source = image(&world.push(&format!("{name}:v2"), &new).await);
     point_at(world, &name, &source).await;
-    let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    let live = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let parts = [
         "is still installed",
         "requires OpenShift <= 4.12 but the cluster is 4.13",
         "to spec.overrides to install it anyway",
     ];
-    tells(&told, "Installed", &parts);
-    let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
-    assert_eq!(version(&told).as_deref(), Some("1.0.0"));
+    assert_message(&live, "Installed", &parts);
+    let version = |instance: &BundleInstance| instance.status.clone().unwrap().facts.version;
+    assert_eq!(version(&live).as_deref(), Some("1.0.0"));
 
     let off = json!({"spec": {"preflight": {"clusterVersion": "Off"}}});
     change(world, &name, off).await;
@@ -115,13 +115,13 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
     };
     assert_eq!(now.spec.preflight, Some(recorded));
 
-    // It counts again; what is installed already is none of its business, and is kept as it is wanted.
+    // Without the override the constraint applies again. The installed bundle is unaffected and stays in its desired state.
     let env = json!([{"name": "LOUD", "value": "yes"}]);
     let config = json!({"deploymentConfig": {"env": env}});
     let on = json!({"spec": {"preflight": null, "config": config}});
     change(world, &name, on).await;
-    let kept = "it is already installed and is kept";
-    says(world, &name, "Installed", &[kept]).await;
+    let notice = "it is already installed and is kept";
+    says(world, &name, "Installed", &[notice]).await;
     let reason = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(version(&reason).as_deref(), Some("2.0.0"));
     delete(world, &name).await;

@@ -1,8 +1,8 @@
-//! Another account in the spec of an installed instance.
+//! A change of the account in the spec of an installed instance.
 
 use super::*;
 
-/// The permissions of another account are checked at once, and the account is used for repairs.
+/// The permissions of the new account are checked at once, and repairs use the new account.
 pub(super) async fn another_account_is_checked_and_used(
     world: &World,
     name: &str,
@@ -24,6 +24,6 @@ pub(super) async fn another_account_is_checked_and_used(
     .await;
     wait_reason(world, name, "Installed", "InstallationSucceeded").await;
     revoke(world, first).await;
-    meddle(&maps(world, namespace), "a", json!({"data": {"v": "2"}})).await;
+    patch_as_other(&maps(world, namespace), "a", json!({"data": {"v": "2"}})).await;
     has_value(world, namespace, "a", "v", "1").await;
 }

@@ -1,11 +1,11 @@
-//! The admission policies of the install file, beside the provisioner and the garbage collector.
+//! The admission policies of the install file, next to the provisioner and the garbage collector.
 
 use kube::api::{DeleteParams, PostParams};
 
 use super::*;
 
 #[tokio::test]
-async fn the_policies_allow_upkeep_and_deny_squatting() {
+async fn policies_permit_garbage_collection_and_deny_squatting() {
     let world = modest().await;
     for cascade in ["orphan", "background", "foreground"] {
         let (name, space) = fresh(world, "upkeep").await;

@@ -1,4 +1,4 @@
-//! What is asked of the apiserver while nothing happens, by its own audit log, in a cluster of its own.
+//! Requests of an idle provisioner, from the audit log of a dedicated API server.
 
 use std::{fs, path::Path};
 
@@ -8,10 +8,10 @@ use tests::Registry;
 
 use super::*;
 
-/// How long nothing may be asked for.
+/// The time without requests after which the provisioner is idle.
 const REST: Duration = Duration::from_secs(4);
 
-/// Whatever was answered, but not what the parts of the control plane ask for themselves, and no watches.
+/// Logs all completed requests, except watches and the requests of the control plane itself.
 const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -24,7 +24,7 @@ rules:
 - {level: Metadata}
 "#;
 
-/// All requests, as `verb path`.
+/// Lists all requests as `verb path`.
 fn requests(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines()
@@ -41,21 +41,21 @@ fn requests(log: &Path) -> Vec<String> {
         .collect()
 }
 
-/// How often an object of that name was changed.
+/// Counts the writes to objects of this name.
 fn writes(log: &Path, name: &str) -> usize {
     let path_ends = |request: &str| {
         let path = request.split([' ', '?']).nth(1).unwrap_or_default();
         !request.starts_with("get ") && path.ends_with(&format!("/{name}"))
     };
     let requests = requests(log);
-    requests.iter().filter(|it| path_ends(it)).count()
+    requests.iter().filter(|request| path_ends(request)).count()
 }
 
-/// Nothing is asked for; what is still under way may come to its end.
+/// Waits until no request is sent during [`REST`]. Requests in progress may complete first.
 async fn at_rest(log: &Path) {
     let mut before = requests(log);
     for tries in 1.. {
-        // Time is what this is about.
+        // The test measures a period without requests, so it sleeps.
         tokio::time::sleep(REST).await;
         let after = requests(log);
         let new: Vec<_> = after.iter().skip(before.len()).cloned().collect();
@@ -69,7 +69,7 @@ async fn at_rest(log: &Path) {
 
 // parity: rukpak-27, complaint-12
 #[tokio::test]
-async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() {
+async fn idle_provisioner_is_silent_and_restart_applies_nothing() {
     let cluster = Cluster::start_with(&ClusterOptions {
         audit_policy: Some(POLICY),
         ..ClusterOptions::default()
@@ -86,7 +86,7 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
     };
     let provisioner = Provisioner::start(&cluster, options.clone()).await;
 
-    // Nulls, what the apiserver fills in, and a kind whose health is told by its status.
+    // Null values, fields that the API server defaults, and a kind whose health depends on its status.
     let mut odd = map("default", "odd", &[("v", "1")]);
     odd["binaryData"] = Value::Null;
     let objects = [
@@ -104,30 +104,32 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
     let instance = support::instance("rest", "plain", support::image(&image));
     let params = kube::api::PostParams::default();
     instances.create(&params, &instance).await.unwrap();
-    let healthy = |it: &BundleInstance| {
-        support::has(&it.status.as_ref()?.conditions, "Healthy", "True").then_some(())
+    let healthy = |instance: &BundleInstance| {
+        support::has(&instance.status.as_ref()?.conditions, "Healthy", "True").then_some(())
     };
     support::wait_for(instances.clone(), "rest", "healthy", healthy).await;
     at_rest(&log).await;
 
-    // What others add is theirs. The last change is of ours, so that its repair tells that the others were seen.
+    // Fields that other clients add are left alone. The last change drifts an applied field: its repair shows that the
+    // controller has observed the others.
     let others = json!({"metadata": {"labels": {"theirs": "1"}}, "data": {"theirs": "1"}});
     let count = || ["odd", "web", "small", "plain"].map(|name| writes(&log, name));
     let before = count();
-    meddle(&maps, "odd", others).await;
-    meddle(&maps, "plain", json!({"data": {"v": "2"}})).await;
-    let repaired = |it: &ConfigMap| (it.data.as_ref()?.get("v")? == "1").then_some(());
+    patch_as_other(&maps, "odd", others).await;
+    patch_as_other(&maps, "plain", json!({"data": {"v": "2"}})).await;
+    let repaired =
+        |config_map: &ConfigMap| (config_map.data.as_ref()?.get("v")? == "1").then_some(());
     support::wait_for(maps.clone(), "plain", "repaired", repaired).await;
     at_rest(&log).await;
     let [odd, web, small, ..] = before;
     let [odd_now, web_now, small_now, _] = count();
-    // One is that of this test.
+    // One of the writes is the write of this test.
     assert_eq!((odd_now, web_now, small_now), (odd + 1, web, small));
     let odd = maps.get("odd").await.unwrap();
     assert_eq!(odd.labels()["theirs"], "1");
     assert_eq!(odd.data.unwrap()["theirs"], "1");
 
-    // A restarted one only looks.
+    // A restarted provisioner only reads.
     provisioner.stop().await;
     let before = count();
     let status_before = instances.get("rest").await.unwrap().status;
@@ -136,9 +138,9 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
     assert_eq!(count(), before, "{}", provisioner.log());
     assert_eq!(instances.get("rest").await.unwrap().status, status_before);
 
-    // And repairs what has changed while it was away.
+    // It also repairs drift that occurred during its downtime.
     provisioner.kill().await;
-    meddle(&maps, "plain", json!({"data": {"v": "2"}})).await;
+    patch_as_other(&maps, "plain", json!({"data": {"v": "2"}})).await;
     support::delete(&maps, "away").await;
     let before = count();
     let _provisioner = Provisioner::start(&cluster, options).await;

@@ -1,4 +1,4 @@
-//! What stays when it leaves a bundle, or when its instance goes.
+//! Objects that are kept when they leave the bundle or when the instance is deleted.
 
 use manifests::api::instance::CrdDeletionPolicy;
 
@@ -8,7 +8,7 @@ fn widgets(world: &World, group: &str, namespace: &str) -> Api<DynamicObject> {
     custom_resources(world, namespace, [group, "v1", "Widget"])
 }
 
-/// A custom resource that somebody has made, and its uid.
+/// Creates a custom resource as a user, and returns its uid.
 async fn use_definition(world: &World, group: &str, namespace: &str) -> String {
     world.apply(&widget(group, namespace, "theirs", 1)).await;
     uid_of_widget(world, group, namespace).await
@@ -19,19 +19,19 @@ async fn uid_of_widget(world: &World, group: &str, namespace: &str) -> String {
     api.get("theirs").await.unwrap().uid().unwrap()
 }
 
-/// Who has a definition.
+/// Waits until this instance owns the CRD.
 async fn has_definition(world: &World, group: &str, instance: &str) {
     let api: Api<CustomResourceDefinition> = world.api();
     let name = format!("widgets.{group}");
-    support::wait_for(api, &name, instance, |it| {
-        (it.labels().get(labels::OWNER_NAME)? == instance).then_some(())
+    support::wait_for(api, &name, instance, |crd| {
+        (crd.labels().get(labels::OWNER_NAME)? == instance).then_some(())
     })
     .await;
 }
 
 // parity: i12
 #[tokio::test]
-async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_definition() {
+async fn i12_upgrade_with_a_shared_crd_keeps_custom_resources() {
     let (world, name, space) = start("i12").await;
     let group = format!("{name}.example.com");
     let of = |object: &str| {
@@ -56,18 +56,18 @@ async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_d
 }
 
 #[tokio::test]
-async fn what_is_to_be_kept_is_let_go_when_it_leaves_the_bundle_and_when_the_instance_goes() {
+async fn kept_objects_are_released_on_prune_and_on_uninstall() {
     let (world, name, space) = start("kept").await;
     let next = unique("kept-next");
     let api = maps(world, space.name());
-    let kept = |object: &str| {
+    let retained = |object: &str| {
         let mut value = map(space.name(), object, &[("v", "1")]);
         value["metadata"]["annotations"] = json!({labels::KEEP: "true"});
         value
     };
     let v1 = [
-        kept("pruned"),
-        kept("removed"),
+        retained("pruned"),
+        retained("removed"),
         map(space.name(), "plain", &[]),
     ];
     install(world, &name, &v1).await;
@@ -77,33 +77,33 @@ async fn what_is_to_be_kept_is_let_go_when_it_leaves_the_bundle_and_when_the_ins
     };
     let before = uids().await;
 
-    upgrade(world, &name, "v2", &[kept("removed")]).await;
+    upgrade(world, &name, "v2", &[retained("removed")]).await;
     support::gone(api.clone(), "plain").await;
-    let told = becomes(world, &name, "released", |status| {
+    let instance = becomes(world, &name, "released", |status| {
         (!status.released.is_empty()).then_some(())
     })
     .await;
-    let status = told.status.unwrap();
+    let status = instance.status.unwrap();
     has_parts(&status.released[0], &["/pruned", labels::KEEP]);
     assert_eq!(status.inventory.unwrap().count, 1);
-    let free = |it: &ConfigMap| {
-        assert_eq!(owner_name(it), None, "{it:?}");
-        assert!(it.owner_references().is_empty(), "{it:?}");
+    let assert_released = |config_map: &ConfigMap| {
+        assert_eq!(owner_name(config_map), None, "{config_map:?}");
+        assert!(config_map.owner_references().is_empty(), "{config_map:?}");
     };
     let pruned = api.get("pruned").await.unwrap();
-    free(&pruned);
-    // It is nobody's: changes are left alone. Those of the other, made later, are not.
-    meddle(&api, "pruned", json!({"data": {"v": "2"}})).await;
-    meddle(&api, "removed", json!({"data": {"v": "2"}})).await;
+    assert_released(&pruned);
+    // The released object has no owner, so it is not repaired. The owned object, which was changed later, is repaired.
+    patch_as_other(&api, "pruned", json!({"data": {"v": "2"}})).await;
+    patch_as_other(&api, "removed", json!({"data": {"v": "2"}})).await;
     has_value(world, space.name(), "removed", "v", "1").await;
     assert_eq!(api.get("pruned").await.unwrap().data.unwrap()["v"], "2");
 
     delete(world, &name).await;
-    free(&api.get("removed").await.unwrap());
+    assert_released(&api.get("removed").await.unwrap());
     assert_eq!(uids().await, before);
 
-    // Another instance may have both.
-    install(world, &next, &[kept("pruned"), kept("removed")]).await;
+    // Another instance can adopt both.
+    install(world, &next, &[retained("pruned"), retained("removed")]).await;
     let pruned = api.get("pruned").await.unwrap();
     assert_eq!(owner_name(&pruned), Some(next.as_str()));
     assert_eq!(pruned.data.unwrap()["v"], "1");

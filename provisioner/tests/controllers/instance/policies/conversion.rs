@@ -1,8 +1,8 @@
-//! Definitions of two versions, whose custom resources nobody can convert.
+//! CRDs with two versions whose custom resources cannot be converted.
 
 use super::*;
 
-/// A definition whose conversion webhook does not exist.
+/// Returns a CRD whose conversion webhook does not exist.
 fn definition(group: &str, stored: &str) -> Value {
     let mut definition = super::definition(group, true);
     for version in definition["spec"]["versions"].as_array_mut().unwrap() {
@@ -19,13 +19,13 @@ fn definition(group: &str, stored: &str) -> Value {
 }
 
 impl Scene {
-    /// With a custom resource in a version that is not stored any more.
+    /// Returns a scene with a custom resource in a version that is no longer the storage version.
     async fn old_version(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let scene = Self::prepare(prefix).await;
         let group = scene.group();
         scene
             .install(policy, definition(&group, "v1"), |spec| {
-                // Whether the new version is safe cannot be told for the same reason.
+                // The upgrade safety check cannot read the custom resources either.
                 let off = json!({"crdUpgradeSafety": "Off"});
                 spec.preflight = Some(serde_json::from_value(off).unwrap());
             })
@@ -33,23 +33,23 @@ impl Scene {
         scene.widget("v1", "old", &[]).await;
         let objects = [definition(&group, "v2"), scene.operator()];
         upgrade(scene.world, &scene.name, "v2", &objects).await;
-        support::wait_for(scene.definitions(), &scene.definition(), "stored", |it| {
-            let stored = it.spec.versions.iter().find(|version| version.storage)?;
+        support::wait_for(scene.definitions(), &scene.definition(), "stored", |crd| {
+            let stored = crd.spec.versions.iter().find(|version| version.storage)?;
             (stored.name == "v2").then_some(())
         })
         .await;
         scene
     }
 
-    /// Makes the custom resources readable, so that the definition can go.
+    /// Makes the custom resources readable, so that the CRD can be deleted.
     async fn repair(&self) {
         let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
-        meddle(&self.definitions(), &self.definition(), patch).await;
+        patch_as_other(&self.definitions(), &self.definition(), patch).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_stored_in_the_current_version_needs_no_conversion() {
+async fn current_storage_version_needs_no_conversion() {
     let scene = Scene::prepare("stored").await;
     let definition = definition(&scene.group(), "v2");
     scene
@@ -63,7 +63,7 @@ async fn what_is_stored_in_the_current_version_needs_no_conversion() {
 }
 
 #[tokio::test]
-async fn custom_resources_that_cannot_be_read_keep_their_definition() {
+async fn unreadable_custom_resources_keep_their_crd() {
     let policy = CrdDeletionPolicy::DeleteIfUnused;
     let scene = Scene::old_version("unreadable", policy).await;
     delete(scene.world, &scene.name).await;
@@ -79,16 +79,16 @@ async fn custom_resources_that_cannot_be_read_keep_their_definition() {
 }
 
 #[tokio::test]
-async fn custom_resources_that_cannot_be_deleted_are_waited_for_with_the_remedy() {
+async fn undeletable_custom_resources_are_reported_with_the_remedy() {
     let scene = Scene::old_version("undeletable", CrdDeletionPolicy::Delete).await;
-    scene.ask().await;
+    scene.request_deletion().await;
     let parts = [
         &scene.definition(),
         "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];
     has_parts(&scene.says("conversion webhook").await, &parts);
-    // Whoever might convert them is still there.
+    // The operator that could convert them still exists.
     let operators = deployments(scene.world, scene.space.name());
     assert!(operators.get_opt("operator").await.unwrap().is_some());
     scene.set_policy("Retain").await;

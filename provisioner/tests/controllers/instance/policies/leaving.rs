@@ -1,14 +1,14 @@
-//! Definitions that another version of the bundle does not bring any more.
+//! CRDs that the next version of the bundle does not contain.
 
 use super::*;
 
 impl Scene {
-    /// Takes the definition out of the bundle.
+    /// Removes the CRD from the bundle.
     async fn leave(&self) {
         upgrade(self.world, &self.name, "v2", &[self.operator()]).await;
     }
 
-    /// Takes the definition into the bundle again, and out of the bundle once the definition has no custom resources.
+    /// Adds the CRD to the bundle again, and removes it once the CRD has no custom resources.
     async fn leave_unused(&self) {
         let definition = support::crd(&self.group(), "Widget");
         let objects = [definition, self.operator()];
@@ -25,7 +25,7 @@ impl Scene {
         delete(self.world, &self.name).await;
     }
 
-    /// Waits until the instance has nothing but its workload.
+    /// Waits until the inventory of the instance contains only the workload.
     async fn has_left(&self) -> BundleInstance {
         becomes(self.world, &self.name, "settled without it", |status| {
             let settled = condition(&status.conditions, "Progressing")?.status == "False";
@@ -36,10 +36,10 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn definitions_that_leave_a_bundle_are_pruned_if_unused() {
+async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
     for (policy, why) in tests::rows![
         CrdDeletionPolicy::DeleteIfUnused => "1 custom resource is left";
-        // The policy is for the removal of the instance: no upgrade deletes custom resources.
+        // The policy applies to the uninstall: no upgrade deletes custom resources.
         CrdDeletionPolicy::Delete => "1 custom resource is left";
         CrdDeletionPolicy::Retain => "is kept by spec.crdDeletionPolicy Retain";
     ] {
@@ -58,7 +58,7 @@ async fn definitions_that_leave_a_bundle_are_pruned_if_unused() {
             scene.leave_unused().await;
             continue;
         }
-        // The definition is released: it outlives the instance.
+        // The CRD is released: it outlives the instance.
         scene.set_policy("Delete").await;
         delete(scene.world, &scene.name).await;
         scene.widgets("v1").get("precious").await.unwrap();

@@ -1,4 +1,4 @@
-//! Removals that began while no provisioner ran.
+//! Uninstalls that began while no provisioner was running.
 
 use cluster::Cluster;
 use kube::api::{Patch, PatchParams};
@@ -11,7 +11,7 @@ use crate::{
 
 const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
-/// An instance of two ConfigMaps and a definition.
+/// An instance with two ConfigMaps and a CRD.
 struct Installed {
     maps: Api<ConfigMap>,
     name: String,
@@ -44,8 +44,8 @@ async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
     instances.delete(&installed.name, &params).await.unwrap();
     let is_released =
         |instance: &BundleInstance| (instance.finalizers() == [labels::UNINSTALL]).then_some(());
-    let (api, what) = (instances.clone(), "released by the garbage collector");
-    support::wait_for(api, &installed.name, what, is_released).await;
+    let (api, description) = (instances.clone(), "released by the garbage collector");
+    support::wait_for(api, &installed.name, description, is_released).await;
 }
 
 /// Denies the removal of the finalizer of an instance.
@@ -75,7 +75,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
 
     orphan(&instances, &orphaned).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
-    meddle(&deleted.maps, "held", hold).await;
+    patch_as_other(&deleted.maps, "held", hold).await;
     let params = DeleteParams::default();
     instances.delete(&deleted.name, &params).await.unwrap();
     // The provisioner would repair both ConfigMaps of an instance that is not deleted.
@@ -83,12 +83,12 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let waiting = instances.get(&deleted.name).await.unwrap();
     assert!(waiting.metadata.deletion_timestamp.is_some());
 
-    // The second process begins with both removals, and is killed before the end.
+    // The second process starts both uninstalls, and is killed before they complete.
     retain_finalizer(&cluster, &instances, &orphaned.name).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
     says(&world, &deleted.name, "Progressing", &["example.com/rival"]).await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
-    // By their names: orphaning takes the labels away.
+    // Lists by name, because orphaning removes the labels.
     let left = async || {
         let mut all = support::list(&world.api::<Bundle>()).await;
         all.retain(|bundle| bundle.name_any().starts_with(&orphaned.name));
@@ -98,7 +98,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     second.kill().await;
     allow(&cluster, RESOURCE.1).await;
     let released = json!({"metadata": {"finalizers": null}});
-    meddle(&deleted.maps, "held", released).await;
+    patch_as_other(&deleted.maps, "held", released).await;
 
     let _third = Provisioner::start(&cluster, support::Options::default()).await;
     support::gone(instances.clone(), &deleted.name).await;

@@ -1,4 +1,4 @@
-//! Bundles are replaced that are applied and not healthy, and after a rollback.
+//! Bundles that are replaced when they are applied but not healthy, and after a rollback.
 
 use super::*;
 
@@ -41,7 +41,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     support::delete(&maps, "a").await;
     has_value(world, space.name(), "a", "v", "v2").await;
 
-    // Rolled back: spec.template is not installed again, and nothing is repaired from a foreign Bundle.
+    // Rolled back: spec.template is not installed again, and repairs use no foreign Bundle.
     change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
     wait_reason(world, &name, "Installed", "RolledBack").await;
     has_value(world, space.name(), "a", "v", "v1").await;

@@ -1,4 +1,4 @@
-//! Bundles are replaced that a rollback leads to, or that an older provisioner has not recorded by uid.
+//! Replaced Bundles that a rollback uses, or that an older provisioner has not recorded by uid.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
     delete(world, &name).await;
 }
 
-/// Removes from a status what an older provisioner does not write.
+/// Removes the status fields that an older provisioner does not write.
 pub(super) async fn forget_records(world: &World, name: &str) {
     let patch = json!({"status": {"installed": null, "previous": null, "bundles": null}});
     let api: Api<BundleInstance> = world.api();
@@ -42,7 +42,7 @@ pub(super) async fn forget_records(world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn an_installation_of_an_older_provisioner_is_adopted() {
+async fn installation_of_an_older_provisioner_is_adopted() {
     let world = running().await;
     let (name, space, squatter, observer) = squatted(world, "older", only_a).await;
     let before = installed_is_recorded(world, &name).await;
@@ -55,7 +55,7 @@ async fn an_installation_of_an_older_provisioner_is_adopted() {
     support::delete(&maps(world, space.name()), "a").await;
     has_value(world, space.name(), "a", "v", "1").await;
 
-    // It was replaced before the provisioner recorded it.
+    // The Bundle was replaced before the provisioner recorded it.
     change(world, &name, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &name, "Progressing", "Paused").await;
     squatter.replace_all(world, &name).await;
@@ -66,7 +66,7 @@ async fn an_installation_of_an_older_provisioner_is_adopted() {
     assert_eq!(other.content_digest, before.content_digest);
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
 
-    // An upgrade was in progress, and nothing says who created its Bundle.
+    // An upgrade was in progress, and no record names the creator of its Bundle.
     let missing = format!("{name}-later");
     let objects = [a(space.name(), "2"), map(&missing, "b", &[])];
     upgrade(world, &name, "v2", &objects).await;

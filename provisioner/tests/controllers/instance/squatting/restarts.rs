@@ -1,4 +1,4 @@
-//! Bundles are replaced while the provisioner cannot write its records, and while it is down.
+//! Bundles that are replaced while the provisioner cannot write its records, and during its downtime.
 
 use cluster::Cluster;
 
@@ -14,8 +14,13 @@ fn unwritable(name: &str) -> Fault {
     Fault::Failed(vec![path].leak())
 }
 
-/// Waits until the provisioner has created a Bundle that was unpacked and that the status does not record.
-async fn unrecorded(world: &World, name: &str, squatter: &Squatter, known: &[&str]) -> Bundle {
+/// Waits until the provisioner has created a Bundle that is unpacked and not recorded in the status.
+async fn unrecorded(
+    world: &World,
+    name: &str,
+    squatter: &Squatter,
+    recorded_uids: &[&str],
+) -> Bundle {
     eventually("an unpacked Bundle without a record", async || {
         let all = bundles(world, name).await;
         let status = read(world, name).await.status.unwrap();
@@ -23,7 +28,7 @@ async fn unrecorded(world: &World, name: &str, squatter: &Squatter, known: &[&st
             let uid = bundle.uid().unwrap();
             let unpacked = bundle.status.as_ref();
             bundle.spec.source != squatter.content
-                && !known.contains(&uid.as_str())
+                && !recorded_uids.contains(&uid.as_str())
                 && status.bundles.iter().all(|created| created.uid != uid)
                 && unpacked.is_some_and(|status| status.content_digest.is_some())
         });
@@ -40,11 +45,11 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
     let (name, space, squatter, observer) = squatted(&world, "unrecorded", only_a).await;
     let installed = installed_is_recorded(&world, &name).await;
 
-    let mut known = vec![installed.uid];
+    let mut recorded_uids = vec![installed.uid];
     for (version, is_squatted) in [("2", false), ("3", true)] {
         relay.fails(unwritable(&name));
         upgrade(&world, &name, version, &[a(space.name(), version)]).await;
-        let uids: Vec<&str> = known.iter().map(String::as_str).collect();
+        let uids: Vec<&str> = recorded_uids.iter().map(String::as_str).collect();
         let created = unrecorded(&world, &name, &squatter, &uids).await;
         provisioner.kill().await;
         let left = if is_squatted {
@@ -61,10 +66,13 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
         assert_ne!(Some(&recorded.uid), created.uid().as_ref());
         assert_ne!(Some(&recorded.uid), left.uid().as_ref());
         is_deleted(&world, &name, &left).await;
-        known.push(recorded.uid);
+        recorded_uids.push(recorded.uid);
     }
-    let seen = observer.finish().await;
-    assert!(seen.contains("a=2") && seen.contains("a=3"), "{seen:?}");
+    let entries = observer.finish().await;
+    assert!(
+        entries.contains("a=2") && entries.contains("a=3"),
+        "{entries:?}"
+    );
     delete(&world, &name).await;
 }
 
@@ -83,7 +91,7 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     };
     let api = maps(&world, space.name());
 
-    // The installed Bundle is adopted, and what is installed is repaired from it, although the record is not written.
+    // The installed Bundle is adopted, and repairs use the Bundle although the record is not written.
     relay.fails(unwritable(&name));
     let provisioner = Provisioner::start(cluster, options.clone()).await;
     provisioner
@@ -93,14 +101,22 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
 
-    // Another Bundle takes its place; the object is repaired from the recorded revision, not from that Bundle, nor from one
-    // whose record is not written.
+    // Another Bundle replaces the installed one. Repairs use the recorded revision, and neither that Bundle nor one without
+    // a record.
     let all = bundles(&world, &name).await;
     let installed = all.iter().find(|bundle| before.is(bundle)).unwrap();
     let foreign = squatter.replace(installed).await.unwrap();
-    world
-        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
-        .await;
+    // The provisioner may delete the foreign Bundle before it is unpacked.
+    eventually("the foreign Bundle is unpacked or deleted", async || {
+        let all = bundles(&world, &name).await;
+        let existing = all.iter().find(|bundle| bundle.uid() == foreign.uid());
+        let is_unpacked = existing.is_none_or(|bundle| {
+            let status = bundle.status.as_ref();
+            status.is_some_and(|status| status.content_digest.is_some())
+        });
+        is_unpacked.then_some(()).ok_or_else(|| format!("{all:?}"))
+    })
+    .await;
     support::delete(&api, "a").await;
     let created = unrecorded(&world, &name, &squatter, &[&before.uid]).await;
     has_value(&world, space.name(), "a", "v", "1").await;
@@ -145,7 +161,7 @@ async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cl
     assert_eq!(before.content_digest, after.content_digest);
 
     // Recorded, and not unpacked.
-    point_at(&world, &name, &kept_in(&name)).await;
+    point_at(&world, &name, &stored_in(&name)).await;
     wait_reason(&world, &name, "HasValidBundle", "UnpackFailed").await;
     restart(provisioner).await;
     store(&world, &name, &[a(space.name(), "2")]).await;
@@ -168,7 +184,7 @@ async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cl
 
     observer.finish().await;
     delete(&world, &name).await;
-    lose(&world, &name).await;
+    delete_stored(&world, &name).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Bundles are replaced during upgrades.
+//! Bundles that are replaced during upgrades.
 
 use super::*;
 
@@ -9,7 +9,7 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     let (name, space, squatter, observer) = squatted(world, "moments", only_a).await;
     let a = |version: &str| a(space.name(), version);
 
-    // Before the Bundle of the template is created, its name is taken; a paused instance deletes no Bundles.
+    // The name is taken before the Bundle of the template is created. A paused instance deletes no Bundles.
     squatter.replace_all(world, &name).await;
     change(world, &name, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &name, "Progressing", "Paused").await;
@@ -22,11 +22,11 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     change(world, &name, json!({"spec": {"paused": false}})).await;
     has_value(world, space.name(), "a", "v", "2").await;
     let recorded = installed_is_recorded(world, &name).await;
-    // The name is free again if the provisioner has deleted the Bundle, since the instance had too many.
+    // The name is free again if the provisioner has deleted the Bundle because the instance had too many.
     assert_ne!(Some(recorded.uid), taken.uid());
 
     // Created, and not unpacked.
-    point_at(world, &name, &kept_in(&name)).await;
+    point_at(world, &name, &stored_in(&name)).await;
     wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
     squatter.replace_all(world, &name).await;
     store(world, &name, &[a("3")]).await;
@@ -45,7 +45,7 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     installed_is_recorded(world, &name).await;
 
-    // Applied in part: an object of a new kind is refused.
+    // Applied in part: the API server rejects an object of a new kind.
     let group = format!("{name}.example.com");
     let refused = widget(&group, space.name(), "bad", "large");
     let objects = [support::crd(&group, "Widget"), a("5"), refused];
@@ -77,18 +77,18 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     support::delete(&maps(world, space.name()), "a").await;
     has_value(world, space.name(), "a", "v", "6").await;
 
-    let seen = observer.finish().await;
+    let entries = observer.finish().await;
     for version in ["a=2", "a=3", "a=4", "a=5", "a=6"] {
-        assert!(seen.contains(version), "{version} of {seen:?}");
+        assert!(entries.contains(version), "{version} of {entries:?}");
     }
     delete(world, &name).await;
-    lose(world, &name).await;
+    delete_stored(world, &name).await;
 }
 
 /// The number of Bundles that the restless squatter creates during each upgrade.
 const REPLACEMENTS: usize = 15;
 
-/// Replaces every Bundle of an instance as soon as there is an event about it, until that was done so often.
+/// Replaces every Bundle of an instance on each of its events, until the limit is reached.
 async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
     let selector = format!("{}={name}", labels::OWNER_NAME);
     let api: Api<Bundle> = world.api();
@@ -111,7 +111,7 @@ async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn a_restless_squatter_gets_nothing_installed() {
+async fn restless_squatter_gets_nothing_installed() {
     let world = running().await;
     let (name, space, squatter, observer) = squatted(world, "restless", only_a).await;
     let a = |version: &str| a(space.name(), version);
@@ -121,7 +121,7 @@ async fn a_restless_squatter_gets_nothing_installed() {
         let upgrading = upgrade(world, &name, version, &objects);
         futures::join!(replace_restlessly(&squatter, world, &name), upgrading);
     }
-    // In the end what the squatter left is removed, and the template is installed.
+    // Finally the remaining Bundles of the squatter are removed, and the template is installed.
     upgrade(world, &name, "v5", &[a("5")]).await;
     has_value(world, space.name(), "a", "v", "5").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;

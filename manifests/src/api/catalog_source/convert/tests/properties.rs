@@ -1,4 +1,4 @@
-//! There and back is the same, whatever is stored, and nobody can write what breaks that.
+//! Conversion to another version and back is the identity for every stored object, and no annotation can break that.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use super::*;
 
-/// Any JSON, not deep.
+/// Returns any JSON with little nesting.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -50,8 +50,8 @@ fn built(fields: Vec<(&'static str, BoxedStrategy<Option<Value>>)>) -> BoxedStra
     values
         .prop_map(move |values| {
             let fields = names.iter().zip(values);
-            let there = fields.filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
-            there.collect::<Object>().into()
+            let present = fields.filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
+            present.collect::<Object>().into()
         })
         .boxed()
 }
@@ -64,7 +64,9 @@ fn member(named: &'static str) -> BoxedStrategy<Option<Value>> {
 }
 
 fn spec(is_stored: bool) -> BoxedStrategy<Value> {
-    let rarely = |it: BoxedStrategy<Option<Value>>| prop_oneof![3 => Just(None), 1 => it].boxed();
+    let rarely = |strategy: BoxedStrategy<Option<Value>>| {
+        prop_oneof![3 => Just(None), 1 => strategy].boxed()
+    };
     let mut fields = vec![
         ("catalogImageSource", rarely(member("catalogImage"))),
         ("catalogServiceSource", rarely(member("address"))),
@@ -84,7 +86,7 @@ fn spec(is_stored: bool) -> BoxedStrategy<Value> {
     prop_oneof![9 => built(fields), 1 => anything()].boxed()
 }
 
-/// What an annotation may say, from nothing to what ours do.
+/// Returns values of the annotation, from none to valid ones.
 fn record() -> BoxedStrategy<Value> {
     let real = spec(true).prop_map(|spec| {
         v1(&stored(&spec))["metadata"]["annotations"][labels::CATALOG_SOURCE].clone()
@@ -92,7 +94,7 @@ fn record() -> BoxedStrategy<Value> {
     prop_oneof![
         real,
         anything(),
-        anything().prop_map(|it| it.to_string().into())
+        anything().prop_map(|value| value.to_string().into())
     ]
     .boxed()
 }
@@ -126,35 +128,35 @@ proptest! {
 
     // parity: source-14
     #[test]
-    fn what_is_stored_is_the_same_after_v1(object in whole("v1alpha1", maybe(record()), spec(true))) {
-        let there = v1(&object);
-        prop_assert_eq!(&there["apiVersion"], "operators.coreos.com/v1");
+    fn stored_object_round_trips_through_v1(object in whole("v1alpha1", maybe(record()), spec(true))) {
+        let converted = v1(&object);
+        prop_assert_eq!(&converted["apiVersion"], "operators.coreos.com/v1");
         for field in DEPRECATED {
-            prop_assert!(there.get("spec").and_then(|spec| spec.get(field)).is_none());
+            prop_assert!(converted.get("spec").and_then(|spec| spec.get(field)).is_none());
         }
         let mut stored = object.clone();
         if typed::is_typed(&remove_source(stored.as_object_mut().unwrap())) {
-            prop_assert_eq!(back(&there), object);
+            prop_assert_eq!(back(&converted), object);
         } else {
-            // Nobody has written that as it is; what v1 shows of it is kept.
-            let shown = v1(&back(&there));
-            prop_assert_eq!(shown.get("spec"), there.get("spec"));
+            // No client has written the object in this form; its fields in v1 are retained.
+            let again = v1(&back(&converted));
+            prop_assert_eq!(again.get("spec"), converted.get("spec"));
         }
     }
 
     // parity: source-14
     #[test]
-    fn what_is_v1_is_the_same_after_it_was_stored(object in whole("v1", Just(None).boxed(), spec(false))) {
-        let there = back(&object);
-        prop_assert_eq!(&there["apiVersion"], "operators.coreos.com/v1alpha1");
-        prop_assert_eq!(v1(&there), object);
+    fn v1_object_round_trips_through_storage(object in whole("v1", Just(None).boxed(), spec(false))) {
+        let converted = back(&object);
+        prop_assert_eq!(&converted["apiVersion"], "operators.coreos.com/v1alpha1");
+        prop_assert_eq!(v1(&converted), object);
     }
 
-    /// Whatever the annotation says: nothing but the source is touched, and of metadata nothing but annotations.
+    /// For every annotation, only the source changes, and of the metadata only the annotations.
     // parity: source-15
     #[test]
-    fn no_annotation_reaches_beyond_the_source(object in whole("v1", maybe(record()), spec(false))) {
-        let there = back(&object);
+    fn annotation_changes_only_the_source(object in whole("v1", maybe(record()), spec(false))) {
+        let converted = back(&object);
         let rest = |object: &Value| {
             let mut object = object.clone();
             let map = object.as_object_mut().unwrap();
@@ -165,32 +167,32 @@ proptest! {
             }
             object
         };
-        let (before, after) = (rest(&object), rest(&there));
+        let (before, after) = (rest(&object), rest(&converted));
         prop_assert_eq!(before.get("status"), after.get("status"));
         prop_assert_eq!(before.get("spec"), after.get("spec"));
         if object.pointer("/metadata/name").is_some() {
             prop_assert_eq!(before.get("metadata"), after.get("metadata"));
         }
-        // And what is stored shows the same again.
-        let shown = v1(&there);
-        prop_assert_eq!(shown.get("spec"), object.get("spec"));
+        // The stored object has the same form in v1 again.
+        let again = v1(&converted);
+        prop_assert_eq!(again.get("spec"), object.get("spec"));
     }
 
-    /// An annotation that was true once, and is damaged, or whose source was changed: the object is there, and shows what it
-    /// showed.
+    /// The annotation was valid once, but is damaged, or the source was changed: the object is kept, and its visible
+    /// fields are unchanged.
     // parity: source-15
     #[test]
-    fn no_damaged_annotation_loses_an_object(object in damaged()) {
-        let there = back(&object);
-        prop_assert_eq!(&there["metadata"]["name"], "a");
-        for kept in ["mine", "his"] {
-            let of = |object: &Value| object["metadata"]["annotations"].get(kept).cloned();
-            prop_assert_eq!(of(&there), of(&object));
+    fn damaged_annotation_does_not_lose_the_object(object in damaged()) {
+        let converted = back(&object);
+        prop_assert_eq!(&converted["metadata"]["name"], "a");
+        for key in ["mine", "his"] {
+            let of = |object: &Value| object["metadata"]["annotations"].get(key).cloned();
+            prop_assert_eq!(of(&converted), of(&object));
         }
-        prop_assert_eq!(there.get("status"), object.get("status"));
+        prop_assert_eq!(converted.get("status"), object.get("status"));
         let mut before = object["spec"].as_object().unwrap().clone();
-        prop_assert_eq!(&v1(&there)["spec"], &object["spec"]);
-        let mut after = there["spec"].as_object().unwrap().clone();
+        prop_assert_eq!(&v1(&converted)["spec"], &object["spec"]);
+        let mut after = converted["spec"].as_object().unwrap().clone();
         for field in DEPRECATED.iter().chain(&MEMBERS) {
             before.remove(*field);
             after.remove(*field);
@@ -199,7 +201,7 @@ proptest! {
     }
 }
 
-/// What an apiserver could have stored, with a source that says something.
+/// Returns an object that an API server could have stored, with a source that has fields.
 fn real(version: &'static str) -> BoxedStrategy<Value> {
     let source = prop_oneof![
         Just(json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"})),
@@ -233,7 +235,7 @@ fn real(version: &'static str) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// An object of v1 whose annotation was ours.
+/// Returns an object of v1 with our annotation.
 fn damaged() -> BoxedStrategy<Value> {
     let damages = (
         real("v1alpha1"),
@@ -278,17 +280,17 @@ fn damaged() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// The properties are of something: each kind of object is among those that are tried.
+/// The generated objects cover every kind of object.
 #[test]
-fn what_is_tried_is_of_every_kind() {
+fn generated_objects_cover_every_kind() {
     let mut runner = TestRunner::deterministic();
     let mut draw = |from: &BoxedStrategy<Value>| from.new_tree(&mut runner).unwrap().current();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut count = |what: &str| *seen.entry(what.to_owned()).or_default() += 1;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut count = |kind: &str| *counts.entry(kind.to_owned()).or_default() += 1;
     let (stored, damaged) = (whole("v1alpha1", maybe(record()), spec(true)), damaged());
     for _ in 0..2000 {
-        let there = v1(&draw(&stored));
-        match annotation(&there) {
+        let converted = v1(&draw(&stored));
+        match annotation(&converted) {
             None => count("stored: v1 says all"),
             Some(record) => {
                 for key in record.as_object().unwrap().keys() {
@@ -297,12 +299,12 @@ fn what_is_tried_is_of_every_kind() {
             }
         }
         for member in MEMBERS {
-            if there.pointer(&format!("/spec/{member}")).is_some() {
+            if converted.pointer(&format!("/spec/{member}")).is_some() {
                 count(&format!("stored: {member}"));
             }
         }
         let pod = "/spec/catalogImageSource/podSpecOverrides";
-        if there.pointer(pod).is_some() {
+        if converted.pointer(pod).is_some() {
             count("stored: pod");
         }
         let object = draw(&damaged);
@@ -313,7 +315,7 @@ fn what_is_tried_is_of_every_kind() {
     let stored = "v1 says all|same|set|annotations|metadata|catalogImageSource|catalogServiceSource|configMapSource|pod";
     let stored = stored.split('|').map(|kind| format!("stored: {kind}"));
     for kind in stored.chain([true, false].map(|is_true| format!("damaged: true {is_true}"))) {
-        let seen = seen.get(&kind).copied().unwrap_or_default();
-        assert!(seen >= 20, "{kind}: {seen} of 2000");
+        let count = counts.get(&kind).copied().unwrap_or_default();
+        assert!(count >= 20, "{kind}: {count} of 2000");
     }
 }

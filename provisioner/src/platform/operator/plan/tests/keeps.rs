@@ -1,4 +1,4 @@
-//! What was chosen before, while it is not known to be installed.
+//! Recorded choices that are not known to be installed.
 
 use super::{super::super::fixtures::condition, *};
 
@@ -14,7 +14,7 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
         let spec = json!({"upgradeApproval": "Manual", "approvedVersion": approved});
         Case::new(package(&LINE)).spec(&spec).plan()
     };
-    // Whoever makes a PlatformOperator wants it installed.
+    // A new PlatformOperator implies the approval of an installation.
     assert_eq!(brief(&manual(None)), "have 1.1.0");
     for (approved, expected) in [
         ("1.0.0", "have 1.0.0"),
@@ -23,67 +23,70 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
     ] {
         assert_eq!(brief(&manual(Some(approved))), expected, "{approved}");
     }
-    let words = "*is newer than the approved version 0.9.0*";
-    assert_plan(&manual(Some("0.9.0")), "refuse SourceFailed", words);
-    let words = "invalid spec.approvedVersion*";
-    assert_plan(&manual(Some("latest")), "refuse InstallPending", words);
-    // It says nothing to anybody else.
+    let pattern = "*is newer than the approved version 0.9.0*";
+    assert_plan(&manual(Some("0.9.0")), "refuse SourceFailed", pattern);
+    let pattern = "invalid spec.approvedVersion*";
+    assert_plan(&manual(Some("latest")), "refuse InstallPending", pattern);
+    // Other policies ignore the field.
     for approval in ["WithCluster", "Automatic"] {
         let spec = json!({"upgradeApproval": approval, "approvedVersion": "1.0.0"});
         assert_rows!(brief(&Case::new(package(&LINE)).spec(&spec).plan()) => "have 1.1.0", "{approval}");
     }
 }
 
-/// After a restore without statuses, or when somebody has edited one, it may be in the cluster.
+/// After a restore without statuses, or an edit of the status, the bundle may be installed.
 #[test]
-fn who_has_no_status_is_not_installed_anew() {
+fn instance_without_status_keeps_its_bundle() {
     for (status, expected) in ::tests::rows![
         json!({}) => "have 1.0.0";
         json!({"conditions": []}) => "have 1.0.0";
         is_not("HasValidBundle", "Unpacking") => "have 1.0.0";
         is_not("Installed", "NotInstalled") => "have 1.0.0";
         json!({"installedBundleName": "tide-1", "conditions": [condition("Installed", "False", "InstallFailed")]}) => "have 1.0.0";
-        // It is known to have failed.
+        // The installation failed.
         is_not("HasValidBundle", "UnpackFailed") => "have 1.1.0";
         is_not("Installed", "InstallFailed") => "have 1.1.0";
     ] {
-        let there = instance(&chosen("1.0.0", None), &status);
-        let case = || Case::new(package(&LINE)).with(there.clone());
+        let live = instance(&chosen("1.0.0", None), &status);
+        let case = || Case::new(package(&LINE)).with(live.clone());
         assert_rows! {
             brief(&case().plan()) => expected, "{status}";
             brief(&case().spec(&json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"})).plan())
                 => "have 1.0.0", "{status}";
         }
     }
-    // What is wanted no more is not waited for, unless nobody knows how far it is.
+    // A bundle outside of the requested range is replaced, unless its progress is unknown.
     let spec = json!({"version": "<1.1.0"});
-    let there = |status: &Value| {
-        let there = instance(&chosen("1.1.0", None), status);
-        Case::new(package(&LINE)).with(there).spec(&spec).plan()
+    let plan_of_status = |status: &Value| {
+        let live = instance(&chosen("1.1.0", None), status);
+        Case::new(package(&LINE)).with(live).spec(&spec).plan()
     };
-    assert_eq!(brief(&there(&json!({}))), "have 1.1.0");
-    assert_rows!(brief(&there(&is_not("HasValidBundle", "Unpacking"))) => "have 1.0.1");
+    assert_eq!(brief(&plan_of_status(&json!({}))), "have 1.1.0");
+    assert_rows!(brief(&plan_of_status(&is_not("HasValidBundle", "Unpacking"))) => "have 1.0.1");
 }
 
 #[test]
-fn a_move_between_choosing_and_installing_counts() {
+fn cluster_upgrade_between_choice_and_installation_counts() {
     let new = Case::new(package(&LINE)).on("4.12").plan();
-    assert_eq!(kept(&new), "4.12 1.1");
-    // On its way, it is kept; and written once more if that was lost.
+    assert_eq!(minors_to_record(&new), "4.12 1.1");
+    // During the installation the record is kept, and written again if it was lost.
     let unpacking = is_not("HasValidBundle", "Unpacking");
-    let there = || instance(&chosen("1.1.0", None), &unpacking);
-    let case = || Case::new(package(&LINE)).with(there()).on("4.13");
-    assert_eq!(kept(&case().kept("4.12 1.1").plan()), "4.12 1.1");
-    assert_eq!(kept(&case().plan()), "4.13 1.1");
-    // Then the next minor version may follow the cluster at once.
-    assert_rows!(brief(&Case::at("1.0.1", &LINE).on("4.13").kept("4.12 1.0").plan()) => "have 1.1.0");
+    let live = || instance(&chosen("1.1.0", None), &unpacking);
+    let case = || Case::new(package(&LINE)).with(live()).on("4.13");
+    assert_eq!(
+        minors_to_record(&case().recorded_minors("4.12 1.1").plan()),
+        "4.12 1.1"
+    );
+    assert_eq!(minors_to_record(&case().plan()), "4.13 1.1");
+    // After that, the next minor version may follow the cluster.
+    assert_rows!(brief(&Case::at("1.0.1", &LINE).on("4.13").recorded_minors("4.12 1.0").plan()) => "have 1.1.0");
 }
 
 #[test]
-fn an_upgrade_on_its_way_can_be_called_off() {
-    let there = || instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
-    let case = |package: Package| Case::new(package).with(there());
-    let wanted = |spec: Value| case(package(&["1.0.0", "1.0.1"])).spec(&spec);
+fn unfinished_upgrade_can_be_cancelled() {
+    let live = || instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
+    let case = |package: Package| Case::new(package).with(live());
+    let with_spec = |spec: Value| case(package(&["1.0.0", "1.0.1"])).spec(&spec);
     for (spec, expected) in ::tests::rows![
         json!({}) => "have 1.0.1";
         json!({"version": "<1.0.1"}) => "have 1.0.0, next 1.0.1";
@@ -91,21 +94,21 @@ fn an_upgrade_on_its_way_can_be_called_off() {
         json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0, next 1.0.1";
         json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}) => "have 1.0.1";
     ] {
-        assert_eq!(brief(&wanted(spec.clone()).plan()), expected, "{spec}");
+        assert_eq!(brief(&with_spec(spec.clone()).plan()), expected, "{spec}");
     }
-    // It is the very thing that is installed.
+    // The result is the installed bundle.
     assert_rows! {
-        wanted(json!({"version": "<1.0.1"})).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
-        // The catalog has withdrawn it, or the installed one as well.
+        with_spec(json!({"version": "<1.0.1"})).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
+        // The catalog has withdrawn this bundle, or the installed one as well.
         brief(&case(package(&["1.0.0"])).plan()) => "have 1.0.0";
         case(package(&["2.0.0"])).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
-        // It is withdrawn, and what comes instead waits.
-        brief(&case(package(&["1.0.0", "1.1.0"])).on("4.12").kept("4.12 1.0").plan()) => "have 1.0.0, next 1.1.0";
+        // The bundle is withdrawn, and its replacement waits.
+        brief(&case(package(&["1.0.0", "1.1.0"])).on("4.12").recorded_minors("4.12 1.0").plan()) => "have 1.0.0, next 1.1.0";
     }
-    // What cannot be asked calls nothing off.
+    // An unavailable catalog does not cancel the upgrade.
     for offer in [Err("away"), Err(PENDING), Ok(without(&package(&[])))] {
         let away =
-            with!(wanted(json!({"version": "<1.0.1"})) => offers: vec![("c/mine", 0, offer)]);
+            with!(with_spec(json!({"version": "<1.0.1"})) => offers: vec![("c/mine", 0, offer)]);
         assert_eq!(brief(&away.plan()), "have 1.0.1", "{:?}", away.offers);
     }
     let mut broken = package(&["1.0.0", "1.0.1"]);
@@ -115,15 +118,15 @@ fn an_upgrade_on_its_way_can_be_called_off() {
 }
 
 #[test]
-fn a_minor_version_on_its_way_stays_approved() {
-    let there = instance(&chosen("1.1.0", Some("1.0.1")), &status("1.0.1", true));
+fn unfinished_minor_upgrade_stays_approved() {
+    let live = instance(&chosen("1.1.0", Some("1.0.1")), &status("1.0.1", true));
     let case = |cluster: &str| {
-        let case = Case::new(package(&LINE)).with(there.clone());
-        case.on(cluster).kept("4.12 1.0")
+        let case = Case::new(package(&LINE)).with(live.clone());
+        case.on(cluster).recorded_minors("4.12 1.0")
     };
     assert_eq!(brief(&case("4.13").plan()), "have 1.1.0");
     let automatic = json!({"upgradeApproval": "Automatic"});
     assert_eq!(brief(&case("4.12").spec(&automatic).plan()), "have 1.1.0");
-    // Somebody wants it with the cluster after all.
+    // The policy changes back to WithCluster.
     assert_eq!(brief(&case("4.12").plan()), "have 1.0.1, next 1.1.0");
 }

@@ -12,10 +12,10 @@ const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
 impl Case {
     /// The operator was installed, and its status has a field for the choice.
     fn recorded(self, version: &str) -> Self {
-        self.pruned(version).told(version)
+        self.pruned(version).chosen_in_status(version)
     }
 
-    fn told(mut self, version: &str) -> Self {
+    fn chosen_in_status(mut self, version: &str) -> Self {
         let status = self.operator.status.get_or_insert_default();
         status.chosen_bundle = Some(chosen(version, None).bundle);
         self
@@ -58,11 +58,14 @@ fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
     }
     // Nothing is recorded before the first choice.
     assert_eq!(brief(&Case::new(package(&LINE)).plan()), "have 1.1.0");
-    // What was kept of the last approval stays, so that a move of the cluster counts afterwards, too.
+    // The record of the last approval is kept, so that later cluster upgrades count.
     let case = || Case::new(package(&LINE)).recorded("1.0.1").on("4.13");
-    assert_eq!(kept(&case().kept("4.12 1.0").plan()), "4.12 1.0");
-    assert_eq!(kept(&case().plan()), "4.13 1.0");
-    // No policy jumps: the edges are followed from there.
+    assert_eq!(
+        minors_to_record(&case().recorded_minors("4.12 1.0").plan()),
+        "4.12 1.0"
+    );
+    assert_eq!(minors_to_record(&case().plan()), "4.13 1.0");
+    // No policy skips edges: the upgrade path starts at the recorded bundle.
     for approval in ["WithCluster", "Automatic", "Manual"] {
         let spec = json!({"upgradeApproval": approval});
         let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
@@ -71,30 +74,30 @@ fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
 }
 
 #[test]
-fn an_unavailable_catalog_is_waited_for() {
+fn recreation_waits_for_an_unavailable_catalog() {
     let two = |offer| {
         let other = ("c/other", 9, Ok(package(&LINE)));
         let case = Case::new(package(&LINE)).offered(vec![other, ("c/mine", 0, offer)]);
         case.recorded("1.0.0").plan()
     };
     assert_eq!(brief(&two(Ok(package(&LINE)))), "have 1.0.0");
-    for (offer, words) in ::tests::rows![
+    for (offer, pattern) in ::tests::rows![
         Err("it is away") => "*catalog c/mine is unavailable: it is away*";
         Err(PENDING) => "*catalog c/mine has not been read yet*";
     ] {
-        assert_plan(&two(offer), "refuse InstallPending", words);
+        assert_plan(&two(offer), "refuse InstallPending", pattern);
     }
     let mut broken = package(&LINE);
     let bundle = broken.bundles.get_mut("tide.v1.0.0").unwrap();
     bundle.unreadable = Some("broken off".into());
     assert_plan(&two(Ok(broken)), "refuse InstallPending", "*broken off*");
-    // A namespace that cannot be listed hides its catalogs.
+    // A namespace that cannot be listed may contain the catalog.
     let hidden = vec![("c/*", 0, Err("no rights"))];
     assert_rows!(brief(&Case::new(package(&LINE)).offered(hidden).recorded("1.0.0").plan()) => "refuse InstallPending");
-    // Another catalog gets no operator that it did not have.
+    // Another catalog does not take over the operator.
     let gone = two(Ok(without(&package(&[]))));
-    let words = "*set another catalog in spec.catalog*";
-    assert_plan(&gone, "refuse SourceFailed", words);
+    let pattern = "*set another catalog in spec.catalog*";
+    assert_plan(&gone, "refuse SourceFailed", pattern);
     let named = |offer| {
         let case = Case::new(package(&LINE)).offered(vec![("c/other", 0, Ok(offer))]);
         let case = case.recorded("1.0.0");
@@ -119,8 +122,8 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     // A new minor version waits as if the bundle were installed.
     let minor = || case(&["1.0.0", "1.1.0"]);
     let plan = minor().plan();
-    let words = "*catalog c/mine does not list the bundle; 1.1.0 is a new minor version*";
-    assert_plan(&plan, "refuse InstallPending, next 1.1.0", words);
+    let pattern = "*catalog c/mine does not list the bundle; 1.1.0 is a new minor version*";
+    assert_plan(&plan, "refuse InstallPending, next 1.1.0", pattern);
     assert_has(waits_for(&plan), "set spec.upgradeApproval to Automatic");
     for (spec, expected) in ::tests::rows![
         json!({"upgradeApproval": "Automatic"}) => "have 1.1.0";
@@ -131,14 +134,17 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     ] {
         assert_eq!(brief(&minor().respec(&spec).plan()), expected, "{spec}");
     }
-    assert_eq!(brief(&minor().kept("4.11 1.0").plan()), "have 1.1.0");
-    // No edge leads on: people decide.
+    assert_eq!(
+        brief(&minor().recorded_minors("4.11 1.0").plan()),
+        "have 1.1.0"
+    );
+    // No edge exists: an admin decides.
     let case = || Case::new(package(&["2.0.0"]));
-    for (case, words) in ::tests::rows![
+    for (case, pattern) in ::tests::rows![
         case().recorded("1.0.0") => "*set spec.version*";
         case().pruned("1.0.0") => "*remove the annotation*";
     ] {
-        assert_plan(&case.plan(), "refuse SourceFailed", words);
+        assert_plan(&case.plan(), "refuse SourceFailed", pattern);
     }
     assert_rows!(brief(&case().recorded("1.0.0").respec(&json!({"version": ">=2.0.0"})).plan()) => "have 2.0.0");
 }
@@ -162,19 +168,19 @@ fn spec_and_cluster_may_exclude_the_recorded_bundle() {
         "1.0.1", json!({"channel": "fast"}) => "have 1.0.1";
         "1.0.0", json!({"channel": "none"}) => "have 1.0.0";
         "1.1.0", json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0";
-        // The record is of another package, which restricts nothing.
+        // The record of another package is ignored.
         "1.0.0", json!({"package": {"name": "surf"}}) => "have 1.1.0";
     ] {
         assert_eq!(at(version, spec.clone()), expected, "{version} {spec}");
     }
-    // The cluster has moved past the bundle's maximum: what runs there is approved by the move.
+    // The cluster exceeds the bundle's maximum: the cluster upgrade approves the versions that support it.
     let moved = |version: &str| {
         let case = Case::new(limited(&LINE, &[(version, "4.12")])).recorded(version);
-        case.on("4.13").kept("4.12 1.0")
+        case.on("4.13").recorded_minors("4.12 1.0")
     };
     assert_eq!(brief(&moved("1.0.1").plan()), "have 1.1.0");
-    let words = "*requires OpenShift <= 4.12 but the cluster is 4.13*";
-    assert_plan(&moved("1.1.0").plan(), "refuse SourceFailed", words);
+    let pattern = "*requires OpenShift <= 4.12 but the cluster is 4.13*";
+    assert_plan(&moved("1.1.0").plan(), "refuse SourceFailed", pattern);
     let digest = image("1.1.0").rsplit_once('@').unwrap().1.to_owned();
     let spec = json!({"bundle": {"overrides": [
         {"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"},
@@ -194,20 +200,20 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
     };
     let evil = "evil.example/tide@sha256:66";
     let rows: [(Edit, &str); 13] = ::tests::rows![
-        |it| it["why"] = json!(["x".repeat(9000)]) => "have 1.0.0";
-        |it| it["image"] = "evil.example/tide:v1".into() => "have 1.0.1";
-        |it| it["name"] = "evil.v1".into() => "refuse SourceFailed";
-        |it| it["catalog"] = "evil/mine".into() => "refuse SourceFailed";
-        |it| it["catalog"] = "".into() => "refuse SourceFailed";
-        |it| it["channel"] = "evil".into() => "have 1.0.0";
-        |it| it["version"] = "9.9.9".into() => "have 1.0.0";
-        |it| it["version"] = "latest".into() => "have 1.0.0";
-        |it| it["mediaType"] = "helm".into() => "have 1.0.0";
-        |it| it["after"] = json!({"name": "evil.v1"}) => "have 1.0.0";
-        |it| it["named"] = "evil.example/tide:v1".into() => "have 1.0.1";
-        |it| it["name"] = "n".repeat(16_000).into() => "refuse SourceFailed";
+        |choice| choice["why"] = json!(["x".repeat(9000)]) => "have 1.0.0";
+        |choice| choice["image"] = "evil.example/tide:v1".into() => "have 1.0.1";
+        |choice| choice["name"] = "evil.v1".into() => "refuse SourceFailed";
+        |choice| choice["catalog"] = "evil/mine".into() => "refuse SourceFailed";
+        |choice| choice["catalog"] = "".into() => "refuse SourceFailed";
+        |choice| choice["channel"] = "evil".into() => "have 1.0.0";
+        |choice| choice["version"] = "9.9.9".into() => "have 1.0.0";
+        |choice| choice["version"] = "latest".into() => "have 1.0.0";
+        |choice| choice["mediaType"] = "helm".into() => "have 1.0.0";
+        |choice| choice["after"] = json!({"name": "evil.v1"}) => "have 1.0.0";
+        |choice| choice["named"] = "evil.example/tide:v1".into() => "have 1.0.1";
+        |choice| choice["name"] = "n".repeat(16_000).into() => "refuse SourceFailed";
         // A pinned image is not taken from an annotation.
-        |it| { it["named"] = it["image"].clone(); it["image"] = "evil.example/tide@sha256:66".into(); } => "have 1.0.0";
+        |choice| { choice["named"] = choice["image"].clone(); choice["image"] = "evil.example/tide@sha256:66".into(); } => "have 1.0.0";
     ];
     for (edited, expected) in rows {
         let (plan, value) = edit(edited);
@@ -225,12 +231,12 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
     let case = |text: &str| Case::new(package(&LINE)).annotated(text);
     for text in ["garbage".to_owned(), "x".repeat(200_000), "{}".to_owned()] {
         let plan = case(&text).was_installed().plan();
-        let words = "*remove the annotation to choose a bundle again*";
-        assert_plan(&plan, "refuse InstallPending", words);
-        // Nothing was installed, so that nothing is lost.
+        let pattern = "*remove the annotation to choose a bundle again*";
+        assert_plan(&plan, "refuse InstallPending", pattern);
+        // Nothing was installed, so nothing is lost.
         assert_eq!(brief(&case(&text).plan()), "have 1.1.0");
-        let told = case(&text).was_installed().told("1.0.0");
-        assert_eq!(brief(&told.plan()), "have 1.0.0");
+        let case_with_status = case(&text).was_installed().chosen_in_status("1.0.0");
+        assert_eq!(brief(&case_with_status.plan()), "have 1.0.0");
     }
 }
 
@@ -238,17 +244,17 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
 fn a_recreated_instance_that_fails_approves_no_upgrade() {
     for reason in ["UnpackFailed", "Unpacking"] {
         let status = json!({"conditions": [condition("HasValidBundle", "False", reason)]});
-        let there = instance(&chosen("1.0.0", None), &status);
+        let live = instance(&chosen("1.0.0", None), &status);
         let case = |versions: &[&str]| {
             let case = Case::new(package(versions)).recorded("1.0.0");
-            case.on("4.12").with(there.clone())
+            case.on("4.12").with(live.clone())
         };
         assert_rows! {
             brief(&case(&["1.0.0", "1.1.0"]).plan()) => "have 1.0.0";
             // A patch may help.
             brief(&case(&LINE).plan()) => match reason { "UnpackFailed" => "have 1.0.1", _ => "have 1.0.0" }, "{reason}";
         }
-        // Without an earlier installation, whatever is offered may help.
+        // Without an earlier installation, any offered bundle may help.
         let first = with!(case(&LINE) => operator.status: None);
         assert_rows! {
             brief(&first.plan()) => match reason { "UnpackFailed" => "have 1.1.0", _ => "have 1.0.0" }, "{reason}";
@@ -256,9 +262,9 @@ fn a_recreated_instance_that_fails_approves_no_upgrade() {
     }
 }
 
-/// A bundle that never was in the cluster restricts nothing, once the catalog has it no more.
+/// A bundle that was never installed is not binding if the catalog no longer contains it.
 #[test]
-fn a_record_without_an_installation_gives_way() {
+fn record_without_an_installation_is_not_binding() {
     let text = record::annotation(&chosen("1.0.0", None)).unwrap();
     let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text);
     assert_eq!(brief(&case(&LINE).plan()), "have 1.0.0");
@@ -266,7 +272,7 @@ fn a_record_without_an_installation_gives_way() {
 }
 
 #[test]
-fn the_recorded_catalog_is_asked_of_several_with_one_name() {
+fn recorded_catalog_is_used_among_equal_names() {
     let spec = json!({"catalog": {"name": "mine"}});
     let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
     assert_rows!(requested_catalog(&case.operator, None).unwrap().namespace.as_deref() => Some("c"));

@@ -1,8 +1,8 @@
-//! What is taken, and told of.
+//! Accepted objects that cause warnings.
 
 use super::*;
 
-/// Deprecated fields are taken, and told of: with `kubectl`, as everybody sees it.
+/// Deprecated fields are accepted with a warning, as `kubectl` prints it.
 // parity: source-5
 #[tokio::test]
 async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
@@ -10,7 +10,7 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
     let file = manifests("optional/catalogsource-deprecations.yaml");
     let apply = ["apply", "--server-side", "--filename", &file];
     kubectl(cluster, &apply, "").await.unwrap();
-    // A warning fails the command alone: the object is there all the same.
+    // A warning fails only the command; the object is stored all the same.
     let warned = async |object: &Value| {
         let apply = ["apply", "--warnings-as-errors", "--filename", "-"];
         kubectl(cluster, &apply, &object.to_string()).await.err()
@@ -25,7 +25,7 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
         "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
         "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
     });
-    for (index, (spec, said)) in tests::rows![
+    for (index, (spec, expected)) in tests::rows![
         json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}})
             => Some("sourceType, image, grpcPodConfig: deprecated, use catalogImageSource instead");
         json!({"sourceType": "grpc", "address": "a:1"})
@@ -49,15 +49,15 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
     .enumerate()
     {
         let object = source(&format!("warned-{index}"), spec);
-        match (warned(&object).await, said) {
+        match (warned(&object).await, expected) {
             (None, None) => {}
-            (Some(warning), Some(said)) => assert!(warning.contains(said), "{warning}"),
-            (warning, said) => panic!("{spec}: {warning:?} where it should be {said:?}"),
+            (Some(warning), Some(expected)) => assert!(warning.contains(expected), "{warning}"),
+            (warning, expected) => panic!("{spec}: {warning:?} where it should be {expected:?}"),
         }
         let again = put(&object, true).await.unwrap_err();
         assert!(again.contains("already exists"), "{again}");
     }
-    // Who labels it has nothing to do with its fields.
+    // A change of labels does not warn about fields.
     let name = "warned-0";
     let label = ["label", "catsrc", name, "a=b", "--warnings-as-errors"];
     kubectl(cluster, &label, "").await.unwrap();
