@@ -98,7 +98,7 @@ async fn watch_instances(cluster: &Cluster, name: Option<&str>) -> anyhow::Resul
                 let summary = Summary::new(&instance, &[], Vec::new(), Timestamp::now());
                 (text::line(&summary), key)
             }
-            watch::Change::Deleted(name) => (format!("{name}: deleted\n"), name),
+            watch::Change::Deleted(name) => (format!("{name}: not found\n"), name),
         };
         if printed.get(&key) != Some(&line) {
             output::print(&line)?;

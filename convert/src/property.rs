@@ -428,12 +428,12 @@ mod tests {
             "properties", "{type: olm.maxOpenShiftVersion, value: 4}" => max;
             "properties", "{type: olm.maxOpenShiftVersion, value: +4.8}" => max;
             "properties", "{type: olm.maxOpenShiftVersion, value: [4.8]}" => max;
-            "properties", "{type: olm.package, value: {packageName: 7}}" => "write \"7\"";
+            "properties", "{type: olm.package, value: {packageName: 7}}" => "use \"7\"";
             "properties", "{type: olm.package, value: {version: 1.0}}" => version;
             "dependencies", "{type: olm.package, value: {version: 1.0}}" => range;
             "properties", "{type: olm.package.required, value: {versionRange: 1.0}}" => range;
-            "properties", "{type: olm.gvk, value: {version: 1}}" => "write \"1\"";
-            "properties", "{type: other, value: 1.0}" => "write \"1.0\"";
+            "properties", "{type: olm.gvk, value: {version: 1}}" => "use \"1\"";
+            "properties", "{type: other, value: 1.0}" => "use \"1.0\"";
         );
     }
 

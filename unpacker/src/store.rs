@@ -327,7 +327,7 @@ impl Store {
         options: &Options,
         access: &Access,
     ) -> Option<Key> {
-        Key::new(&self.inner.disk.state.salt, source, options, access)
+        Key::for_request(&self.inner.disk.state.salt, source, options, access)
     }
 
     /// Returns the running fetches.

@@ -67,7 +67,7 @@ async fn objects_and_fields_are_compared() {
         json!({"apiVersion": "no.example.com/v1", "kind": "Strange", "metadata": {"name": name}}),
     );
     tests::assert_runs! { world;
-        "diff {name} {bundle}" => 1, ["1 object new"], "does not serve";
+        "diff {name} {bundle}" => 1, ["1 object to create"], "kind not served by the cluster";
         "diff {name} /no/such/folder" => 2, _;
     }
     world.remove(&name);

@@ -27,7 +27,7 @@ async fn folder_is_installed_reported_replaced_and_paused() {
         let found = lines.find(|line| line.as_ref().unwrap().contains(text));
         found.unwrap().unwrap();
     };
-    wait_for("gone");
+    wait_for("not found");
     let bundle = plain(&[&name, &format!("{name}-b")], "one");
     is_uploaded_once(world, &name, text(&bundle)).await;
     wait_for("installed  yes");
@@ -37,7 +37,7 @@ async fn folder_is_installed_reported_replaced_and_paused() {
     removed_apis_are_reported(world, &name);
     is_paused_and_resumed(world, &name).await;
     world.remove(&name);
-    wait_for("gone");
+    wait_for("not found");
     tests::assert_runs! { world;
         "status {name}" => 1, "", "bundleinstances.core.rukpak.io \"{name}\" not found";
     }

@@ -102,7 +102,7 @@ async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
     assert_eq!(spec("both").await, both);
     assert_eq!(stored_versions(cluster).await, both_stored);
     tests::assert_runs! { cluster;
-        "catalogsource migrate" => 1, "{line}\ncustomresourcedefinition/{NAME}: stored versions v1alpha0 forgotten\n",
+        "catalogsource migrate" => 1, "{line}\ncustomresourcedefinition/{NAME}: stored versions v1alpha0 removed\n",
             "CatalogSource default/odd: unknown sourcetype: foo: must be grpc or configmap; fix its spec";
     }
     let corrected = json!({"sourceType": "grpc", "image": "a:1", "displayName": "x"});

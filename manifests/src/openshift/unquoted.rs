@@ -61,7 +61,7 @@ impl Unquoted {
     /// ```
     /// use manifests::openshift::Unquoted;
     /// assert_eq!(Unquoted::new("4.10").remedy(), "use \"4.10\"");
-    /// assert_eq!(Unquoted::new("+4.8").remedy(), "write a string such as \"4.16\"");
+    /// assert_eq!(Unquoted::new("+4.8").remedy(), "use a string such as \"4.16\"");
     /// ```
     pub fn remedy(&self) -> String {
         remedy(self.spelling())

@@ -95,7 +95,7 @@ async fn images_are_accepted_only_if_their_digests_match() {
         more bytes       | small | set /layers/0/size {less} | | ContentMismatch*more than*
         index of an index | small | wrap 2 | | manifests/a.yaml=kind: A
         nine indexes     | small | wrap 9 | | LimitExceeded*
-        size in an index | small | wrap 1 | set /manifests/0/size 7 | ContentMismatch*more than the 7 bytes*
+        size in an index | small | wrap 1 | set /manifests/0/size 7 | ContentMismatch*more than the declared 7 bytes*
         many in an index | small | wrap 1 | repeat /manifests 1001 | LimitExceeded*1001 entries*
         large layers     | small | set /layers/0/size 9663676416 | repeat /layers 3 | LimitExceeded*layers of*
         huge layers      | small | set /layers/0/size 9223372036854775807 | repeat /layers 3 | LimitExceeded*layers of*

@@ -96,7 +96,7 @@ async fn passwords_open_a_registry_and_wrong_ones_are_explained() {
     let rows = "
         owner     | org/a | owner  | manifests/csv.yaml=*
         tenant    | org/b | tenant | manifests/csv.yaml=*
-        anonymous | org/c |        | Unauthorized, *: the registry 127.0.0.1*requires credentials for org/c*
+        anonymous | org/c |        | Unauthorized, *: registry 127.0.0.1*requires credentials for org/c*
         wrong     | org/d | wrong  | *rejected the credentials of user \"owner\"; check the pull secret*
     ";
     check(rows, &Registry::start(Auth::Basic, None), &plain()).await;

@@ -78,7 +78,7 @@ fn other_formats_are_reported_by_name() {
         b"x" => "not a tar archive, plain or compressed with gzip or zstd, but of an unknown format";
         &[0; 10] => "of an unknown format";
         &[b'x'; 4096] => "of an unknown format";
-        b"PK\x03\x04" => "but a zip; pack the bundle with \"tar czf\"";
+        b"PK\x03\x04" => "but a zip archive; pack the bundle with \"tar czf\"";
         b"\x28\xb5\x2f\xfd\0" => "truncated at byte 0";
         b"\x28\xb5\x2f\xfd not zstd" => "cannot be decompressed";
         b"{\"kind\": 1}" => "JSON";

@@ -19,7 +19,11 @@ pub(crate) fn succeeds(run: Run, last: &str) -> Run {
 #[track_caller]
 fn assert_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
     let is_done = (run.code, run.out.as_str()) == (Some(0), last);
-    assert!(is_done, "{last:?}: {run:#?}\n{}", world.diagnosis(namespace));
+    assert!(
+        is_done,
+        "{last:?}: {run:#?}\n{}",
+        world.diagnosis(namespace)
+    );
     run
 }
 

@@ -111,7 +111,7 @@ fn both_forms_have_a_location() {
 #[test]
 fn missing_or_ambiguous_location_is_rejected() {
     for (spec, message) in ::tests::rows![
-        json!({}) => "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set; remove the others";
+        json!({}) => "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set";
         json!({"image": "a:1"})
             => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or set \
              spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
