@@ -88,11 +88,7 @@ pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
                 removed_from: args.namespace.as_deref(),
             };
             let found = engine::find(cluster, request);
-            match task
-                .deadline
-                .run_to_end("reading the cluster state", found)
-                .await?
-            {
+            match task.deadline.read_cluster(found).await? {
                 DetectedEngine::Native => Box::pin(native::cleanup(&task, args)).await,
                 DetectedEngine::Olm => Box::pin(olm::cleanup(&task, args)).await,
             }
@@ -160,10 +156,7 @@ async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<E
     let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
     let found = find(task, &args.registry, &pulled.bundle.package);
-    let found = task
-        .deadline
-        .run_to_end("reading the cluster state", found)
-        .await?;
+    let found = task.deadline.read_cluster(found).await?;
     let supported = &pulled.facts.install_modes;
     let namespace = target_namespace(
         found,
@@ -210,11 +203,7 @@ async fn upgrade(task: &RunContext<'_>, args: &RunUpgradeArgs) -> anyhow::Result
     let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
     let found = find(task, &args.registry, &pulled.bundle.package);
-    match task
-        .deadline
-        .run_to_end("reading the cluster state", found)
-        .await?
-    {
+    match task.deadline.read_cluster(found).await? {
         DetectedEngine::Native => Box::pin(native::upgrade(task, args, &puller, pulled)).await,
         DetectedEngine::Olm => Box::pin(olm::upgrade(task, args, &puller, pulled)).await,
     }

@@ -204,7 +204,7 @@ fn claim(identity: &Identity, holder: &Holder, is_deleted: bool) -> Adoptability
         && identity.name == "default";
     match holder {
         Holder::Us | Holder::Released => Adoptability::None,
-        Holder::Nobody if is_default_account => Adoptability::None,
+        Holder::None if is_default_account => Adoptability::None,
         Holder::Provisioner => Adoptability::Rejected(format!(
             "belongs to {holder}: remove it from the bundle, or rename it"
         )),
@@ -217,7 +217,7 @@ fn claim(identity: &Identity, holder: &Holder, is_deleted: bool) -> Adoptability
         Holder::Controller(_) => Adoptability::Rejected(format!(
             "is controlled by {holder} (ownerReference): delete the controller, or remove the object from the bundle"
         )),
-        Holder::Instance(_) | Holder::Tool(_) | Holder::Nobody => Adoptability::Adoptable,
+        Holder::Instance(_) | Holder::Tool(_) | Holder::None => Adoptability::Adoptable,
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
         for (holder, is_gone, expected) in ::tests::rows![
             Holder::Us, false => Some(false);
             Holder::Released, false => Some(false);
-            Holder::Nobody, false => Some(true);
+            Holder::None, false => Some(true);
             Holder::Tool("the Helm release a/b".to_owned()), false => Some(true);
             Holder::Instance("b".to_owned()), true => Some(true);
             Holder::Instance("b".to_owned()), false => None;
@@ -285,6 +285,6 @@ mod tests {
             assert_eq!(found, expected, "{holder:?}");
         }
         let account = identity("ServiceAccount", "default");
-        assert_eq!(claim(&account, &Holder::Nobody, false), Adoptability::None);
+        assert_eq!(claim(&account, &Holder::None, false), Adoptability::None);
     }
 }

@@ -65,6 +65,14 @@ impl Deadline {
         };
         self.within(work).await.ok_or_else(timed_out)?
     }
+
+    /// Awaits `work`, which reads objects of the cluster; returns an error that says so if the deadline passes first.
+    pub(super) async fn read_cluster<T>(
+        self,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        self.run_to_end("reading the cluster state", work).await
+    }
 }
 
 #[cfg(test)]

@@ -65,9 +65,9 @@ fn images_are_rendered_as_by_opm() {
         "catalog render --tls-verify=false {other}"
             => 1, "", "render reference", "image type could not be determined, found labels";
         "catalog render --tls-verify=false {lost}"
-            => 1, "", "render reference", "directory \"lost\" of image label";
+            => 1, "", "render reference", "directory \"lost\" of image label {CONFIGS} not found";
         "catalog render --tls-verify=false {old}"
-            => 1, "", "render reference", "file \"index.db\" of image label";
+            => 1, "", "render reference", "file \"index.db\" of image label operators.operatorframework.io.index.database.v1 not found";
         "catalog render --tls-verify=false {absent}" => 1, "", "render reference", "absent";
     }
     let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");

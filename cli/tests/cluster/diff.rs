@@ -29,7 +29,7 @@ async fn objects_and_fields_are_compared() {
             "  - ConfigMap default/{gone}\n", "  + ConfigMap default/{new}\n", "-  text: one\n+  text: two\n"
         ];
     }
-    // Fields written by servers are no difference, and a diff changes nothing.
+    // Fields written by servers are not a difference, and a diff changes nothing.
     let run = world.run(&format!("diff {name} {next}"));
     for word in ["managedFields", "resourceVersion", "uid:"] {
         run.out_lacks(word);

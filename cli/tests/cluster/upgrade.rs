@@ -17,7 +17,7 @@ use crate::world::{Rukpak as _, apply, bare, objects, text};
 /// Takes a control plane with the CRDs of rukpak.
 async fn with_rukpak() -> Lease {
     let cluster = bare().await;
-    // Without the CRDs there is no operator to check.
+    // Without the CRDs, no operator exists.
     tests::assert_runs! { cluster;
         "upgrade-check" => 1, "", "neither BundleInstances nor ClusterServiceVersions";
     }
@@ -168,7 +168,7 @@ fn catalogs_are_considered(cluster: &Cluster) {
     run.out_has("nothing blocks");
 }
 
-/// Versions that the spec excludes are no remedy.
+/// Versions that the spec excludes are not a remedy.
 async fn platform_operator_spec_limits_the_remedy(cluster: &Cluster) {
     let slow = channel("old", "slow", &[json!({"name": "old.v1.0.0"})]);
     let versions = [("1.0.0", "4.22"), ("1.1.0", "4.23"), ("1.2.0", "4.23")];

@@ -27,7 +27,7 @@ pub(crate) enum AllowedKinds {
 pub(crate) struct ReferenceReader<'a> {
     pub(crate) fetcher: &'a Reach,
     pub(crate) limits: CatalogLimitArgs,
-    /// Template for the image of bundles that have none.
+    /// Template for the image of bundles without an image.
     pub(crate) template: Option<&'a Template>,
     pub(crate) kinds: AllowedKinds,
     pub(crate) is_quiet: bool,

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use manifests::api::instance::CrdDeletionPolicy;
 
 use super::{
-    object::is_in,
+    object::install_namespace,
     place::{LocatedInstance, describe_namespace, locate},
     warn,
 };
@@ -25,9 +25,7 @@ pub(in crate::run) async fn cleanup(
     warn_ignored_flags(args);
     let namespace = args.namespace.as_deref();
     let located = locate(cluster, package, namespace);
-    let located = deadline
-        .run_to_end("reading the cluster state", located)
-        .await?;
+    let located = deadline.read_cluster(located).await?;
     let instance = match located {
         LocatedInstance::InNamespace(found) => *found,
         LocatedInstance::OtherNamespace(found) => {
@@ -44,7 +42,7 @@ pub(in crate::run) async fn cleanup(
         }
     };
     let name = instance.name_any();
-    if let (Some(namespace), None) = (namespace, is_in(&instance)) {
+    if let (Some(namespace), None) = (namespace, install_namespace(&instance)) {
         bail!(
             "{}, so it may not be in {namespace}; nothing was deleted; run {} for the reason, or remove --namespace to \
              delete it in any namespace",

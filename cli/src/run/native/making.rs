@@ -48,9 +48,7 @@ pub(in crate::run) async fn bundle(
     compose(index, &package, Form::Run, vec![pulled.bundle.clone()])?;
     let checked = check(task.cluster, &pulled, registry.namespace.as_deref());
     let deadline = task.deadline;
-    deadline
-        .run_to_end("reading the cluster state", checked)
-        .await?;
+    deadline.read_cluster(checked).await?;
     let created = Box::pin(create(task, args, &pulled, &history));
     let instance = deadline
         .run_to_end("creating the BundleInstance", created)
@@ -133,7 +131,8 @@ fn is_same_bundle(
     let is_requested =
         object::requested_image(found).is_ok_and(|image| image.reference == pulled.pinned);
     let annotations = History::read(found.annotations());
-    let install_namespace = object::is_in(found).unwrap_or(&pulled.facts.install_namespace);
+    let install_namespace =
+        object::install_namespace(found).unwrap_or(&pulled.facts.install_namespace);
     is_requested
         && annotations.is_ok_and(|recorded| recorded == *history)
         && namespace.is_none_or(|requested| requested == install_namespace)
@@ -163,7 +162,7 @@ fn already_exists(
             command(&format!("uninstall {name}"))
         );
     }
-    if let Some((namespace, install_namespace)) = namespace.zip(object::is_in(found))
+    if let Some((namespace, install_namespace)) = namespace.zip(object::install_namespace(found))
         && namespace != install_namespace
     {
         return anyhow!(

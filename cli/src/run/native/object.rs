@@ -37,9 +37,9 @@ pub(super) fn is_of(instance: &BundleInstance, package: &str) -> bool {
         .is_some_and(|name| name == package)
 }
 
-/// Returns the install namespace of an operator, if it is known: the observed namespace, else the requested one. Without a
+/// Returns the install namespace of an operator, if known: the observed namespace, else the requested one. Without a
 /// request the bundle decides.
-pub(super) fn is_in(instance: &BundleInstance) -> Option<&str> {
+pub(super) fn install_namespace(instance: &BundleInstance) -> Option<&str> {
     let status = instance.status.as_ref();
     let observed = status.and_then(|status| status.install_namespace.as_deref());
     let requested = instance.spec.install_namespace.as_deref();

@@ -4,7 +4,7 @@ use anyhow::bail;
 use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::instance::BundleInstance;
 
-use super::object::{self, is_in};
+use super::object::{self, install_namespace};
 use crate::{
     cluster::Cluster,
     message::{self, count},
@@ -57,7 +57,7 @@ pub(in crate::run) async fn is_installed(
 /// Describes the namespace in which an instance is installed.
 pub(super) fn describe_namespace(found: &BundleInstance) -> String {
     let name = found.name_any();
-    match is_in(found) {
+    match install_namespace(found) {
         Some(namespace) => format!("BundleInstance {name} is installed in {namespace}"),
         None => format!("BundleInstance {name} does not report its install namespace yet"),
     }
@@ -87,7 +87,7 @@ fn split_by_namespace(
 ) -> (Vec<BundleInstance>, Vec<BundleInstance>) {
     let is_inside = |instance: &BundleInstance| {
         requested
-            .zip(is_in(instance))
+            .zip(install_namespace(instance))
             .is_none_or(|(requested, namespace)| requested == namespace)
     };
     found.into_iter().partition(is_inside)

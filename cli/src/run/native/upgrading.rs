@@ -77,9 +77,7 @@ pub(in crate::run) async fn upgrade(
         let located = locate(cluster, &package, namespace).await?;
         Ok((located, PullAccess::read(cluster, &args.registry).await?))
     };
-    let (located, access) = deadline
-        .run_to_end("reading the cluster state", lookup)
-        .await?;
+    let (located, access) = deadline.read_cluster(lookup).await?;
     let instance = match located {
         LocatedInstance::InNamespace(found) => *found,
         LocatedInstance::OtherNamespace(found) => bail!(
@@ -110,9 +108,7 @@ pub(in crate::run) async fn upgrade(
     } else {
         let history = extend_history(args, puller, &instance, &pulled).await?;
         let checked = check(cluster, &pulled, instance.spec.install_namespace.as_deref());
-        deadline
-            .run_to_end("reading the cluster state", checked)
-            .await?;
+        deadline.read_cluster(checked).await?;
         let change = ImageChange {
             from: requested.reference.clone(),
             to: object::image(&access, &pulled.pinned, Some(requested)),

@@ -54,7 +54,7 @@ pub(super) fn pending_approvals(
                 Some(csv_package) => {
                     Some(csv_package.as_str()) == package && package != own_package
                 }
-                // OLM updates the Subscription a moment after its plan, so the package is compared if it is known.
+                // OLM updates the Subscription a moment after its plan, so the package is compared, if known.
                 None => Some(csv.as_str()) == current || Some(csv.as_str()) == first,
             };
             if is_foreign {

@@ -44,9 +44,7 @@ pub(in crate::run) async fn cleanup(
     let (olm, deadline, package) = (Olm(task.cluster), task.deadline, &args.package);
     let namespace = namespace(task.cluster, args.namespace.as_deref());
     let lookup = unfinished_plans(olm, namespace, package);
-    let unfinished = deadline
-        .run_to_end("reading the cluster state", lookup)
-        .await?;
+    let unfinished = deadline.read_cluster(lookup).await?;
     if !unfinished.is_empty() {
         task.set_interrupt_message(format!(
             "the objects of package {package:?} are kept; run {} again",
@@ -61,9 +59,7 @@ pub(in crate::run) async fn cleanup(
         plan,
         subscriptions,
         crds,
-    } = deadline
-        .run_to_end("reading the cluster state", lookup)
-        .await?;
+    } = deadline.read_cluster(lookup).await?;
     if plan == CleanupPlan::default() {
         message::warning(&format!(
             "package {package:?} not found in namespace {namespace}"

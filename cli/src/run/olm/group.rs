@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::install_mode::{InstallMode, Kind};
 
-/// Name of the OperatorGroup that is created if the namespace has none.
+/// Name of the OperatorGroup that is created in a namespace without one.
 pub(super) const NAME: &str = "operator-sdk-og";
 
 /// OperatorGroup that exists.

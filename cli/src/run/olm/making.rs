@@ -25,9 +25,6 @@ use crate::{
     },
 };
 
-/// Operation that a timeout names before anything is created.
-const READING: &str = "reading the cluster state";
-
 pub(in crate::run) async fn bundle(
     task: &RunContext<'_>,
     args: &RunBundleArgs,
@@ -56,7 +53,7 @@ pub(in crate::run) async fn bundle(
         let existing = read_state(olm, namespace, request, args).await?;
         Ok((is_openshift, existing))
     };
-    let (is_openshift, existing) = deadline.run_to_end(READING, lookup).await?;
+    let (is_openshift, existing) = deadline.read_cluster(lookup).await?;
     let group_request = group::GroupRequest {
         csv: &name,
         namespace,
@@ -64,7 +61,7 @@ pub(in crate::run) async fn bundle(
         mode: args.install_mode.as_ref(),
     };
     let decision = decide(olm, group_request);
-    let decision = deadline.run_to_end(READING, decision).await?;
+    let decision = deadline.read_cluster(decision).await?;
     if let Some(text) = mode_warning(args.install_mode.as_ref()) {
         message::warning(text);
     }

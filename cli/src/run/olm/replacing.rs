@@ -2,7 +2,7 @@
 //! OperatorGroup allows that. It does not report this: the next version stays Pending with the reason only in OLM's log, or
 //! OLM makes no plan at all.
 //!
-//! A version that never becomes healthy goes through the same phases repeatedly: Installing for five minutes, Failed for a
+//! A version that never becomes healthy repeats the same phases: Installing for five minutes, Failed for a
 //! moment, Pending. Its phase alone is thus not conclusive. Its conditions are, of which OLM keeps the last twenty.
 
 use manifests::object::at;

@@ -54,8 +54,7 @@ pub(in crate::run) async fn upgrade(
         let found = read_state(olm, namespace, (&package, &csv)).await?;
         Ok((is_openshift, found))
     };
-    let lookup = deadline.run_to_end("reading the cluster state", lookup);
-    let (is_openshift, found) = lookup.await?;
+    let (is_openshift, found) = deadline.read_cluster(lookup).await?;
     let mut history = past::history(&found.source)
         .with_context(|| format!("CatalogSource {}", found.source_name))?;
     let injected = std::mem::take(&mut history.injected);

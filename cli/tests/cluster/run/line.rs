@@ -61,12 +61,11 @@ async fn inconsistent_history_is_rejected(
     };
     let truth = get(own).await.annotations()[INJECTED].clone();
     for (text, expected) in tests::rows![
-        "[{" => "injected-bundles is malformed: ";
+        "[{" => "injected-bundles is malformed: not a list of bundles".to_owned();
         &*format!("[{{\"imageTag\":\"{first}\"}}]")
-            => "does not contain the installed";
-        &truth.replace(operator.name.as_str(), "nobody") => "; remove annotation \
-                                                             operators.operatorframework.io/injected-bundles to use the \
-                                                             installed bundle";
+            => format!("BundleInstance {own} does not contain the installed \"{}.v0.0.3\": annotation {INJECTED} names", operator.name);
+        &truth.replace(operator.name.as_str(), "nobody")
+            => format!("of the history of BundleInstance {own}; remove annotation {INJECTED} to use the installed bundle");
     ] {
         annotate(Some(text)).await;
         let before = get(own).await;

@@ -138,7 +138,7 @@ async fn olm_commands_need_permissions_in_one_namespace_only() {
     engine_of_the_package_is_detected(&scene).await;
 }
 
-/// CRDs alone are no running OLM, and Subscriptions in other namespaces do not count.
+/// CRDs alone do not make a running OLM, and Subscriptions in other namespaces do not count.
 async fn engine_of_the_package_is_detected(scene: &Scene) {
     scene.subscribe("elsewhere", "coral", "coral-catalog").await;
     let instance = async |name: &str, more: Value| {

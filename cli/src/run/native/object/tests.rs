@@ -72,7 +72,7 @@ fn namespace_in_status_precedes_namespace_in_spec() {
         json!({"status": {"installNamespace": "b"}}) => Some("b");
         json!({"spec": {"installNamespace": "a"}, "status": {"installNamespace": "b"}}) => Some("b");
     ] {
-        assert_eq!(is_in(&instance(&more)), expected, "{more}");
+        assert_eq!(install_namespace(&instance(&more)), expected, "{more}");
     }
 }
 
