@@ -1,6 +1,6 @@
 //! Comparison with the real `opm serve`: the same catalog, the same requests, the same answers.
 //!
-//! Where opm's order is random, both sides are sorted. Manifests are compared as values.
+//! If opm's order is random, both sides are sorted. Manifests are compared as values.
 
 use std::{
     collections::BTreeMap,

@@ -127,7 +127,7 @@ fn circular_and_endless_indexes_are_rejected() {
         if depth < 4 {
             assert_eq!(found, "manifests/a", "{depth}");
         } else {
-            assert_has(&found, "nested too deeply");
+            assert_has(&found, "the indexes are nested too deeply");
         }
         entry = layout.document(INDEX, &json!({"schemaVersion": 2, "manifests": [entry]}));
     }

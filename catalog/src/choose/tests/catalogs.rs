@@ -123,7 +123,7 @@ fn unavailable_catalog_causes_no_downgrade() {
         None, vec![away("a", 9), chain("b", 0)], "install 1.2.0", &["a"] => "*";
         None, vec![away("a", 9)], "nothing", &["a"] => "*unavailable: a (the stream ended too soon)";
         // A decision waits for a catalog that is being read for the first time.
-        None, vec![pending("a", 9), chain("b", 0)], "nothing", &["a"] => "*waiting for catalog a*";
+        None, vec![pending("a", 9), chain("b", 0)], "nothing", &["a"] => "*waiting for catalog a, which has a higher priority*";
         None, vec![chain("b", 9), pending("c", 0)], "install 1.2.0", &[] => "*";
         Some(""), vec![pending("a", 9), chain("b", 0)], "stay", &["a"] => "*a (not read yet)*";
         Some(""), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
@@ -131,9 +131,9 @@ fn unavailable_catalog_causes_no_downgrade() {
         Some("b"), vec![pending("a", 9), chain("b", 0)], "upgrade 1.2.0", &["a"] => "*";
         Some("b"), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
         // No other catalog, and one without the package.
-        None, vec![pending("a", 9)], "nothing", &["a"] => "*waiting for catalog a*";
+        None, vec![pending("a", 9)], "nothing", &["a"] => "*waiting for catalog a, which has a higher priority*";
         None, vec![answer("b", 10, Answer::Absent), pending("a", 9)], "nothing", &["a"]
-            => "*waiting for catalog a*";
+            => "*waiting for catalog a, which has a higher priority*";
     ] {
         let from = installed.map(from);
         let decision = choose(&with!(Request, installed: from.as_ref()), &offers);

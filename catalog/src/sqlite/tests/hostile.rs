@@ -77,7 +77,11 @@ fn cyclic_pages_are_detected() {
     fs::write(&path, bytes).unwrap();
     let error = Database::open(&path, &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
-    assert!(error.to_string().contains("; fetch it again"));
+    let message = error.to_string();
+    assert!(
+        message.contains(" is corrupt (") && message.ends_with("); fetch it again"),
+        "{message}"
+    );
 }
 
 /// Returns many packages that share one bundle.

@@ -44,7 +44,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     relay.mend();
     // Watches back off for about ten seconds at most.
     sleep(Duration::from_secs(13)).await;
-    let failed = |line: &&Value| line.to_string().contains("watch failed");
+    let failed = |line: &&Value| line.to_string().contains("watch failed; relisting");
     assert!(provisioner.lines().iter().filter(failed).count() > 5);
     assert_eq!(api.get(AGGREGATED).await.unwrap(), before);
 

@@ -85,7 +85,7 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
 
     let slices = shelf.slices("catalogs");
     let name = list(&slices).await[0].name_any();
-    // When another server provides the catalog, the objects are deleted, and the port is closed.
+    // Once another server provides the catalog, the objects are deleted, and the port is closed.
     let other = json!({"address": "127.0.0.1:1"});
     shelf.declare("catalogs", "my.tides", other).await;
     gone(services, "my-tides").await;

@@ -162,7 +162,7 @@ async fn schema_validation_agrees_with_the_api_server() {
                 .problems
                 .iter()
                 .find(|p| p.message.contains(&format!("object {name} failed")));
-            // A dropped field is no error for the API server; the check reports it explicitly.
+            // A dropped field is not an error for the API server; the check reports it explicitly.
             let own_problem =
                 own_problem.filter(|problem| !problem.message.contains("would be lost"));
             if own_problem.is_some() != theirs.is_some() {

@@ -79,7 +79,7 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
         fixtures.push(fixture);
     }
 
-    // Where OperatorConditions are served, the Deployment of an operator names its OperatorCondition.
+    // If OperatorConditions are served, the Deployment of an operator names its OperatorCondition.
     define(cluster, &operator_conditions()).await;
     let rolling_out = async || under_way(&fixtures).await.1;
     let first = becomes("four rollouts", &rolling_out, |rollouts| {

@@ -1,4 +1,4 @@
-//! The provisioner with only the permissions of its own account.
+//! The provisioner with only the permissions of its ServiceAccount.
 
 use cluster::Cluster;
 use k8s_openapi::api::{

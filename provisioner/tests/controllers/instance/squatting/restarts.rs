@@ -110,11 +110,11 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     eventually("the foreign Bundle is unpacked or deleted", async || {
         let all = bundles(&world, &name).await;
         let existing = all.iter().find(|bundle| bundle.uid() == foreign.uid());
-        let is_unpacked = existing.is_none_or(|bundle| {
+        let is_done = existing.is_none_or(|bundle| {
             let status = bundle.status.as_ref();
             status.is_some_and(|status| status.content_digest.is_some())
         });
-        is_unpacked.then_some(()).ok_or_else(|| format!("{all:?}"))
+        is_done.then_some(()).ok_or_else(|| format!("{all:?}"))
     })
     .await;
     support::delete(&api, "a").await;
