@@ -25,8 +25,8 @@ fn status(error: &watcher::Error) -> Option<&Status> {
     }
 }
 
-/// Reports whether a retry fails with the same status until a person intervenes. Status 410 (`Gone`) is an exception: a new
-/// list request succeeds.
+/// Reports whether a retry fails with the same status until a person intervenes. Status 410 is an exception: a new list
+/// request succeeds.
 pub fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }

@@ -324,7 +324,7 @@ pub struct Pruned {
     pub deleted: Vec<Identity>,
     /// Objects that are terminating and wait for finalizers; they must be checked again.
     pub going: Vec<Identity>,
-    /// Reason why a terminating object still exists, where it is known (`3 custom resources are being deleted (…)`).
+    /// Reason why a terminating object still exists, if known (`3 custom resources are being deleted (…)`).
     pub waiting_for: BTreeMap<Identity, String>,
     /// Objects that were kept and released from the instance, with the reason (`CustomResourceDefinition x.y: 3 custom
     /// resources are left (…); delete them and then the CRD, or …`).

@@ -34,7 +34,7 @@ pub(crate) enum Blob {
     Deprecations(Deprecations),
     /// Blob of another schema, with its package or an empty string.
     Other(String),
-    /// Invalid blob: the problem, and the package if it is known.
+    /// Invalid blob: the problem, and the package, if known.
     Broken(String, Option<String>),
 }
 

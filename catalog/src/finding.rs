@@ -113,7 +113,7 @@ pub fn as_opm(findings: &[Finding]) -> Option<String> {
     Some(text)
 }
 
-/// Children by text; a leaf has none.
+/// Children by text; empty for a leaf.
 #[derive(Debug, Default)]
 struct ErrorTree(BTreeMap<String, ErrorTree>);
 

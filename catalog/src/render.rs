@@ -205,7 +205,7 @@ pub(crate) fn bundle_blob(content: &Content) -> Result<Vec<u8>, Error> {
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub(crate) blob: Blob,
-    /// Description from the ClusterServiceVersion; empty if it has none.
+    /// Description from the ClusterServiceVersion; empty without one.
     pub(crate) description: String,
     pub(crate) icon: Option<Icon>,
 }

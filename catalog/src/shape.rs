@@ -1,8 +1,8 @@
 //! Go types of blobs and properties, for validation of values before they are read.
 //!
 //! opm decodes with `encoding/json`, which continues after a value of the wrong type and reports the first one, with
-//! the full name of its field. A value is therefore validated before it is read, and the reader accepts whatever it
-//! contains.
+//! the full name of its field. A value is therefore validated before it is read, and the reader accepts all of its
+//! content.
 
 #[cfg(test)]
 mod tests;

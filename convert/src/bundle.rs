@@ -51,7 +51,7 @@ impl Item {
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub(crate) metadata: Metadata,
-    /// The ClusterServiceVersion, or `None` if the bundle has none or several.
+    /// The ClusterServiceVersion, or `None` unless the bundle has exactly one.
     pub(crate) csv: Option<Item>,
     /// All other objects.
     pub(crate) others: Vec<Item>,

@@ -289,7 +289,7 @@ impl<'v> Numbers<'v> {
     }
 }
 
-/// Writes compact JSON. Each number takes the next spelling, or its own if there is none or it is not valid JSON.
+/// Writes compact JSON. Each number takes the next spelling if that is valid JSON, otherwise its own.
 fn write(value: &Value, spellings: &mut impl Iterator<Item = Option<String>>, out: &mut String) {
     match value {
         Value::Number(number) => match spellings.next().flatten().filter(|text| is_number(text)) {

@@ -75,7 +75,7 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// Formats the place, such as `manifests/csv.yaml:12:7 (spec.version)`, as far as it is known.
+    /// Formats the place, such as `manifests/csv.yaml:12:7 (spec.version)`, as far as known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {

@@ -27,7 +27,7 @@ pub struct Error {
 }
 
 impl Reference {
-    /// Returns the registry; `docker.io` if the reference has none.
+    /// Returns the registry; `docker.io` for a reference without a registry.
     pub fn domain(&self) -> &str {
         &self.domain
     }

@@ -12,8 +12,8 @@
 //! The worker waits for that.
 //!
 //! An image may be a template, whose values come from the cluster ([`around`]). Where OLM does not run, rukpak owns the
-//! status of a CatalogSource ([`status`], written only by [`report`]). Where OLM runs, rukpak owns nothing but the
-//! conditions of its own template annotation.
+//! status of a CatalogSource ([`status`], written only by [`report`]). Where OLM runs, rukpak owns only the
+//! conditions of the template annotation of rukpak.
 //!
 //! Catalogs of other namespaces are not selectable, because their content would be installed with the permissions of the
 //! provisioner.

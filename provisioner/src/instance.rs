@@ -118,7 +118,7 @@ pub async fn run(
                     .collect();
                 shared.retain(|name| listed.contains(name));
             }
-            Ok(watcher::Event::Delete(instance)) => shared.is_gone(instance),
+            Ok(watcher::Event::Delete(instance)) => shared.forget_deleted(instance),
             _ => {}
         }
     })
@@ -248,7 +248,7 @@ async fn watch_operator_conditions(shared: Arc<InstanceContext>, answered: watch
     let served = shared.ctx.kinds.served(&condition_kind);
     let mut served = std::pin::pin!(served);
     while let Some(kind) = served.next().await {
-        shared.find_conditions(kind.is_some());
+        shared.set_conditions_served(kind.is_some());
         answered.send_replace(true);
     }
 }

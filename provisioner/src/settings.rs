@@ -45,7 +45,7 @@ pub struct Settings {
     /// True if this process is a part of the OpenShift release payload, and the cluster-version operator creates the
     /// ClusterOperators.
     pub release_payload: bool,
-    /// Version of that payload, or `None` if it has none.
+    /// Version of that payload, if any.
     pub release: Option<String>,
 }
 

@@ -140,7 +140,7 @@ impl Versions {
 }
 
 /// Returns the OpenShift version of the ClusterVersion. The payload of the next release restarts this process long before
-/// the update is complete. Therefore the version of the payload is used only if the ClusterVersion has none.
+/// the update is complete. Therefore the version of the payload is used only for a ClusterVersion without a version.
 fn openshift_version(cluster_version: &Value, release: Option<&str>) -> OpenShift {
     let openshift_version = OpenShift::of_cluster_version(cluster_version);
     match release {
@@ -198,7 +198,7 @@ pub async fn check(input: &Candidate<'_>, versions: &Versions) -> Result<Finding
             .digests
             .find(&input.instance.spec.overrides, constraint)
     };
-    // Versions are queried only for declared constraints: most bundles have none.
+    // Versions are queried only for declared constraints, which most bundles lack.
     if let Some(max) = &facts.max_open_shift_version
         && let Some(cluster) = versions.openshift().await?
     {

@@ -154,7 +154,7 @@ impl Progress {
         self.counts.done.store(0, Ordering::Relaxed);
     }
 
-    /// Sets the total number of bytes as soon as it is known.
+    /// Sets the total number of bytes, once known.
     pub fn set_total(&self, bytes: u64) {
         self.counts.total.store(bytes, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! HTTP client of all sources.
 //!
-//! The client follows redirects itself, so that credentials are sent only to the host they are meant for. It repeats
+//! The client follows redirects itself, so that credentials are sent only to their host. It repeats
 //! requests that failed for a transient reason, and limits the time and the data that a server can consume.
 //!
 //! ```no_run

@@ -26,7 +26,7 @@ pub const MAX_TRACKED_FIELDS: usize = 4096;
 
 /// A field and the manager that changes it. All names come from the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Opponent {
+pub struct ConflictingManager {
     /// Object with the changed field.
     pub object: Identity,
     /// Path of the field (`.spec.replicas`); empty if the whole object was deleted, or if the field is unknown.
@@ -39,7 +39,7 @@ pub struct Opponent {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Verdict {
     /// Changed field and the manager that changes it.
-    pub opponent: Opponent,
+    pub opponent: ConflictingManager,
     /// Number of repairs since the conflict started.
     pub repairs: u32,
     /// Time before which the object is not repaired again.
@@ -50,7 +50,7 @@ pub struct Verdict {
 
 /// Recent repairs of an instance, from which conflicts are derived.
 #[derive(Debug, Clone, Default)]
-pub struct Fights(HashMap<Opponent, RepairHistory>);
+pub struct FieldConflicts(HashMap<ConflictingManager, RepairHistory>);
 
 /// The repairs of one field against one manager.
 #[derive(Debug, Clone)]
@@ -63,13 +63,13 @@ struct RepairHistory {
     wait: Option<Duration>,
 }
 
-// === impl Fights ===
+// === impl FieldConflicts ===
 
-impl Fights {
+impl FieldConflicts {
     /// Records the repair of an object and returns the conflicts that are active now. Each opponent is one repaired field.
     pub fn repaired(
         &mut self,
-        opponents: impl IntoIterator<Item = Opponent>,
+        opponents: impl IntoIterator<Item = ConflictingManager>,
         now: Timestamp,
     ) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
@@ -172,7 +172,7 @@ impl RepairHistory {
             .is_some_and(|&last| since(last, now) > quiet)
     }
 
-    fn verdict(&self, opponent: &Opponent) -> Option<Verdict> {
+    fn verdict(&self, opponent: &ConflictingManager) -> Option<Verdict> {
         let wait = self.wait?;
         let last = *self.recent.last()?;
         Some(Verdict {
@@ -192,7 +192,7 @@ fn since(then: Timestamp, now: Timestamp) -> Duration {
 impl fmt::Display for Verdict {
     /// Formats the conflict for a condition: object, field, manager, and the limit on repairs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Opponent {
+        let ConflictingManager {
             object,
             field,
             manager,

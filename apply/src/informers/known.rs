@@ -220,7 +220,7 @@ impl InformerCache {
     }
 
     /// Records that an object was deleted, or no longer carries the owner labels.
-    pub(super) fn gone(&mut self, scope: &Scope, (key, last): ReducedObject) -> WakeSet {
+    pub(super) fn remove(&mut self, scope: &Scope, (key, last): ReducedObject) -> WakeSet {
         let Some(table) = self.tables.get_mut(scope) else {
             return WakeSet::new();
         };

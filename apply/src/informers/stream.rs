@@ -165,7 +165,7 @@ impl Watch {
                     cache.listed(&self.scope, listing.take().unwrap_or_default())
                 }
                 Event::Apply(object) => cache.seen(&self.scope, read(object)),
-                Event::Delete(object) => cache.gone(&self.scope, read(object)),
+                Event::Delete(object) => cache.remove(&self.scope, read(object)),
             };
             drop(state);
             shared.wake(wakes);

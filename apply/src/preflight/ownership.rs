@@ -108,7 +108,7 @@ pub async fn taken(
 pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
     match Holder::of(live, owner) {
         Holder::Us | Holder::Released => None,
-        Holder::Nobody if adopted_by(live) == Some(owner.name.as_str()) => None,
+        Holder::None if adopted_by(live) == Some(owner.name.as_str()) => None,
         holder => Some(holder),
     }
 }
@@ -353,10 +353,10 @@ fn decide(
         )),
         _ if is_adopted => OwnershipDecision::Allowed,
         // Every namespace has this account, and other clients may have granted it permissions that they need.
-        Holder::Nobody if is_default_account(step) => OwnershipDecision::Shared(format!(
+        Holder::None if is_default_account(step) => OwnershipDecision::Shared(format!(
             "already exists, as in every namespace, and is used unchanged; {adoption}"
         )),
-        Holder::Nobody => OwnershipDecision::Conflict(format!(
+        Holder::None => OwnershipDecision::Conflict(format!(
             "already exists and is not managed by a BundleInstance: {adoption}"
         )),
         Holder::Instance(_) => OwnershipDecision::Conflict(format!(

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! RBAC rules are compared here, with one request per namespace. Other authorizers do not publish their rules, so each
-//! remaining permission takes a request of its own. A client that creates a role must hold the permissions that the role
+//! remaining permission takes a separate request. A client that creates a role must hold the permissions that the role
 //! grants. API servers check that by RBAC alone.
 
 mod grant;

@@ -45,7 +45,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         .iter()
         .flatten()
         .zip(&metadata.property_places);
-    // Values in an annotation have no position of their own.
+    // Values in an annotation have no separate position.
     let mut all: Vec<(&Property, &Place, bool)> = listed
         .map(|(property, place)| (property, place, true))
         .collect();

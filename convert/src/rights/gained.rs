@@ -36,7 +36,7 @@ pub struct Gained {
     pub lines: Vec<String>,
 }
 
-/// Returns the permissions that `after` grants and `before` does not, or `None` if there is no difference. Compares
+/// Returns the permissions that `after` grants and `before` does not, or `None` without a difference. Compares
 /// subjects instead of roles, because names of roles change with their rules.
 ///
 /// Permissions that are too many to compare count as gained.

@@ -59,7 +59,7 @@ pub enum Holder {
     /// A BundleInstance applied the object, and released it on purpose.
     Released,
     /// The metadata names no owner.
-    Nobody,
+    None,
 }
 
 impl fmt::Display for Holder {
@@ -70,7 +70,7 @@ impl fmt::Display for Holder {
             Self::Provisioner => f.write_str("the provisioner's own installation"),
             Self::Instance(name) => write!(f, "BundleInstance {name}"),
             Self::Controller(text) | Self::Tool(text) => f.write_str(text),
-            Self::Released | Self::Nobody => f.write_str("nobody"),
+            Self::Released | Self::None => f.write_str("nobody"),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Holder {
         if has_our_fields {
             Self::Released
         } else {
-            Self::Nobody
+            Self::None
         }
     }
 

@@ -284,8 +284,8 @@ impl ClusterFacts {
         }
     }
 
-    /// Describes why the version of the OLM that serves catalogs is unknown. Returns `None` if it is known or OLM does not
-    /// run.
+    /// Describes why the version of the OLM that serves catalogs is unknown. Returns `None` for a known version, and
+    /// without OLM.
     pub(super) fn unknown_olm(&self) -> Option<String> {
         (self.has_olm && self.values.olm.is_none()).then(|| self.olm.describe_unknown())
     }

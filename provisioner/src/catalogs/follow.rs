@@ -258,7 +258,7 @@ impl CatalogWorker {
                 match self.read_from_server(source, &plan, address).await {
                     // No immediate reconnect: the server may be closing every connection.
                     Ok(()) => {
-                        self.is_served(source, &plan, address, Connection::Connecting);
+                        self.report_connection(source, &plan, address, Connection::Connecting);
                         let delay = self.backoff.next_delay(Instant::now());
                         sleep_or_forever(Some(delay)).await;
                     }
@@ -268,7 +268,7 @@ impl CatalogWorker {
                             reason: Reason::RegistryServer,
                             message: format!("couldn't connect to registry - {problem}"),
                         });
-                        self.is_served(source, &plan, address, Connection::Failing);
+                        self.report_connection(source, &plan, address, Connection::Failing);
                         let delay = self.backoff.next_delay(Instant::now());
                         self.report_failure(source, &error, delay).await;
                     }

@@ -57,7 +57,7 @@ pub(super) struct CatalogIdentity {
 struct CachedCatalog {
     identity: CatalogIdentity,
     priority: i64,
-    /// Content that was read last. It is kept while the catalog is unavailable.
+    /// Content that was read last, also while the catalog is unavailable.
     read: Option<CatalogContent>,
     /// Reason why no newer content can be read.
     trouble: Option<String>,
@@ -167,7 +167,7 @@ impl CatalogCache {
     }
 
     /// Records that a catalog is available again with unchanged content. Reports whether that is a change.
-    pub(super) fn is_ready(&mut self, key: &Key, identity: &CatalogIdentity) -> bool {
+    pub(super) fn mark_ready(&mut self, key: &Key, identity: &CatalogIdentity) -> bool {
         let entry = self.entry(key, identity);
         entry.is_some_and(|entry| entry.trouble.take().is_some())
     }

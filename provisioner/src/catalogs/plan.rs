@@ -174,7 +174,7 @@ pub(super) fn is_unchanged(
         && plan(new, facts, recorded, waited).as_ref() == planned
 }
 
-/// Returns the template of a CatalogSource's image, or `None` if it has none.
+/// Returns the template of the image of a CatalogSource, if any.
 pub(super) fn template_of(source: &CatalogSource) -> Option<&str> {
     let image = match source.place(false) {
         Ok(Place::Image(reference)) => reference,

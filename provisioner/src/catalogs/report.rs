@@ -87,11 +87,11 @@ pub(super) async fn run(
         }
         let state = serving.and_then(|serving| serving.state(key));
         if let (Some(report), Some(state)) = (&mut report, &state) {
-            report.observed.is_served(state);
+            report.observed.add_server(state);
         }
         let pod_report = pod.borrow_and_update().clone();
         if let (Some(report), Some(pod_report)) = (&mut report, &pod_report) {
-            report.observed.is_in_pod(pod_report, &key.namespace);
+            report.observed.add_pod(pod_report, &key.namespace);
         }
         let update = async {
             let other = async {

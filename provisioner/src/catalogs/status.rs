@@ -189,7 +189,7 @@ pub(super) fn conditions(
 
 impl CatalogObservation {
     /// Adds the state of the built-in catalog server.
-    pub(super) fn is_served(&mut self, state: &ServingState) {
+    pub(super) fn add_server(&mut self, state: &ServingState) {
         if let Some(at) = &state.registered {
             self.served = Some(Served {
                 address: at.address.clone(),
@@ -201,12 +201,12 @@ impl CatalogObservation {
             });
         }
         if let Some(problem) = &state.trouble {
-            self.has_trouble(problem);
+            self.add_server_problem(problem);
         }
     }
 
     /// Adds a problem of the server, unless the catalog has a more severe one.
-    pub(super) fn has_trouble(&mut self, message: &str) {
+    pub(super) fn add_server_problem(&mut self, message: &str) {
         // A catalog that cannot be read at all is more severe.
         let is_worse = |problem: &Problem| problem.reason != Reason::InvalidInterval;
         if !self.problem.as_ref().is_some_and(is_worse) {

@@ -107,7 +107,7 @@ pub(super) struct Input<'a> {
     /// Generation of the spec.
     pub(super) generation: Option<i64>,
     pub(super) has_olm: bool,
-    /// Reason why the version of the running OLM is unknown; `None` if it is known.
+    /// Reason why the version of the running OLM is unknown; `None` for a known version.
     pub(super) unknown_olm: Option<&'a str>,
 }
 

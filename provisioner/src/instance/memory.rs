@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{bundle::BundleCache, context::Context};
 use apply::{
-    drift::fights::Fights,
+    drift::fights::FieldConflicts,
     inventory::{Entry as Applied, Inventory},
 };
 
@@ -128,7 +128,7 @@ pub(super) struct InstanceState {
     /// change.
     pub(super) excused: Option<(i64, Unhealthy)>,
     /// Conflicts with field managers that repeatedly change the provisioner's fields.
-    pub(super) conflicts: Fights,
+    pub(super) conflicts: FieldConflicts,
     /// Back-off of rollouts and uninstalls.
     pub(super) backoff: RolloutBackoff,
     /// Back-off of repairs, by object.
@@ -178,7 +178,7 @@ impl InstanceContext {
 
     /// Records whether the API server serves OperatorConditions. A change wakes every instance, since it changes the
     /// rendered objects.
-    pub(super) fn find_conditions(&self, found: bool) {
+    pub(super) fn set_conditions_served(&self, found: bool) {
         if self.has_conditions.swap(found, Ordering::Relaxed) == found {
             return;
         }
@@ -228,7 +228,7 @@ impl InstanceContext {
     }
 
     /// Removes the state of a deleted instance unless a new instance with its name exists. The watches of its objects end.
-    pub(super) fn is_gone(&self, instance: &BundleInstance) {
+    pub(super) fn forget_deleted(&self, instance: &BundleInstance) {
         let (name, uid) = (instance.name_any(), instance.uid().unwrap_or_default());
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         match states.entry(name.clone()) {

@@ -112,8 +112,8 @@ pub(super) fn of_template<'a>(
 }
 
 /// Returns the status with a record of the installed Bundle if an older provisioner has recorded only its name. The Bundle
-/// of that name is accepted if it has the installed content. This is trust on first use, so it happens once; `None` means
-/// that there is no Bundle to record.
+/// of that name is accepted if it has the installed content. This is trust on first use, so it happens once. Returns
+/// `None` without a Bundle to record.
 pub(super) fn adopt(
     status: &BundleInstanceStatus,
     instance: &BundleInstance,

@@ -1,7 +1,7 @@
 //! Conflicts about packages: only one PlatformOperator may have a package, and only without OLM. Pure; no I/O.
 //!
 //! Two PlatformOperators of the same package would change the same objects. The one that has the package in the cluster
-//! keeps it, even if its spec names another package by now. Otherwise the older one gets it, or the first by name if both
+//! keeps it, even if its spec now names another package. Otherwise the older one gets it, or the first by name if both
 //! have the same creation time. The other one reports the conflict. A package that OLM manages remains with OLM.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -49,7 +49,7 @@ pub enum PackageConflict {
 }
 
 /// Returns the conflict about the package of an operator, if one exists. A terminating operator has its package until it is
-/// deleted. An operator with an invalid spec has none.
+/// deleted. An operator with an invalid spec has no package.
 ///
 /// `held` returns the package of an operator's BundleInstance, or of the choice that is recorded for a deleted one.
 pub fn find_conflict<'a>(

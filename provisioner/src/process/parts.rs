@@ -274,7 +274,7 @@ fn start_controllers(
     }
 }
 
-/// Drops the task after the first poll of the future, which by then has registered tasks of its own.
+/// Drops the task after the first poll of the future, which by then has registered its tasks.
 async fn with_start_task<F: Future>(future: F, task: Task) -> F::Output {
     let mut future = pin!(future);
     let mut task = Some(task);

@@ -33,7 +33,7 @@ pub struct Configuration {
     pub roots: String,
     /// CA certificates in PEM that are trusted for one registry, by registry.
     pub authorities: BTreeMap<String, String>,
-    /// Proxies; `None` if the cluster has none.
+    /// Proxies of the cluster, if any.
     pub proxies: Option<Proxies>,
     /// Pull credentials of the nodes.
     pub credentials: Credentials,

@@ -233,7 +233,7 @@ fn is_within(location: &str, scope: &str) -> bool {
 
 /// Returns all mirrors of a source in an order that agrees with each list, if such an order exists. Where lists contradict
 /// each other, the first remaining mirror by name is next. The source comes last unless a list has another position for it.
-/// It is then omitted, because it is tried last in any case. Of several candidates, the one that became free first is next;
+/// It is then omitted, because the source is always the last attempt. Of several candidates, the one that became free first is next;
 /// of those that became free together, the first by name.
 fn ordered<'a>(source: &'a str, lists: &[Vec<&'a str>]) -> Vec<&'a str> {
     let mut before: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

@@ -177,8 +177,8 @@ impl Mirrors {
         Ok(self)
     }
 
-    /// Sets the tag of an image whose digest is fetched. Mirrors for tags have resolved the tag and are asked for the
-    /// digest, too, and rules for the tag apply to the digest. Has no effect for an image with a digest.
+    /// Sets the tag of an image whose digest is fetched. Mirrors for tags have resolved the tag and receive the request
+    /// for the digest, too, and rules for the tag apply to the digest. Has no effect for an image with a digest.
     #[must_use]
     pub fn of_tag(self, image: &Reference) -> Self {
         let tag = image.tag().filter(|_| !image.is_pinned());
@@ -287,7 +287,7 @@ impl Mirrors {
         let (length, rule) = matches.max_by_key(|(length, _)| *length)?;
         Some(MatchedRule {
             rule,
-            // A source with a tag is longer than the name, which has none.
+            // A source with a tag is longer than the name, which has no tag.
             rest: name.text().get(length..).unwrap_or_default().to_owned(),
         })
     }

@@ -132,7 +132,7 @@ impl Served {
         })
     }
 
-    /// Returns the number of bytes, if it is known in advance.
+    /// Returns the number of bytes, if known in advance.
     pub fn size(&self) -> Option<u64> {
         match &self.0 {
             Encoding::Tar(reader) => Some(reader.size()),

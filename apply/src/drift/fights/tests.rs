@@ -1,8 +1,8 @@
 use super::*;
 use crate::tests::identity;
 
-fn opponent(field: &str, manager: &str) -> Opponent {
-    Opponent {
+fn opponent(field: &str, manager: &str) -> ConflictingManager {
+    ConflictingManager {
         object: identity("apps", "Deployment", "shop", "till"),
         field: field.to_owned(),
         manager: manager.to_owned(),
@@ -15,7 +15,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// Repairs one field against one manager, and returns the wait after each repair.
 fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
-    let mut fights = Fights::default();
+    let mut fights = FieldConflicts::default();
     let wait = |time| {
         let verdicts = fights.repaired([opponent(".spec.replicas", "other")], at(time));
         verdicts.first().map(|verdict| verdict.wait.as_secs())
@@ -24,8 +24,8 @@ fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
 }
 
 /// Returns the state after one repair of a field at each of these times.
-fn fought(opponent: &Opponent, times: impl IntoIterator<Item = i64>) -> Fights {
-    let mut fights = Fights::default();
+fn fought(opponent: &ConflictingManager, times: impl IntoIterator<Item = i64>) -> FieldConflicts {
+    let mut fights = FieldConflicts::default();
     for time in times {
         fights.repaired([opponent.clone()], at(time));
     }
@@ -75,7 +75,7 @@ fn an_object_is_held_until_the_latest_of_its_fights_allows() {
 
 #[test]
 fn other_fields_and_other_managers_are_other_fights() {
-    let mut fights = Fights::default();
+    let mut fights = FieldConflicts::default();
     for time in 0..2 {
         for (field, manager) in [(".a", "x"), (".a", "y"), (".b", "x")] {
             assert_eq!(fights.repaired([opponent(field, manager)], at(time)), []);
@@ -86,7 +86,7 @@ fn other_fields_and_other_managers_are_other_fights() {
 
 #[test]
 fn clock_that_is_set_back_does_not_panic() {
-    let mut fights = Fights::default();
+    let mut fights = FieldConflicts::default();
     for _ in 0..9 {
         fights.repaired([opponent("", "")], Timestamp::MAX);
     }
@@ -127,7 +127,7 @@ fn a_verdict_names_object_field_and_manager() {
 /// another client changes after each repair.
 #[test]
 fn alert_test_series_matches_a_field_conflict() {
-    let mut fights = Fights::default();
+    let mut fights = FieldConflicts::default();
     let mut counts = vec![0; 181];
     let mut next = at(0);
     loop {

@@ -102,7 +102,7 @@ impl Two {
 
     fn deleted(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> WakeSet {
         let observed = observed(owner, name, version, fields);
-        self.cache.gone(&self.scope, observed)
+        self.cache.remove(&self.scope, observed)
     }
 
     fn applied(

@@ -42,7 +42,7 @@ fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
 fn holder_is_read_from_the_metadata() {
     let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
     let cases = ::tests::rows![
-        json!({}) => Holder::Nobody;
+        json!({}) => Holder::None;
         json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => Holder::Us;
         json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => Holder::Earlier;
         json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => Holder::Instance("other".to_owned());
@@ -53,8 +53,8 @@ fn holder_is_read_from_the_metadata() {
             "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd",
         }}) => Holder::Controller("ReplicaSet other".to_owned());
         json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Us;
-        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Nobody;
-        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::Nobody;
+        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::None;
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::None;
         json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}})
             => Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
         json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
@@ -66,14 +66,14 @@ fn holder_is_read_from_the_metadata() {
             => Holder::Tool("the Helm release db/etcd".to_owned());
         json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
         // `helm template` sets this label too.
-        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::Nobody;
+        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::None;
         json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}})
             => Holder::Tool("the Argo CD application shop".to_owned());
         json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
             => Holder::Tool("the Flux Kustomization flux-system/apps".to_owned());
         applied("rukpak", "Apply") => Holder::Released;
-        applied("rukpak", "Update") => Holder::Nobody;
-        applied("kubectl", "Apply") => Holder::Nobody;
+        applied("rukpak", "Update") => Holder::None;
+        applied("kubectl", "Apply") => Holder::None;
     ];
     for (metadata, expected) in cases {
         assert_rows!(Holder::of(&live(metadata.clone()), &owner()) => expected, "{metadata}");

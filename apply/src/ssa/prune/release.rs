@@ -1,4 +1,4 @@
-//! Release of an object: it is kept in the cluster without an owner.
+//! Release of an object: removes the ownership marks and keeps the object in the cluster.
 
 use kube::api::{Patch, PatchParams};
 use manifests::{api::labels, object::text};

@@ -200,7 +200,7 @@ fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Precisio
     loss.max(fields_of(branch, node)).max(settle(branch, node))
 }
 
-/// Removes the type of a branch, which is no loss if the node has the same type.
+/// Removes the type of a branch. Nothing is lost if the node has the same type.
 fn types_of(branch: &mut Object, node: &Object, asked_about_null: bool) -> PrecisionLoss {
     let mut loss = PrecisionLoss::None;
     if types::normalize(branch) != types::Normalized::Unchanged {

@@ -134,7 +134,7 @@ pub(super) fn rules(options: &Options) -> Vec<Value> {
             "alert": alert.name,
             "expr": with_namespace(alert.expression),
             "for": alert.for_duration,
-            // The result of `absent` has no namespace label of its own.
+            // The result of `absent` has no namespace label.
             "labels": {"severity": alert.severity, "namespace": options.namespace},
             "annotations": {
                 "summary": alert.summary,

@@ -285,7 +285,7 @@ impl CatalogObservation {
     }
 
     /// Adds the state of the registry pod.
-    pub(in crate::catalogs) fn is_in_pod(&mut self, report: &PodReport, namespace: &str) {
+    pub(in crate::catalogs) fn add_pod(&mut self, report: &PodReport, namespace: &str) {
         self.last_poll = self.last_poll.max(report.asked);
         let problem = match &report.kept {
             // The built-in server serves the catalog until the pod is ready.
@@ -318,7 +318,7 @@ impl CatalogObservation {
             }
         };
         if let Some(message) = problem {
-            self.has_trouble(&message);
+            self.add_server_problem(&message);
         }
     }
 }
@@ -352,7 +352,7 @@ mod tests {
             (by_us(), starting(), Connection::Ready),
             (by_us(), serving(), Connection::Ready),
         ] {
-            observation.is_in_pod(&pod_state(state), "a");
+            observation.add_pod(&pod_state(state), "a");
             let served = observation.served.unwrap();
             assert_eq!(served.connection, expected);
             assert_eq!(served.address, "mine.a.svc:50051");
@@ -360,7 +360,7 @@ mod tests {
             assert!(problem.message.contains("ImagePullBackOff"), "{problem:?}");
         }
         // The state of the pod is unknown, because it cannot be created.
-        let observation = with!(by_us() => |observation| observation.is_in_pod(&pod_report(Err("no".to_owned())), "a"));
+        let observation = with!(by_us() => |observation| observation.add_pod(&pod_report(Err("no".to_owned())), "a"));
         assert_eq!(observation.served.unwrap().connection, Connection::Ready);
     }
 

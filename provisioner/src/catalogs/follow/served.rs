@@ -50,7 +50,7 @@ impl CatalogWorker {
             )
             .await;
             self.seen.problem = None;
-            self.is_served(source, plan, address, Connection::Ready);
+            self.report_connection(source, plan, address, Connection::Ready);
             let (packages, broken) = (packages_read.packages.len(), packages_read.broken.len());
             info!(
                 catalog = %self.key,

@@ -32,7 +32,7 @@ impl CatalogWorker {
     }
 
     /// Publishes the state of the connection to another server.
-    pub(super) fn is_served(
+    pub(super) fn report_connection(
         &mut self,
         source: &Arc<CatalogSource>,
         plan: &CatalogPlan,
@@ -92,7 +92,7 @@ impl CatalogWorker {
             if is_read {
                 ctx.metrics.catalog(&self.key, true);
             }
-            is_read && cache.is_ready(&self.key, &identity)
+            is_read && cache.mark_ready(&self.key, &identity)
         });
         is_read
     }

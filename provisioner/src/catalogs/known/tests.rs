@@ -89,8 +89,8 @@ fn loaded_content_is_kept_while_a_catalog_is_unavailable() {
         cache.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
         offer_lines(&cache, "etcd", None) => ["ours/mine 5: has etcd"];
         cache.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
-        cache.is_ready(&mine, &CatalogIdentity::default()) => true;
-        !cache.is_ready(&mine, &CatalogIdentity::default()) => true;
+        cache.mark_ready(&mine, &CatalogIdentity::default()) => true;
+        !cache.mark_ready(&mine, &CatalogIdentity::default()) => true;
         cache.remove(&mine) => true;
         offer_lines(&cache, "etcd", None).is_empty() => true;
         cache.read(&mine, &CatalogIdentity::default(), all(Vec::new())) => false, "it comes too late";
@@ -178,7 +178,7 @@ fn catalog_is_pending_until_its_first_answer_or_problem() {
     assert_eq!(pending(&cache, "other"), "");
     // The states are from the same moment.
     let offers = cache.offers("etcd", None);
-    cache.is_ready(&mine, &CatalogIdentity::default());
+    cache.mark_ready(&mine, &CatalogIdentity::default());
     assert_rows!(offers.states().map(|one| one.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
 }
 

@@ -89,8 +89,8 @@ pub async fn return_service(
     else {
         return Ok(());
     };
-    // The EndpointSlice controller ignores Services without a selector, so the selector must stay until the endpoints are
-    // gone.
+    // The EndpointSlice controller ignores Services without a selector, so the selector is removed only after the
+    // endpoints.
     is_left.await;
     let (uid, params) = (metadata.uid(), PatchParams::default());
     let patch = async |patch: Value| match api.patch(&name, &params, &Patch::Merge(&patch)).await {

@@ -16,7 +16,7 @@ const RESET_AFTER: Duration = Duration::from_secs(120);
 #[derive(Debug, Default)]
 pub(in crate::catalogs) struct RepairBackoff {
     backoff: ServerBackoff,
-    /// True after the first write, which creates the objects and is no repair.
+    /// True after the first write, which creates the objects and does not count as a repair.
     is_made: bool,
     /// Time of the last repair.
     last: Option<Instant>,

@@ -153,7 +153,7 @@ mod tests {
             [410, 503].map(|code| ends(failing(code))) => [false; 2];
             ends(again(&ready_endpoints)) => false;
             ends(again(&json!([]))) => true;
-            // Without the permission to list, there is no wait.
+            // Without the permission to list, the wait ends at once.
             ends(failing(403)) => true;
         }
     }

@@ -87,7 +87,7 @@ pub enum Error {
     /// The catalog contains nothing that can be served.
     #[error(
         "the catalog contains no package that can be served{}",
-        left_out.as_deref().map(|it| format!(" ({it})")).unwrap_or_default()
+        left_out.as_deref().map(|skipped| format!(" ({skipped})")).unwrap_or_default()
     )]
     Empty {
         /// First part of the catalog that was skipped, with the reason.

@@ -68,7 +68,7 @@ impl Requests {
 
 impl AppliedObjects {
     /// Returns the number of objects that another client had changed or deleted since `before`. Writes for a new endpoint,
-    /// or for a Service that a registry pod has handed over, are no repairs.
+    /// or for a Service that a registry pod has handed over, do not count as repairs.
     pub(super) fn repaired(&self, before: Option<&Self>, is_new: bool) -> u64 {
         let was_kept = before.is_some_and(|applied| !applied.is_pod_service);
         if was_kept && !is_new { self.written } else { 0 }

@@ -58,8 +58,8 @@ pub(super) struct PublishedCatalog {
     pub(super) owner: Option<(OwnerReference, ObjectReference)>,
     pub(super) digest: Option<Digest>,
     pub(super) since: Option<Timestamp>,
-    /// Problem with the content that was offered last. It is kept until newer content is offered, even if the objects are
-    /// reconciled successfully.
+    /// Problem with the content that was offered last, until newer content is offered. A successful reconcile of the
+    /// objects does not clear the problem.
     pub(super) rejection: Option<String>,
     /// True while the objects of the endpoint are being removed.
     pub(super) is_terminating: bool,
@@ -104,7 +104,7 @@ impl Shared {
                     registered,
                     trouble: published.rejection.clone(),
                 };
-                self.is_served(endpoint, about, state).await;
+                self.publish_serving(endpoint, about, state).await;
                 if repaired > 0 {
                     Outcome::Repaired
                 } else {
@@ -124,7 +124,7 @@ impl Shared {
         outcome
     }
 
-    async fn is_served(
+    async fn publish_serving(
         &self,
         endpoint: &CatalogEndpoint,
         about: &ObjectReference,

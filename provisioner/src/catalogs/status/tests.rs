@@ -149,7 +149,7 @@ fn status_of_a_served_catalog_reports_its_serving_state() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let observation = with!(with!(CatalogObservation, problem: before) => |observation| observation.is_served(&state));
+        let observation = with!(with!(CatalogObservation, problem: before) => |observation| observation.add_server(&state));
         assert_eq!(observation.problem, after, "{state:?}");
         assert_rows!(observation.served.map(|one| one.connection) => connection, "{state:?}");
     }
@@ -178,7 +178,7 @@ fn pod_is_reported_as_by_olm_with_its_poll_time() {
         ] {
             let mut observation = with!(CatalogObservation::default() => last_poll: read);
             let pod_report = with!(pod_report(pod_state.clone()) => asked: asked);
-            observation.is_in_pod(&pod_report, "catalogs");
+            observation.add_pod(&pod_report, "catalogs");
             let problem = message
                 .as_ref()
                 .map(|text| problem(Reason::RegistryServer, text));
@@ -283,7 +283,7 @@ fn reported_pod_state_is_kept_while_the_pod_is_unknown() {
     ] {
         let mut observation = with!(CatalogObservation::default() => may_be_served: may_be_served);
         if let Some(pod_report) = pod_report {
-            observation.is_in_pod(pod_report, "catalogs");
+            observation.add_pod(pod_report, "catalogs");
         }
         let due = due(&was, &observation);
         let expected = |name: &str| is_kept.then(|| was[name].clone());

@@ -113,7 +113,7 @@ impl CertificateManager {
         &self.certificate
     }
 
-    /// Returns a watch of the CA bundle for clients, which is `None` until it is known.
+    /// Returns a watch of the CA bundle for clients, which is `None` until the CA exists.
     pub(crate) fn ca_bundle(&self) -> watch::Receiver<Option<String>> {
         self.ca_bundle.subscribe()
     }

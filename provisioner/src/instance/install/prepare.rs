@@ -392,7 +392,7 @@ async fn without_existing_namespace(
         .await;
     let is_foreign = match &found {
         Ok(found) => found.labels().get(labels::OWNER_NAME) != Some(&owner.name),
-        // A service account without permission to read the namespace has none to create it, so the namespace must exist.
+        // A service account that cannot read the namespace cannot create it either, so the namespace must exist.
         Err(kube::Error::Api(status)) => status.code == 403,
         Err(_) => false,
     };

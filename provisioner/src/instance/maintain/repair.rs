@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    drift::fights::Opponent,
+    drift::fights::ConflictingManager,
     informers::View,
     plan::{Absent, Plan, Step},
     preflight::ownership::{self, Holder},
@@ -395,7 +395,7 @@ fn not_served(missing: &[Absent]) -> String {
 
 fn released_to_others(taken: &BTreeMap<Identity, Holder>, owner: &Owner) -> String {
     let line = |(identity, holder): (&Identity, &Holder)| match holder {
-        Holder::Nobody => format!(
+        Holder::None => format!(
             "{identity} was recreated by another client and is not owned by a BundleInstance; delete the object, or \
              annotate the object with {}={}",
             labels::ADOPT,
@@ -415,8 +415,8 @@ fn conflicting_managers(
     object: &Identity,
     applied: &Applied,
     writer: Option<&str>,
-) -> Vec<Opponent> {
-    let opponent = |field: &str, manager: &str| Opponent {
+) -> Vec<ConflictingManager> {
+    let opponent = |field: &str, manager: &str| ConflictingManager {
         object: object.clone(),
         field: field.to_owned(),
         manager: manager.to_owned(),

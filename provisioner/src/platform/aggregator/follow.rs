@@ -51,7 +51,7 @@ where
             async move {
                 match served {
                     Some(_) => follow.watch(shared).await,
-                    None => shared.change(|facts| (follow.place)(facts).is_not_served()),
+                    None => shared.change(|facts| (follow.place)(facts).mark_not_served()),
                 }
             }
         });

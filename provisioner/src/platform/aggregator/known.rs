@@ -99,7 +99,7 @@ impl<T: PartialEq> ObjectCache<T> {
     }
 
     /// Records that the kind is not served.
-    pub(super) fn is_not_served(&mut self) -> bool {
+    pub(super) fn mark_not_served(&mut self) -> bool {
         let is_news = self.state != SyncState::NotServed;
         self.state = SyncState::NotServed;
         self.objects.clear();

@@ -44,7 +44,7 @@ fn facts() -> ClusterState {
     facts.components.list([].into());
     facts.aggregated.list([].into());
     facts.core.list([].into());
-    facts.status.is_not_served();
+    facts.status.mark_not_served();
     facts
 }
 
@@ -196,7 +196,7 @@ fn own_release_replaces_an_unreadable_cluster_version() {
     }
     assert_eq!(of(Some("4.12.9")), "AsExpected");
     assert_eq!(of(Some("4.13.0")), "IncompatibleOperatorsInstalled");
-    facts.version.is_not_served();
+    facts.version.mark_not_served();
     assert_rows! {
         gate(&facts, &TestInputs { release: Some("4.13.0"), ..TestInputs::default() }).0 => "AsExpected", "no OpenShift at all";
     }
@@ -277,7 +277,7 @@ fn maxima_are_recorded_only_if_the_former_ones_are_readable() {
         maxima.map(|maxima| maxima.len())
     };
     assert_eq!(recorded(|_| false), Some(1));
-    assert_eq!(recorded(|facts| facts.aggregated.is_not_served()), None);
+    assert_eq!(recorded(|facts| facts.aggregated.mark_not_served()), None);
     assert_eq!(recorded(|facts| facts.aggregated.fails(&"forbidden")), None);
 }
 
@@ -360,8 +360,8 @@ fn platform_status_is_used_without_cluster_operators() {
         }
     };
     let listed: Change = |facts| facts.status.list([].into());
-    let absent: Change = |facts| facts.status.is_not_served();
-    let none: Change = |facts| facts.aggregated.is_not_served();
+    let absent: Change = |facts| facts.status.mark_not_served();
+    let none: Change = |facts| facts.aggregated.mark_not_served();
     let failing: Change = |facts| facts.aggregated.fails(&"forbidden");
     assert_eq!(report(|_| false, listed), "operators");
     assert_eq!(report(none, listed), "status");

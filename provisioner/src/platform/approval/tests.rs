@@ -92,7 +92,7 @@ const WITH_CLUSTER: &[&str] = &[
     "1.2.0 -      4.13 4.12/1.2 stay 4.12/1.2",
     "1.2.3 -      4.13 4.12/1.2 stay 4.12/1.2",
     "1.2.3 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
-    // Both names of one release are no upgrade, and neither is a downgrade.
+    // Two names of one release are not an upgrade, and neither is a downgrade.
     "1.2.0 1.3.0  5.0  4.23/1.2 wait 4.23/1.2",
     "1.2.0 1.3.0  5.0  4.22/1.2 go   4.22/1.2",
     "1.2.0 1.3.0  4.11 4.12/1.2 wait 4.12/1.2",
@@ -101,7 +101,7 @@ const WITH_CLUSTER: &[&str] = &[
     // A minor version that was approved otherwise does not count for the next upgrade.
     "1.3.0 -      4.12 4.12/1.2 stay 4.12/1.3",
     "1.3.0 1.4.0  4.13 4.12/1.3 go   4.12/1.3",
-    // An unknown version is no upgrade.
+    // An unknown version is not an upgrade.
     "1.2.0 1.3.0  -    4.12/1.2 wait 4.12/1.2",
     "1.2.0 1.3.0  -    -        wait -",
     // Versions of Kubernetes count alike.

@@ -88,7 +88,7 @@ pub struct CheckedPermissions {
     pub image: String,
     /// Image by digest, if it could be fetched.
     pub checked_at: String,
-    /// New permissions, `None` if the bundle has none; or the reason why they are not known.
+    /// New permissions, or `None` without any; or the reason why they are unknown.
     pub rights: Result<Option<NewRights>, String>,
 }
 

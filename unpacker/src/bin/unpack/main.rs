@@ -71,7 +71,7 @@ fn run(unpack: &Unpack) -> Result<(), job::Error> {
 }
 
 /// Exits immediately, without waiting for a thread that reads files. The exit code is that of a shell for the signal.
-/// A stopped upload is no result for the bundle: after the deletion of its pod, a Job has to create another one.
+/// A stopped upload is not a result for the bundle: after the deletion of its pod, a Job has to create another one.
 fn exit_after_signal(report: &Report, signal: &str, code: i32) -> ! {
     report.failure("Stopped", &format!("stopped by {signal}"));
     process::exit(code);

@@ -30,7 +30,7 @@ pub(super) struct PermissionQuery {
 /// Result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::platform::operator) struct PermissionResult {
-    /// New permissions of the bundle; `None` if it has none.
+    /// New permissions of the bundle, if any.
     pub(in crate::platform::operator) rights: Option<NewRights>,
     /// Image by digest, which the requested reference pointed to.
     pub(in crate::platform::operator) image: String,

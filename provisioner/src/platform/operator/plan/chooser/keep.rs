@@ -19,8 +19,8 @@ use crate::platform::{
 };
 
 impl UpgradeChooser<'_> {
-    /// Returns the choice to retain while no bundle is known to be installed. Unless it is known to have failed, it may be
-    /// in the cluster, and another bundle would replace it without an upgrade edge.
+    /// Returns the choice to retain while no bundle is known to be installed. Unless the choice has failed, its bundle may
+    /// be in the cluster, and another bundle would replace it without an upgrade edge.
     pub(super) fn pending_choice(&self, decision: &Decision) -> Option<&BundleChoice> {
         let chosen = self.current.chosen.as_ref()?;
         let catalog = &chosen.bundle.catalog;
