@@ -14,9 +14,9 @@ use manifests::{
     api::{instance::BundleInstance, platform::PlatformOperator},
     openshift::Release,
 };
-use provisioner::platform::{
-    aggregate::{self, Input},
-    gate::{Cluster, Operator, judge},
+use provisioner::controllers::cluster_operator::{
+    model::{self, Input},
+    upgradeable::{Cluster, Operator, judge},
 };
 use serde_json::{Value, json};
 
@@ -92,12 +92,12 @@ fn of_a_thousand(criterion: &mut Criterion) {
         catalog_maxima: BTreeMap::new(),
         now: "2026-01-02T00:00:00Z".parse().unwrap(),
     };
-    let before = aggregate::cluster_operator(None, &input(), "rukpak-system", None).status;
+    let before = model::cluster_operator(None, &input(), "rukpak-system", None).status;
     assert_eq!(before.conditions.len(), 4);
     group.bench_function("aggregate", |bencher| {
         bencher.iter(|| {
             let before = black_box(Some(&before));
-            aggregate::cluster_operator(before, &input(), "rukpak-system", None)
+            model::cluster_operator(before, &input(), "rukpak-system", None)
         });
     });
     group.finish();

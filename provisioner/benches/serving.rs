@@ -23,8 +23,8 @@ use catalog::{
     source::Files,
 };
 use provisioner::{
-    catalogs::serving::{Error, Listening, Served, Stores},
-    metrics::Metrics,
+    controllers::catalog_source::registry_server::{Error, Listening, Served, Stores},
+    runtime::metrics::Metrics,
 };
 use serde_json::json;
 use unpacker::Digest;

@@ -14,14 +14,14 @@
 //! The body of an unauthorized request is not processed. Concurrent connections, API server requests, uploads and downloads
 //! are limited, and every wait has a timeout.
 
-mod access;
-mod answer;
-mod bundles;
+mod authz;
+mod download;
+mod job_upload;
 mod plain;
+mod response;
 mod routes;
 mod stream;
-mod unpack;
-mod uploads;
+mod upload;
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
@@ -37,19 +37,15 @@ use unpacker::Store;
 
 use self::routes::ServiceState;
 use crate::{
-    bundle::Conversions,
-    context::Context,
-    https::{
-        self,
-        tls::{CertificateConfig, CertificateManager},
+    cluster::versions::Versions,
+    controllers::{bundle::Conversions, context::Context},
+    runtime::{
+        https,
+        leadership::Leading,
+        settings::Settings,
+        tls::{CONTENT_CA, CertificateConfig, CertificateManager},
     },
-    leading::Leading,
-    settings::Settings,
-    versions::Versions,
 };
-
-/// Name of the Secret with the CA of the service, and of the ConfigMap with the CA bundle for clients (key `ca.crt`).
-pub const AUTHORITY: &str = "rukpak-ca";
 
 /// Options of the content service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +134,7 @@ impl Service {
         let config = CertificateConfig {
             service: "content service",
             namespace: settings.system_namespace.clone(),
-            ca_name: AUTHORITY,
+            ca_name: CONTENT_CA,
             external_secret: options.tls_secret.clone(),
             flag: "--content-tls-secret",
             names: names(&settings.system_namespace, &settings.external_address),

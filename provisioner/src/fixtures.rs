@@ -16,7 +16,7 @@ use manifests::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::catalogs::Key;
+use crate::controllers::catalog_source::Key;
 
 /// Returns an object with these fields. A Bundle or BundleInstance has the class for plain manifests and an image source,
 /// unless the fields set others.

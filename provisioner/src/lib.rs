@@ -3,15 +3,21 @@
 //! ```text
 //!  Bundle ──────── bundle: resolve, fetch, store, check ───────────┐ status: digest, info, rejections
 //!                                                                  ▼
-//!  BundleInstance ─ instance: select or make the Bundle ─ convert ─ plan ─ preflight ─ apply ─ prune
+//!  BundleInstance ─ bundle_instance: select or create the Bundle ─ convert ─ plan ─ preflight ─ apply ─ prune
 //!        ▲                                                                               │
 //!        └────────── drift, health ◄── watches (one per kind, metadata only) ◄───────────┘
 //!
-//!  content: serves content, accepts uploads       process: flags, leader, metrics, log, signals
+//!  app: flags, tasks, shutdown
+//!   ├─ content: serves content, accepts uploads ─┐
+//!   ├─ controllers: one module per resource ◄────┘
+//!   └─ conversion_webhook: CatalogSources
+//!       └─ cluster: clients, versions, pull configuration
+//!           └─ runtime: leader election, TLS, metrics, Events, log
 //! ```
 //!
-//! The crate `apply` plans, applies, watches and prunes; the controllers decide what to apply and report it. Decisions are
-//! pure functions; the reconcilers fetch their inputs and execute them.
+//! A module uses only modules below it; a test checks that. The crate `apply` plans, applies, watches and prunes; the
+//! controllers decide what to apply and report it. Decisions are pure functions; the reconcilers fetch their inputs and
+//! execute them.
 
 // The futures of the reconcilers are deeply nested, down to the connections.
 #![recursion_limit = "256"]
@@ -28,26 +34,11 @@ macro_rules! object {
     };
 }
 
-pub mod account;
-mod backoff;
-pub mod bundle;
-pub mod catalogs;
-mod client;
+pub mod app;
+pub mod cluster;
 pub mod content;
-pub mod context;
-pub mod conversion;
-pub mod events;
+pub mod controllers;
+pub mod conversion_webhook;
 #[cfg(test)]
 mod fixtures;
-mod https;
-pub mod instance;
-pub mod leading;
-pub mod metrics;
-pub mod overrides;
-pub mod platform;
-pub mod process;
-pub mod pulling;
-pub mod settings;
-mod shallow;
-pub mod versions;
-mod written;
+pub mod runtime;

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use provisioner::process::{self, Args};
+use provisioner::app::{self, Args};
 
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    process::run(Args::parse())
+    app::run(Args::parse())
 }

@@ -14,7 +14,10 @@ use kube::{
     discovery::{Discovery, verbs},
 };
 use manifests::{
-    api::{self, instance::BundleInstance},
+    api::{
+        instance::BundleInstance,
+        {self},
+    },
     content::Content,
 };
 use serde_json::Value;

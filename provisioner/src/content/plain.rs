@@ -17,7 +17,7 @@ use manifests::{
 use tokio::sync::Semaphore;
 use unpacker::{Digest, Format, Store, Tree, store};
 
-use crate::bundle::Conversions;
+use crate::controllers::bundle::Conversions;
 
 /// File of the archive with all objects, as in rukpak.
 const FILE: &str = "manifests/manifest.yaml";

@@ -17,11 +17,11 @@ use tracing::warn;
 
 use super::{
     Options, Parts,
-    access::{Authorizer, Granted, Operation},
-    answer,
-    bundles::{self, ContentForm},
+    authz::{Authorizer, Granted, Operation},
+    download::{self, ContentForm},
+    job_upload,
     plain::PlainArchives,
-    unpack, uploads,
+    response, upload,
 };
 
 /// Warning in the format of the API server.
@@ -55,13 +55,13 @@ impl ServiceState {
 
 pub(super) fn router(shared: Arc<ServiceState>) -> Router {
     let unknown_path = || async {
-        answer::not_found(
+        response::not_found(
             "path not found; use /bundles/<name>.tgz, /uploads/<name>.tgz or /unpack/<name>.tgz",
         )
     };
     let unknown_method = |method: Method| async move {
         let message = format!("method {method} is not allowed");
-        answer::problem(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        response::problem(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     };
     Router::new()
         .route("/bundles/{file}", routing::get(bundle))
@@ -87,9 +87,9 @@ async fn bundle(
     }
     let Some(form) = ContentForm::parse(uri.query()) else {
         let message = "unknown query; use \"?content=original\", \"?content=plain\" or none";
-        return answer::problem(StatusCode::BAD_REQUEST, "UnknownQuery", message);
+        return response::problem(StatusCode::BAD_REQUEST, "UnknownQuery", message);
     };
-    bundles::get(&shared, name, form, &headers).await
+    download::get(&shared, name, form, &headers).await
 }
 
 async fn upload(
@@ -103,7 +103,7 @@ async fn upload(
     let operation = Operation::ReadUpload;
     match shared.access.check(&headers, operation, name).await {
         Ok(granted) => {
-            let response = uploads::get(&shared, name, &headers).await;
+            let response = upload::get(&shared, name, &headers).await;
             report_deprecated(operation, &granted, name, response)
         }
         Err(denied) => denied.answer(),
@@ -116,17 +116,17 @@ async fn put(
     request: Request,
 ) -> Response {
     let Some(name) = name(&file) else {
-        return uploads::refuse(request, nameless());
+        return upload::refuse(request, nameless());
     };
     let operation = Operation::Upload;
     let checked = shared.access.check(request.headers(), operation, name);
     match checked.await {
-        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, not_leader()),
+        Ok(_) if !shared.parts.leading.get() => upload::refuse(request, not_leader()),
         Ok(granted) => {
-            let response = uploads::put(&shared, name, &granted.caller, request).await;
+            let response = upload::put(&shared, name, &granted.caller, request).await;
             report_deprecated(operation, &granted, name, response)
         }
-        Err(denied) => uploads::refuse(request, denied.answer()),
+        Err(denied) => upload::refuse(request, denied.answer()),
     }
 }
 
@@ -151,22 +151,22 @@ async fn from_job(
     request: Request,
 ) -> Response {
     let Some(name) = name(&file) else {
-        return uploads::refuse(request, nameless());
+        return upload::refuse(request, nameless());
     };
     match shared.access.pod(request.headers()).await {
-        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, not_leader()),
-        Ok(token) => unpack::put(&shared, name, &token, request).await,
-        Err(denied) => uploads::refuse(request, denied.answer()),
+        Ok(_) if !shared.parts.leading.get() => upload::refuse(request, not_leader()),
+        Ok(token) => job_upload::put(&shared, name, &token, request).await,
+        Err(denied) => upload::refuse(request, denied.answer()),
     }
 }
 
 /// Returns the response of a replica that does not lead: only the leader accepts content.
 pub(super) fn not_leader() -> Response {
-    answer::unavailable("this replica is not the leader; send content to the Service")
+    response::unavailable("this replica is not the leader; send content to the Service")
 }
 
 fn nameless() -> Response {
-    answer::not_found("invalid Bundle name; use <name>.tgz")
+    response::not_found("invalid Bundle name; use <name>.tgz")
 }
 
 /// Returns the name of the Bundle from a file name, or `None` if it is not a valid name.

@@ -24,7 +24,7 @@ use manifests::{
     },
     yaml,
 };
-use provisioner::platform::aggregate::{AGGREGATED, CORE};
+use provisioner::controllers::cluster_operator::model::{AGGREGATED, CORE};
 use serde_json::{Value, json};
 
 use crate::{

@@ -28,10 +28,9 @@ use manifests::api::{
     platform::CatalogRef,
 };
 use provisioner::{
-    catalogs,
-    context::Context,
-    process,
-    settings::{Namespaces, Ports, Serving, Settings, Share},
+    app,
+    controllers::{catalog_source, context::Context},
+    runtime::settings::{Namespaces, Ports, Serving, Settings, Share},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -81,14 +80,14 @@ fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Sett
     };
     let store = Store::open(folder, budget).unwrap();
     config.auth_info.impersonate = user.map(str::to_owned);
-    process::context(config, settings, store).unwrap().0
+    app::context(config, settings, store).unwrap().0
 }
 
 /// Reads catalogs until the token is cancelled.
 fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
     let (kinds, until) = (Arc::clone(&ctx.kinds), stop.clone());
     let kinds = tokio::spawn(async move { kinds.run(until).await });
-    let catalogs = tokio::spawn(catalogs::run(ctx.clone(), stop.clone()));
+    let catalogs = tokio::spawn(catalog_source::run(ctx.clone(), stop.clone()));
     vec![kinds, catalogs]
 }
 

@@ -15,7 +15,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use manifests::yaml;
-use provisioner::conversion::{NAME, Options, Webhook};
+use provisioner::conversion_webhook::{NAME, Options, Webhook};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,

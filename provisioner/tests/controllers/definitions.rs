@@ -28,7 +28,7 @@ use manifests::{
     },
     object::Object,
 };
-use provisioner::instance::policy;
+use provisioner::controllers::bundle_instance::policy;
 use serde_json::{Value, json};
 
 use crate::support::{define, delete, merge, unique};

@@ -1,6 +1,6 @@
 //! Platform operators on dedicated control planes, with real catalog servers.
 //!
-//! ClusterOperators that report them are tested with `provisioner::platform::aggregate` and in `openshift`.
+//! ClusterOperators that report them are tested with `provisioner::controllers::cluster_operator::model` and in `openshift`.
 
 mod catalogs;
 mod choices;

@@ -23,7 +23,7 @@ use manifests::{
     },
     object::{Identity, Object},
 };
-use provisioner::{account::Accounts, instance::policy};
+use provisioner::{cluster::impersonation::Accounts, controllers::bundle_instance::policy};
 use serde_json::{Value, json};
 use tests::assert_has;
 

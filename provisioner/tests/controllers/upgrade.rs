@@ -10,7 +10,11 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 use manifests::{api::instance::BundleInstance, version::KubeVersion, yaml};
-use provisioner::{context::Context, platform::upgrade, process, settings::Settings};
+use provisioner::{
+    app,
+    controllers::{cluster_operator::removed_apis, context::Context},
+    runtime::settings::Settings,
+};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +38,7 @@ fn context(cluster: &Cluster) -> (Context, TempDir) {
         follow_openshift: false,
         ..Settings::default()
     };
-    let (ctx, _) = process::context(cluster.config().clone(), settings, store).unwrap();
+    let (ctx, _) = app::context(cluster.config().clone(), settings, store).unwrap();
     (ctx, folder)
 }
 
@@ -83,7 +87,7 @@ async fn counted_calls_are_followed() {
     count(&cluster, "default:tide").await;
     let (ctx, _folder) = context(&cluster);
     let stop = CancellationToken::new();
-    let running = tokio::spawn(upgrade::run(ctx.clone(), stop.clone()));
+    let running = tokio::spawn(removed_apis::run(ctx.clone(), stop.clone()));
     let kinds = {
         let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
         tokio::spawn(async move { kinds.run(stop).await })

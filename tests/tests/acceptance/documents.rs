@@ -18,11 +18,11 @@ pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 const GUIDES: [(&str, &str); 7] = tests::rows![
     "manifests/src/api/condition.rs" => "docs/instances.md";
     "manifests/src/api/platform.rs" => "docs/platform-operators.md";
-    "provisioner/src/catalogs/status.rs" => "docs/platform-operators.md";
-    "provisioner/src/catalogs/template.rs" => "docs/catalog-image-templates.md";
-    "provisioner/src/platform/aggregate.rs" => "docs/platform-operators.md";
-    "provisioner/src/platform/approval.rs" => "docs/platform-operators.md";
-    "provisioner/src/platform/gate.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/catalog_source/status.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/catalog_source/image_template.rs" => "docs/catalog-image-templates.md";
+    "provisioner/src/controllers/cluster_operator/model.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/platform_operator/approval.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/cluster_operator/upgradeable.rs" => "docs/platform-operators.md";
 ];
 
 /// The sources below a directory without tests, as paths below the project's directory.

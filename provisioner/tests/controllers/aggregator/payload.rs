@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use manifests::api::config::ClusterOperatorSpec;
 
-use super::outage::through;
-use super::*;
+use super::{outage::through, *};
 use crate::support::{Fault, Options, Relay, create, delete, list};
 
 const NONE: &str = "No platform operators are present in the cluster";

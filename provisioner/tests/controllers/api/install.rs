@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
 use kube::api::ListParams;
 use manifests::{api::install, yaml};

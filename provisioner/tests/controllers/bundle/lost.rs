@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use manifests::api::bundle::BundleStatus;
 use provisioner::{
-    bundle::{LoadError, convert},
-    context::Context,
-    process,
-    settings::Settings,
+    app,
+    controllers::{
+        bundle::{LoadError, convert},
+        context::Context,
+    },
+    runtime::settings::Settings,
 };
 use tempfile::TempDir;
 use unpacker::{Store, Tree, store::Budget};
@@ -38,7 +40,7 @@ impl Lost {
             follow_openshift: false,
             ..Settings::default()
         };
-        let (ctx, _) = process::context(config, settings, store).unwrap();
+        let (ctx, _) = app::context(config, settings, store).unwrap();
         let content = small(name);
         let digest = ctx.store.put(&Tree::from_content(content.clone()));
         let digest = digest.unwrap().digest;

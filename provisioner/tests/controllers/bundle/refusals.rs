@@ -1,5 +1,5 @@
 //! Rejected content and sources without content: the condition names the problem, and no text from a server. The tests
-//! of `provisioner::bundle::check` cover problems of manifests, those of `unpacker` problems of servers.
+//! of `provisioner::controllers::bundle::validate` cover problems of manifests, those of `unpacker` problems of servers.
 
 use tests::Site;
 

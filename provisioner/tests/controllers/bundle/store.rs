@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use provisioner::{bundle::upload::keep, process, settings::Settings};
+use provisioner::{app, controllers::bundle::upload::keep, runtime::settings::Settings};
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
@@ -302,11 +302,15 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
         follow_openshift: false,
         ..Settings::default()
     };
-    let (ctx, _) = process::context(cluster.config().clone(), settings, store).unwrap();
+    let (ctx, _) = app::context(cluster.config().clone(), settings, store).unwrap();
     let stop = CancellationToken::new();
-    let (cache, watch) = provisioner::bundle::watch(ctx.client.clone());
+    let (cache, watch) = provisioner::controllers::bundle::watch(ctx.client.clone());
     let watch = tokio::spawn(watch);
-    let controller = tokio::spawn(provisioner::bundle::run(ctx.clone(), cache, stop.clone()));
+    let controller = tokio::spawn(provisioner::controllers::bundle::run(
+        ctx.clone(),
+        cache,
+        stop.clone(),
+    ));
     let server = FileServer::start(None, None);
     let bundles: Api<Bundle> = Api::all(cluster.client().unwrap());
     let large = |name: &str| small(&name.repeat(60 << 10));

@@ -15,8 +15,8 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use manifests::api::catalog_source::CatalogSource;
-use provisioner::catalogs::pods::{
-    Around, Asks, Content, Error, Kept, Options, Wanted, decide::State, is_restricted, keep, remove,
+use provisioner::controllers::catalog_source::registry_pod::{
+    Around, Asks, Content, Error, Kept, Options, Wanted, is_restricted, keep, plan::State, remove,
 };
 use serde_json::{Value, json};
 

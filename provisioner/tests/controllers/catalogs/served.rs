@@ -9,8 +9,7 @@ use catalog::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::{net::TcpListener, sync::oneshot};
 
-use super::status::reason;
-use super::*;
+use super::{status::reason, *};
 use crate::{aggregator::define, support::Line};
 
 /// A server of a catalog.

@@ -261,7 +261,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
 }
 
-/// The tests of `provisioner::catalogs::template` cover the result of each annotation.
+/// The tests of `provisioner::controllers::catalog_source::image_template` cover the result of each annotation.
 async fn annotations_are_written_into_the_image(shelf: &Shelf, registry: &Registry) {
     let expected_image = push_tide(registry, "org/catalog:v36", &["1.0.0"]);
     let annotation = |template: &Value| json!({CATALOG_IMAGE_TEMPLATE: template});

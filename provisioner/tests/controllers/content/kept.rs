@@ -5,7 +5,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use manifests::api::bundle::Bundle;
-use provisioner::bundle::upload::{self, Error, Kept};
+use provisioner::controllers::bundle::upload::{self, Error, Kept};
 use serde_json::json;
 use unpacker::{
     Digest, Options, Store, Tree,

@@ -17,12 +17,11 @@ use manifests::{
     content::{Builder, Content, Limits},
     yaml,
 };
-use provisioner::versions::Versions;
 use provisioner::{
-    bundle::Conversions,
+    cluster::versions::Versions,
     content::{Options, Parts, Service},
-    leading::Leading,
-    settings::Settings,
+    controllers::bundle::Conversions,
+    runtime::{leadership::Leading, settings::Settings},
 };
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use manifests::{
     api::bundle::{Bundle, Phase},
     content::Content,
 };
-use provisioner::bundle::upload::restore;
+use provisioner::controllers::bundle::upload::restore;
 use reqwest::Method;
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};

@@ -1,6 +1,6 @@
 //! maxOpenShiftVersion and minKubeVersion against a cluster that reports an OpenShift version, with OpenShift's CRD of
 //! ClusterVersion. It would affect every bundle of other tests, so these tests have a separate control plane. The tests
-//! of `provisioner::versions` cover rejections and overrides.
+//! of `provisioner::cluster::versions` cover rejections and overrides.
 
 use apply::preflight::{Check, Findings};
 use convert::facts::Facts;
@@ -10,7 +10,7 @@ use manifests::{
     openshift::{MaxOpenShiftVersion, Spelling},
 };
 
-use provisioner::{
+use provisioner::cluster::{
     overrides::Digests,
     versions::{self, Candidate, Versions},
 };

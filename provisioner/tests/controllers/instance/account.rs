@@ -4,7 +4,7 @@
 use cluster::{Cluster, Options};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use manifests::api::instance::ServiceAccountRef;
-use provisioner::account::Accounts;
+use provisioner::cluster::impersonation::Accounts;
 use tokio::sync::OnceCell;
 
 mod mighty;

@@ -1,7 +1,7 @@
 //! Installations, and the Bundles that an instance creates.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use provisioner::instance::template;
+use provisioner::controllers::bundle_instance::template;
 
 use super::*;
 

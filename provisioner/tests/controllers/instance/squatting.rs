@@ -34,7 +34,7 @@ use manifests::api::{
     bundle::{BundleSpec, ConfigMapName, ConfigMapSource},
     instance::InstalledBundle,
 };
-use provisioner::instance::template;
+use provisioner::controllers::bundle_instance::template;
 use tokio::task::JoinHandle;
 
 use super::*;

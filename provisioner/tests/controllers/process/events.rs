@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use kube::{Api, runtime::events::EventType};
-use provisioner::events::Events;
+use provisioner::runtime::events::Events;
 
 use crate::support::{delete, list, unique, world};
 

@@ -16,7 +16,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
 };
 use manifests::object::Identity;
-use provisioner::account::Accounts;
+use provisioner::cluster::impersonation::Accounts;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 

@@ -4,9 +4,9 @@ use manifests::api::{
     platform::{PlatformOperator, PlatformOperatorStatus},
     platform_status::PlatformStatus,
 };
-use provisioner::platform::{
-    aggregate::{self, Input},
-    gate,
+use provisioner::controllers::cluster_operator::{
+    model::{self, Input},
+    upgradeable,
 };
 
 use super::*;
@@ -78,13 +78,13 @@ async fn the_platform_status_is_stored_as_concluded() {
     let object = named("cluster");
     put(&object, false).await.unwrap();
 
-    let busy = gate::Operator {
+    let busy = upgradeable::Operator {
         namespace: "etcd".into(),
         name: "etcd".into(),
         refusal: Some(("Busy".into(), "moving data".into())),
-        ..gate::Operator::default()
+        ..upgradeable::Operator::default()
     };
-    let verdict = gate::judge(&gate::Cluster::Kubernetes, &[busy], &[]);
+    let verdict = upgradeable::judge(&upgradeable::Cluster::Kubernetes, &[busy], &[]);
     let operators: Vec<PlatformOperator> =
         vec![serde_json::from_value(operator("a", &json!({"package": {"name": "a"}}))).unwrap()];
     let now = "2026-01-01T00:00:00.123456Z".parse().unwrap();
@@ -97,13 +97,13 @@ async fn the_platform_status_is_stored_as_concluded() {
         catalog_maxima: [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into(),
         now,
     };
-    let first = aggregate::platform_status(None, &input, Some("1.36"));
+    let first = model::platform_status(None, &input, Some("1.36"));
     let stored = write_status(&object, &serde_json::to_value(&first.status).unwrap()).await;
     let stored: PlatformStatus = serde_json::from_value(stored.unwrap()).unwrap();
     let status = stored.status.unwrap();
     assert_eq!(status, first.status);
     // A second conclusion from the same input changes nothing.
-    let again = aggregate::platform_status(Some(&status), &input, Some("1.36"));
+    let again = model::platform_status(Some(&status), &input, Some("1.36"));
     assert_eq!(again.status, status);
 
     let [_, row] = wide_rows("platformstatuses").await;

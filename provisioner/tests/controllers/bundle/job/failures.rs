@@ -2,8 +2,10 @@
 
 use kubelet::{container, ended, waits};
 
-use super::super::irregular::{linked, skipped};
-use super::*;
+use super::{
+    super::irregular::{linked, skipped},
+    *,
+};
 
 /// Returns the volume of the image in a pod.
 fn image_volume(pod: &Pod) -> k8s_openapi::api::core::v1::ImageVolumeSource {

@@ -1,4 +1,4 @@
-//! Deliveries from other pods. The tests of `provisioner::bundle::job` cover which pods belong to a Job.
+//! Deliveries from other pods. The tests of `provisioner::controllers::bundle::job` cover which pods belong to a Job.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;

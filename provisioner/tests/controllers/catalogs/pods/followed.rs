@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use provisioner::{
-    catalogs::pods::{Of, Watches, follow},
+use provisioner::controllers::{
+    catalog_source::registry_pod::{Of, Watches, follow},
     context::Context,
 };
 use tests::{Buildah, Registry};

@@ -4,7 +4,7 @@ use catalog::registry::{Bounds, Client};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Config, ResourceExt as _, api::ListParams};
 use manifests::api::install;
-use provisioner::settings::{Namespaces, Ports, Serving};
+use provisioner::runtime::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
 use crate::support::{Line, SYSTEM, install_rights};

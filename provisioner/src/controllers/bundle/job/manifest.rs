@@ -1,0 +1,370 @@
+//! Manifest of an unpack Job. With image volumes, no program of the bundle image runs. Otherwise the unpack program is
+//! copied into a container of that image. The pod runs as an unprivileged user without permissions, and its token is valid
+//! only for uploading the content.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Resource, ResourceExt};
+use manifests::api::{bundle::Bundle, labels};
+use serde_json::{Value, json};
+use unpacker::{Digest, source::Image};
+
+use crate::{
+    controllers::bundle::{source, uid},
+    runtime::{
+        settings::{Mode, Settings},
+        tls::CONTENT_CA,
+    },
+};
+
+/// ServiceAccount of the pods. It has no permissions.
+pub(crate) const ACCOUNT: &str = "unpack";
+/// Audience of the tokens, which only the content service accepts.
+pub(crate) const AUDIENCE: &str = "unpack.core.rukpak.io";
+/// Name of the container that uploads the content.
+pub(super) const CONTAINER: &str = "unpack";
+/// Name of the volume with the bundle image.
+pub(super) const BUNDLE: &str = "bundle";
+/// User id for images without a user database.
+const RUN_AS_USER: u32 = 65532;
+/// Directory with the token and the CA of the content service.
+const ACCESS: &str = "/var/run/rukpak";
+/// Directory in the bundle image that the program is copied to.
+const PROGRAM: &str = "/.rukpak";
+/// Lifetime of a token in seconds: the minimum of the API server. The kubelet renews the token.
+const TOKEN_LIFETIME: u32 = 600;
+/// Seconds for which a finished Job remains for inspection. Longer than the maximum back-off before the next Job.
+const TTL_AFTER_FINISHED: u32 = 900;
+/// Maximum number of pods that fail for other reasons than an exit code of the program.
+const BACKOFF_LIMIT: u32 = 2;
+/// Number of hexadecimal digits of a hash that make collisions unlikely.
+const HASH_DIGITS: usize = 8;
+
+/// Returns the name of the Job of a Bundle. A later Bundle of the same name has a Job of another name.
+pub(crate) fn name(bundle: &Bundle) -> String {
+    format!(
+        "{}-{}",
+        bundle.name_any(),
+        digits(uid(bundle).as_bytes(), HASH_DIGITS)
+    )
+}
+
+/// Returns the name of the Bundle that a Job of this name would belong to.
+pub(crate) fn bundle_of(job: &str) -> Option<&str> {
+    let (bundle, _) = job.rsplit_once('-')?;
+    Some(bundle)
+}
+
+/// Returns the image that a Job was created for. Read from its annotation, because admission may replace the image of the
+/// pods by a mirror.
+pub(super) fn image(job: &Job, requested: &Image) -> Image {
+    let annotation = job.annotations().get(labels::IMAGE);
+    let reference = annotation.and_then(|annotation| annotation.parse().ok());
+    Image {
+        reference: reference.unwrap_or_else(|| requested.reference.clone()),
+        platform: None,
+    }
+}
+
+/// Returns the Job that unpacks an image for a Bundle.
+pub(super) fn job(
+    bundle: &Bundle,
+    image: &Image,
+    mode: Mode,
+    settings: &Settings,
+) -> serde_json::Result<Job> {
+    let owner = json!({
+        "apiVersion": Bundle::api_version(&()),
+        "kind": Bundle::kind(&()),
+        "name": bundle.name_any(),
+        "uid": uid(bundle),
+        "controller": true,
+    });
+    let labels = json!({
+        labels::OWNER_KIND: "Bundle",
+        labels::OWNER_NAME: bundle.name_any(),
+        "app.kubernetes.io/part-of": "rukpak",
+    });
+    let job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name(bundle),
+            "namespace": settings.system_namespace,
+            "labels": labels,
+            "annotations": {labels::IMAGE: image.reference.to_string()},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "activeDeadlineSeconds": settings.jobs.deadline.as_secs(),
+            "backoffLimit": BACKOFF_LIMIT,
+            "ttlSecondsAfterFinished": TTL_AFTER_FINISHED,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [
+                // Disruptions such as evictions are unrelated to the bundle. The deadline limits them.
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                // The program has already retried, and reports the reason.
+                {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1, 2]}},
+            ]},
+            "template": {"metadata": {"labels": labels}, "spec": pod(bundle, image, mode, settings)},
+        },
+    });
+    let hash = digits(&serde_json::to_vec(&job)?, 2 * HASH_DIGITS);
+    let mut job: Job = serde_json::from_value(job)?;
+    let annotations = job.annotations_mut();
+    annotations.insert(labels::DECLARED.to_owned(), hash);
+    Ok(job)
+}
+
+fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value {
+    let spec_reference = bundle
+        .spec
+        .source
+        .image
+        .as_ref()
+        .map(|image| image.reference.trim());
+    // A pinned image does not change. For a tag, the node may have an outdated image and its own resolution of short names.
+    let (reference, policy) = match spec_reference {
+        Some(spec_reference) if !image.reference.is_pinned() => {
+            (spec_reference.to_owned(), "Always")
+        }
+        _ => (image.reference.to_string(), "IfNotPresent"),
+    };
+    let secrets: Vec<Value> = source::secret(&bundle.spec.source)
+        .map(|name| json!({"name": name}))
+        .into_iter()
+        .collect();
+    let access = json!({"name": "access", "projected": {"sources": [
+        {"serviceAccountToken": {"audience": AUDIENCE, "expirationSeconds": TOKEN_LIFETIME, "path": "token"}},
+        // Optional: without the CA the program reports the problem, whereas the pod would wait without an end.
+        {"configMap": {"name": CONTENT_CA, "optional": true, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]}});
+    let (containers, init, volume) = match mode {
+        Mode::InitContainer => {
+            let mount = json!({"name": "program", "mountPath": PROGRAM});
+            let install = json!({
+                "name": "install",
+                "image": settings.jobs.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/unpack", "--install", PROGRAM],
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "resources": resources(),
+                "securityContext": security(),
+                "volumeMounts": [mount],
+            });
+            let program = format!("{PROGRAM}/unpack");
+            let main = container(bundle, settings, &program, "/", &reference, policy, &mount);
+            let volume = json!({"name": "program", "emptyDir": {"sizeLimit": "64Mi"}});
+            (main, vec![install], volume)
+        }
+        Mode::Auto | Mode::ImageVolume => {
+            let mount = json!({"name": BUNDLE, "mountPath": "/bundle", "readOnly": true});
+            let unpack_image = settings.jobs.image.as_str();
+            let main = container(
+                bundle,
+                settings,
+                "/unpack",
+                "/bundle",
+                unpack_image,
+                "IfNotPresent",
+                &mount,
+            );
+            let volume =
+                json!({"name": BUNDLE, "image": {"reference": reference, "pullPolicy": policy}});
+            (main, Vec::new(), volume)
+        }
+    };
+    json!({
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+        "imagePullSecrets": secrets,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": RUN_AS_USER,
+            "runAsGroup": RUN_AS_USER,
+            "fsGroup": RUN_AS_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": init,
+        "containers": [containers],
+        "volumes": [access, volume],
+    })
+}
+
+fn container(
+    bundle: &Bundle,
+    settings: &Settings,
+    program: &str,
+    directory: &str,
+    image: &str,
+    policy: &str,
+    mount: &Value,
+) -> Value {
+    let limits = &settings.unpack.limits;
+    let address = settings.external_address.trim_end_matches('/');
+    // The timeout of the program ends before the deadline of the Job, because the program can report the reason.
+    let timeout = settings.jobs.deadline.as_secs() / 2;
+    json!({
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": policy,
+        "command": [program],
+        "args": [
+            format!("--bundle-dir={directory}"),
+            format!("--to={address}/unpack/{}.tgz", bundle.name_any()),
+            format!("--token-file={ACCESS}/token"),
+            format!("--ca-file={ACCESS}/ca.crt"),
+            "--tries=1000",
+            format!("--timeout={}", timeout.max(1)),
+            format!("--max-size={}", limits.total),
+            format!("--max-file-size={}", limits.file),
+            format!("--max-entries={}", limits.entries),
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": resources(),
+        "securityContext": security(),
+        "volumeMounts": [{"name": "access", "mountPath": ACCESS, "readOnly": true}, mount],
+    })
+}
+
+/// Returns the resources of a container. The program streams, so they do not depend on the size of the image.
+fn resources() -> Value {
+    json!({
+        "requests": {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "64Mi"},
+        "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": "256Mi"},
+    })
+}
+
+fn security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    })
+}
+
+/// Returns the first hexadecimal digits of a hash.
+fn digits(bytes: &[u8], count: usize) -> String {
+    let mut hex = Digest::of(bytes).hex();
+    hex.truncate(count);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manifests::api::bundle::Pull;
+
+    fn bundle(secret: Option<&str>) -> Bundle {
+        object!({
+            "metadata": {"name": "b", "uid": "u"},
+            "spec": {"source": {
+                "type": "image", "image": {"ref": "quay.io/a/b:v1", "pullSecret": secret, "pull": Pull::Job},
+            }},
+        })
+    }
+
+    fn image_of(reference: &str) -> Image {
+        Image {
+            reference: reference.parse().unwrap(),
+            platform: None,
+        }
+    }
+
+    fn tag() -> Image {
+        image_of("quay.io/a/b:v1")
+    }
+
+    fn pinned() -> Image {
+        image_of(&format!("quay.io/a/b@{}", Digest::of(b"image")))
+    }
+
+    fn declared(bundle: &Bundle, image: &Image, mode: Mode) -> Value {
+        let job = job(bundle, image, mode, &Settings::default()).unwrap();
+        serde_json::to_value(job).unwrap()
+    }
+
+    #[test]
+    fn image_volume_runs_no_container_of_the_image() {
+        let job = declared(&bundle(Some("pull")), &pinned(), Mode::ImageVolume);
+        let pod = &job["spec"]["template"]["spec"];
+        assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
+        let containers = pod["containers"].as_array().unwrap();
+        assert_eq!(containers.len(), 1);
+        assert_eq!(containers[0]["image"], Settings::default().jobs.image);
+        assert_eq!(pod["initContainers"], json!([]));
+        let volume = &pod["volumes"][1]["image"];
+        assert_eq!(volume["reference"], pinned().reference.to_string());
+        assert_eq!(volume["pullPolicy"], "IfNotPresent");
+        assert_eq!(containers[0]["volumeMounts"][1]["readOnly"], true);
+    }
+
+    #[test]
+    fn init_container_installs_the_program_into_the_image() {
+        let job = declared(&bundle(None), &tag(), Mode::InitContainer);
+        let pod = &job["spec"]["template"]["spec"];
+        let (init, main) = (&pod["initContainers"][0], &pod["containers"][0]);
+        assert_eq!(init["image"], Settings::default().jobs.image);
+        assert_eq!(main["image"], "quay.io/a/b:v1");
+        assert_eq!(main["imagePullPolicy"], "Always");
+        assert_eq!(main["command"], json!(["/.rukpak/unpack"]));
+        assert_eq!(pod["imagePullSecrets"], json!([]));
+    }
+
+    // parity: rukpak-45
+    #[test]
+    fn pods_have_no_token_and_no_privileges() {
+        for mode in [Mode::ImageVolume, Mode::InitContainer] {
+            let job = declared(&bundle(None), &tag(), mode);
+            let pod = &job["spec"]["template"]["spec"];
+            assert_eq!(pod["automountServiceAccountToken"], false);
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+            assert_rows!(pod["securityContext"]["seccompProfile"]["type"] => "RuntimeDefault");
+            let all = ["initContainers", "containers"].map(|key| pod[key].as_array().unwrap());
+            for container in all.into_iter().flatten() {
+                let security = &container["securityContext"];
+                assert_eq!(security["allowPrivilegeEscalation"], false);
+                assert_eq!(security["readOnlyRootFilesystem"], true);
+                assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+                let limits = &container["resources"]["limits"];
+                assert_eq!(limits["memory"], "128Mi");
+                assert_eq!(limits["ephemeral-storage"], "256Mi");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_jobs_have_equal_hashes() {
+        let hash = |image: &Image, mode| {
+            let job = declared(&bundle(None), image, mode);
+            let hash = job["metadata"]["annotations"][labels::DECLARED].as_str();
+            hash.unwrap().to_owned()
+        };
+        let volume = hash(&tag(), Mode::ImageVolume);
+        assert_eq!(volume.len(), 16);
+        assert_eq!(volume, hash(&tag(), Mode::ImageVolume));
+        assert_ne!(volume, hash(&tag(), Mode::InitContainer));
+        assert_ne!(volume, hash(&pinned(), Mode::ImageVolume));
+    }
+
+    #[test]
+    fn job_names_fit_into_labels_and_name_the_bundle() {
+        let mut one = bundle(None);
+        one.metadata.name = Some("b".repeat(52));
+        let long = name(&one);
+        assert!(long.len() <= 63, "{long}");
+        assert_eq!(bundle_of(&long), one.metadata.name.as_deref());
+        let before = long;
+        one.metadata.uid = Some("another".to_owned());
+        assert_ne!(before, name(&one));
+        assert_eq!(bundle_of("nonsense"), None);
+    }
+
+    #[test]
+    fn image_is_read_from_the_declared_job() {
+        let settings = Settings::default();
+        assert_rows!(image(&job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap(), &pinned()) => tag());
+    }
+}

@@ -1,0 +1,162 @@
+//! A property of the engine: whatever happens to an instance, its objects and its records, no rule is broken.
+//!
+//! ```text
+//!  operations ──► Server (objects, records, status) ◄──requests── Controller (the decisions of the engine, in their order)
+//!                   │ reports requests that break a rule
+//!                   └─ after each reconcile: the installed objects exist, and Healthy does not claim more than is true
+//! ```
+//!
+//! The controller of the model calls the decisions that the controller of the process calls; only requests are simulated.
+//! A process can be killed before each request. In the end all faults are removed: the instance converges, and is removed
+//! without a trace. The sequences are the same in each run. `PROPTEST_CASES` sets the number of random ones instead.
+
+mod attempt;
+mod content;
+mod controller;
+mod invariants;
+mod live;
+mod maintenance;
+mod operations;
+mod registry;
+mod rules;
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::{
+    drift::Fingerprint,
+    health::Health,
+    informers::{Seen, View},
+    inventory::Inventory,
+    plan::{self, Leaving, Owner, Plan, Step, Wave, is_definition},
+    preflight::ownership,
+    revision::{self, ObjectHash},
+    ssa,
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        bundle::Bundle,
+        condition,
+        instance::{
+            BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus,
+            ServiceAccountRef, ready::Declaration,
+        },
+        labels,
+        revision::RevisionDetails,
+    },
+    object::{Identity, Object},
+    version::KubeVersion,
+};
+use proptest::{
+    prelude::*,
+    sample::Index,
+    test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner},
+};
+use serde_json::{Map, Value, json};
+
+use self::{
+    content::{Content, DEFINITION, NAMESPACE},
+    controller::{Controller, Run, failure, listed, settled},
+    live::{Live, annotation, leaves},
+    operations::{Operation, operation},
+    registry::Registry,
+    server::{Killed, Phase, Server},
+};
+use super::{
+    inventory_status,
+    outcome::{Done, Failure, Install, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack},
+    repair, revisions,
+    rollout::{self, Rendered, RolloutResult, Source, Target, inventory, prune_candidates},
+    status, template,
+};
+
+/// The number of bundles that templates name.
+const BUNDLES: usize = 3;
+/// The largest number of operations in a sequence.
+const MAX_OPERATIONS: usize = 30;
+/// The number of sequences.
+const CASES: u32 = 160;
+
+/// The instance and everything around it.
+struct World {
+    server: Server,
+    controller: Controller,
+}
+
+impl World {
+    fn new(contents: Vec<Content>) -> Self {
+        let template = json!({"metadata": {"labels": {"content": "0"}}, "spec": {"source": {"type": "upload"}}});
+        let instance = object!({
+            "metadata": {"name": "model", "uid": "uid-of-model", "generation": 1, "finalizers": [labels::UNINSTALL]},
+            "spec": {"template": template, "revisionHistoryLimit": 2},
+        });
+        Self {
+            server: Server::new(instance, contents),
+            controller: Controller::default(),
+        }
+    }
+
+    /// Reconciles once; a process that is killed starts again without its memory. The answer says whether the reconcile
+    /// ended.
+    fn reconcile(&mut self) -> bool {
+        let result = self.controller.reconcile(&mut self.server);
+        self.server.fuse = None;
+        if result.is_err() {
+            self.controller = Controller::default();
+        }
+        result.is_ok()
+    }
+
+    /// Runs an operation, reconciles, and checks.
+    fn step(&mut self, operation: &Operation) -> Result<(), String> {
+        operation.run(&mut self.server, &mut self.controller);
+        if self.reconcile() {
+            invariants::check_installed(&mut self.server);
+        }
+        invariants::check_status(&mut self.server);
+        self.verdict()
+    }
+
+    fn verdict(&self) -> Result<(), String> {
+        let mut violations = self.server.violations.iter().cloned();
+        violations.next().map_or(Ok(()), Err)
+    }
+}
+
+/// Runs a sequence of operations, and returns the first rule that is broken.
+fn run(contents: Vec<Content>, operations: &[Operation]) -> Result<(), String> {
+    let mut world = World::new(contents);
+    world.reconcile();
+    world.verdict()?;
+    for operation in operations {
+        world.step(operation)?;
+    }
+    invariants::converge(&mut world)?;
+    invariants::uninstall(&mut world)
+}
+
+#[test]
+fn engine_breaks_no_rule_whatever_happens() {
+    let contents = prop::collection::vec(content::content(), BUNDLES);
+    let operations = prop::collection::vec(operation(), 1..MAX_OPERATIONS);
+    let mut config = with!(Config, failure_persistence: None, max_shrink_iters: 20_000);
+    let mut runner = if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+        let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        TestRunner::new_with_rng(config, random)
+    } else {
+        TestRunner::new(config)
+    };
+    let result = runner.run(&(contents, operations), |(contents, operations)| {
+        run(contents, &operations).map_err(TestCaseError::fail)
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, (contents, operations))) => {
+            panic!("{reason}\nbundles: {contents:?}\noperations: {operations:?}")
+        }
+        Err(error) => panic!("{error}"),
+    }
+}

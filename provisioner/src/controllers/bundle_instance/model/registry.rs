@@ -1,0 +1,111 @@
+//! The bundles in the cluster, and the content that they are rendered from.
+
+use convert::facts::Facts;
+use manifests::api::{
+    bundle::{BundleStatus, Phase},
+    instance::InstalledBundle,
+};
+
+use super::*;
+use crate::cluster::impersonation;
+
+/// The content that bundles are rendered from.
+pub(super) struct Registry {
+    pub(super) contents: Vec<Content>,
+    pub(super) is_reachable: bool,
+    /// The Bundles in the cluster.
+    pub(super) bundles: Vec<Bundle>,
+    /// The templates whose content is in the content store.
+    pub(super) stored: BTreeSet<usize>,
+    /// The minor version of Kubernetes.
+    pub(super) minor: u64,
+}
+
+/// The number of the content that a template names.
+fn content_of(template: Option<&BTreeMap<String, String>>) -> usize {
+    let label = template.and_then(|labels| labels.get("content"));
+    label.unwrap().parse().unwrap()
+}
+
+impl Registry {
+    pub(super) fn new(contents: Vec<Content>) -> Self {
+        Self {
+            contents,
+            is_reachable: true,
+            bundles: Vec::new(),
+            stored: BTreeSet::new(),
+            minor: 30,
+        }
+    }
+
+    /// Unpacks the Bundles, and stores their content, as far as the registry is reachable.
+    fn unpack(&mut self) {
+        if !self.is_reachable {
+            return;
+        }
+        for bundle in &mut self.bundles {
+            let number = content_of(bundle.metadata.labels.as_ref());
+            let status = bundle.status.as_mut().unwrap();
+            status.phase = Some(Phase::Unpacked);
+            status.content_digest = Some(format!("sha256:{number}"));
+            self.stored.insert(number);
+        }
+    }
+}
+
+impl Server {
+    /// Returns the Bundle of the template, which is created if it does not exist.
+    pub(super) fn desired(&mut self, hash: &str) -> Bundle {
+        let name = template::bundle_name(&self.instance, hash);
+        let has_name = |bundle: &Bundle| bundle.name_any() == name;
+        let registry = &mut self.registry;
+        if !registry.bundles.iter().any(has_name) {
+            let mut bundle = template::bundle(&self.instance, hash, &name);
+            bundle.metadata.uid = Some(format!("uid-of-{name}"));
+            bundle.status = Some(with!(BundleStatus, phase: Some(Phase::Pending)));
+            registry.bundles.push(bundle);
+        }
+        registry.unpack();
+        let mut bundles = registry.bundles.iter();
+        let found = bundles.find(|bundle| has_name(bundle));
+        found.unwrap().clone()
+    }
+
+    /// Renders a Bundle, as `rollout::render` does.
+    pub(super) fn render(&self, bundle: &Bundle) -> Result<Rendered, Failure> {
+        let number = content_of(bundle.metadata.labels.as_ref());
+        let name = bundle.name_any();
+        if !self.registry.stored.contains(&number) {
+            return Err(failure(
+                &name,
+                "the registry is unreachable",
+                RetryClass::Soon,
+            ));
+        }
+        let spec = &self.instance.spec;
+        let config = spec.config.as_ref().and_then(|config| {
+            let value = config.deployment_config.as_ref()?;
+            u8::try_from(value.as_u64()?).ok()
+        });
+        let objects = self.registry.contents[number].objects(config.unwrap_or_default());
+        let account = spec.service_account.clone();
+        let applier = account.as_ref().map(impersonation::from_reference);
+        let installed = InstalledBundle {
+            name,
+            uid: bundle.uid().unwrap_or_default(),
+            content_digest: format!("sha256:{number}"),
+        };
+        let template_hash = bundle.labels().get(labels::TEMPLATE_HASH).cloned();
+        let generation = self.status().observed_generation;
+        Ok(Rendered {
+            digest: revision::digest(&objects, applier.as_ref(), NAMESPACE),
+            objects,
+            facts: Facts::default(),
+            namespace: NAMESPACE.to_owned(),
+            account,
+            details: with!(RevisionDetails, bundle: installed, template_hash),
+            removed_apis: Some(Vec::new()),
+            is_same_generation: generation == self.instance.metadata.generation,
+        })
+    }
+}

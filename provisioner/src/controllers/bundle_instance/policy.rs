@@ -1,0 +1,53 @@
+//! Translates the spec of a BundleInstance into the policies of the apply engine. Pure; no I/O.
+
+use apply::{
+    plan::DefinitionPolicy,
+    preflight::{Policy, crd::UpgradeSafety},
+};
+use manifests::api::{
+    holder::Owner,
+    instance::{BundleInstance, CrdDeletionPolicy, Enforcement},
+    labels,
+};
+
+use crate::cluster::impersonation;
+
+/// Returns the policy of the engine for the spec.
+pub fn policy(instance: &BundleInstance) -> Policy {
+    let preflight = instance.spec.preflight.as_ref();
+    Policy {
+        account: instance
+            .spec
+            .service_account
+            .as_ref()
+            .map(impersonation::from_reference),
+        crd_deletion: definitions(instance.spec.crd_deletion_policy),
+        crd_upgrade_safety: preflight.map_or_else(Default::default, |checks| {
+            upgrade_safety(checks.crd_upgrade_safety)
+        }),
+    }
+}
+
+/// Returns the policy of the engine for `spec.crdDeletionPolicy`.
+pub fn definitions(policy: CrdDeletionPolicy) -> DefinitionPolicy {
+    match policy {
+        CrdDeletionPolicy::Retain => DefinitionPolicy::Retain,
+        CrdDeletionPolicy::DeleteIfUnused => DefinitionPolicy::DeleteIfUnused,
+        CrdDeletionPolicy::Delete => DefinitionPolicy::Delete,
+    }
+}
+
+/// Returns the setting of the engine for `spec.preflight.crdUpgradeSafety`.
+pub fn upgrade_safety(enforcement: Enforcement) -> UpgradeSafety {
+    match enforcement {
+        Enforcement::Enforce => UpgradeSafety::Enforced,
+        Enforcement::Off => UpgradeSafety::Off,
+    }
+}
+
+/// Returns the name of the BundleInstance that installs this one, if one does.
+pub fn parent(instance: &BundleInstance) -> Option<&str> {
+    let labels = instance.metadata.labels.as_ref()?;
+    let label = |name| labels.get(name).map(String::as_str);
+    label(labels::OWNER_NAME).filter(|_| label(labels::OWNER_KIND) == Some(Owner::KIND))
+}

@@ -1,0 +1,130 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{controllers::bundle_instance::outcome::TemplateState, fixtures::spec};
+
+/// A revision that is being rolled out since 1970.
+pub(crate) fn revision(number: i64) -> RevisionStatus {
+    let epoch = "1970-01-01T00:00:00Z";
+    let revision = json!({
+        "number": number, "state": "RollingOut", "cause": "Upgrade", "bundle": format!("bundle-{number}"), "checksum": "",
+        "templateHash": format!("hash-{number}"), "digest": format!("sha256:{number}"), "parts": 1, "created": epoch,
+        "applied": epoch,
+    });
+    serde_json::from_value(revision).unwrap()
+}
+
+/// A status with revisions in these states, all of whose objects are applied.
+pub(crate) fn status(states: &[RevisionState]) -> BundleInstanceStatus {
+    let revisions = states
+        .iter()
+        .zip(1..)
+        .map(|(state, number)| with!(revision(number) => state: *state));
+    with!(BundleInstanceStatus::default() => applied_digest: Some("sha256:aa".to_owned()), revisions: revisions.collect())
+}
+
+#[test]
+fn rollout_ends_when_objects_are_healthy_or_late() {
+    use RevisionState::{Active, RollingOut};
+    let unwell = || Health::Failed(vec!["stuck".to_owned()]);
+    let unset = json!({});
+    let no_limit = json!({"progressDeadlineSeconds": 0});
+    let short = json!({"progressDeadlineSeconds": 30});
+    for (states, applied, spec_of, health, seconds, expected) in ::tests::rows![
+        &[Active, RollingOut][..], true, &unset, Health::Healthy, 1 => true;
+        &[RollingOut], true, &unset, Health::Healthy, 1 => true;
+        &[RollingOut], false, &unset, Health::Healthy, 1 => false;
+        &[Active], true, &unset, Health::Healthy, 1 => false;
+        &[RollingOut], true, &unset, Health::NotObserved, 9999 => false;
+        &[RollingOut], true, &unset, unwell(), 599 => false;
+        &[RollingOut], true, &unset, unwell(), 600 => true;
+        &[RollingOut], true, &short, unwell(), 30 => true;
+        &[RollingOut], true, &no_limit, unwell(), 999_999 => false;
+        // The clock was set back.
+        &[RollingOut], true, &unset, unwell(), -100 => false;
+    ] {
+        let mut status = status(states);
+        status.applied_digest = status.applied_digest.filter(|_| applied);
+        let outcome = with!(Outcome::of_bundle(TemplateState::Unchanged) => health: health.clone());
+        assert_rows! {
+            is_rolled_out(&spec(spec_of), &status, &outcome, Timestamp::from_second(seconds).unwrap())
+                => expected, "{states:?} {applied} {spec_of} {health:?} {seconds}";
+        }
+    }
+}
+
+#[test]
+fn promotion_archives_all_older_revisions() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let mut status = status(&[Archived, Active, RollingOut, RollingOut]);
+    assert_eq!(status.active().map(|active| active.number), Some(2));
+    assert_rows!(status.live().map(|live| live.number).collect::<Vec<_>>() => [4, 3, 2]);
+    for revision in &mut status.revisions {
+        revision.removed_apis = Some(Vec::new());
+    }
+    promote(&mut status);
+    assert_rows! {
+        status.revisions.iter().map(|revision| revision.removed_apis.is_some()).collect::<Vec<_>>()
+            => [false, false, false, true];
+    }
+    let states: Vec<RevisionState> = status
+        .revisions
+        .iter()
+        .map(|revision| revision.state)
+        .collect();
+    assert_eq!(states, [Archived, Archived, Archived, Active]);
+}
+
+#[test]
+fn newer_revision_supersedes_a_rollout() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let mut revisions = status(&[Active, RollingOut]).revisions;
+    add(&mut revisions, revision(3));
+    assert_rows!(revisions.iter().map(|one| one.state).collect::<Vec<RevisionState>>() => [Active, Archived, RollingOut]);
+}
+
+#[test]
+fn history_keeps_the_newest_archived_revisions() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let five = [Archived, Archived, Archived, Archived, Active];
+    let numbers = |more: &Value, status: &BundleInstanceStatus| -> Vec<i64> {
+        let surplus = surplus(&spec(more), status);
+        surplus.iter().map(|revision| revision.number).collect()
+    };
+    for (limit, states, expected) in ::tests::rows![
+        json!({}), &five[..] => &[1][..];
+        json!({"revisionHistoryLimit": 1}), &five => &[1, 2, 3];
+        json!({"revisionHistoryLimit": 4}), &five => &[];
+        json!({"revisionHistoryLimit": 1, "rollbackTo": 2}), &five => &[1, 3, 4];
+        json!({"revisionHistoryLimit": 1}), &[Active, RollingOut] => &[];
+        // Objects of revision 3 may exist.
+        json!({"revisionHistoryLimit": 1}), &[Archived, Active, Archived, RollingOut] => &[];
+    ] {
+        assert_eq!(numbers(&limit, &status(states)), expected, "{limit}");
+    }
+    let mut pruning = status(&five);
+    pruning.removing = vec!["ConfigMap default/a".to_owned()];
+    assert_eq!(numbers(&json!({}), &pruning), [0; 0]);
+    // A failing template after the other does not fill the status.
+    let many = vec![Archived; 40];
+    pruning.revisions = status(&many).revisions;
+    assert_eq!(numbers(&json!({}), &pruning).len(), 32);
+}
+
+#[test]
+fn inventory_covers_all_revisions_whose_objects_may_exist() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let leaving = vec!["ConfigMap a/b".to_owned()];
+    for (states, removing, expected) in [
+        (&[Archived, Active][..], &[][..], &[2][..]),
+        (&[Archived, Active], &leaving, &[2, 1]),
+        (&[Archived, Active, RollingOut], &[], &[3, 2]),
+        // The rollout of revision 3 was not finished.
+        (&[Archived, Active, Archived, RollingOut], &[], &[4, 3, 2]),
+        (&[Archived, RollingOut], &[], &[2, 1]),
+    ] {
+        let status = with!(status(states) => removing: removing.to_vec());
+        let numbers: Vec<_> = status.indexed().map(|revision| revision.number).collect();
+        assert_eq!(numbers, expected, "{states:?} {removing:?}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Automatic rollbacks, where the spec asks for them. Pure; no I/O.
+
+use std::collections::BTreeSet;
+
+use apply::{informers::View, revision::ObjectHash};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceStatus, Rollback},
+    object::{Identity, Object},
+};
+
+use super::{
+    choice::Choices,
+    outcome::{Failure, Health, Install, RetryClass},
+    revisions,
+    rollout::{Source, Target},
+};
+
+/// Unhealthy objects of an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Unhealthy {
+    /// Objects that failed and do not recover on their own.
+    pub(crate) failed: BTreeSet<Identity>,
+    /// Objects that are not healthy yet.
+    pub(crate) slow: BTreeSet<Identity>,
+}
+
+/// State of a rollout, as the evidence for a rollback.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) install: &'a Install,
+    pub(crate) health: &'a Health,
+    /// Unhealthy objects that the informers have observed.
+    pub(crate) found: &'a Unhealthy,
+    /// Unhealthy objects that the rollout did not cause.
+    pub(crate) excused: &'a Unhealthy,
+}
+
+/// Reports whether failures of a rollout lead to a rollback: the spec asks for it, and the revision comes from the current
+/// template, while the active revision comes from another one.
+pub(crate) fn is_possible(
+    choices: &Choices<'_>,
+    target: &Target<'_>,
+    status: &BundleInstanceStatus,
+) -> bool {
+    let is_current = match target.source {
+        Source::Bundle(bundle) => {
+            choices.desired.map(ResourceExt::name_any) == Some(bundle.name_any())
+        }
+        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
+        Source::Revision(_) => false,
+    };
+    // The rollout of another template does not count as a failure of the current one.
+    if !is_current || choices.spec.rollback != Rollback::OnFailure {
+        return false;
+    }
+    // A change of only the configuration or the service account is not a failure of the template.
+    let (active, newest) = (status.active(), status.rolling_out());
+    let (Some(active), Some(newest)) = (active, newest) else {
+        return false;
+    };
+    // The template may have been changed back while another one is rolled out.
+    active.template_hash != newest.template_hash
+        && active.template_hash.as_deref() != Some(choices.hash)
+}
+
+/// Returns the unhealthy objects whose live form is the one that the active revision records. The rollout did not change
+/// these objects.
+pub(crate) fn unchanged(active: &[Object], view: &View, found: &Unhealthy) -> Unhealthy {
+    let hashes: BTreeSet<ObjectHash> = active.iter().map(ObjectHash::new).collect();
+    let is_unchanged = |identity: &&Identity| {
+        let hash = view.objects.get(*identity).and_then(|object| object.hash);
+        hash.is_some_and(|hash| hashes.contains(&hash))
+    };
+    let unchanged = |all: &BTreeSet<Identity>| all.iter().filter(is_unchanged).cloned().collect();
+    Unhealthy {
+        failed: unchanged(&found.failed),
+        slow: unchanged(&found.slow),
+    }
+}
+
+/// Returns the reason why the rollout of the newest revision is given up, or `None` if it continues. Reasons are:
+/// - The API server rejects an object after others were applied.
+/// - An object fails that the rollout changed, or that began to fail after the rollout started.
+/// - The progress deadline of the spec has passed. The default deadline leads to no rollback.
+pub(crate) fn rollback_reason(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    evidence: &Evidence<'_>,
+    now: Timestamp,
+) -> Option<String> {
+    if instance.spec.rollback != Rollback::OnFailure {
+        return None;
+    }
+    status.active()?;
+    status.rolling_out()?;
+    let Evidence {
+        install,
+        health,
+        found,
+        excused,
+    } = evidence;
+    let late = || {
+        let seconds = instance.spec.progress_deadline_seconds?;
+        is_late(instance, status, now)
+            .then(|| format!("the {seconds} seconds of spec.progressDeadlineSeconds have passed"))
+    };
+    match (install, health) {
+        (
+            Install::Failed(Failure {
+                message,
+                touched: true,
+                retry: RetryClass::Backoff | RetryClass::AfterGrant,
+                ..
+            }),
+            _,
+        ) => Some(message.clone()),
+        (
+            Install::Failed(Failure {
+                message,
+                touched: true,
+                retry: RetryClass::Soon,
+                ..
+            }),
+            _,
+        ) => late().map(|late| format!("{late}: {message}")),
+        (Install::Waiting(_), _) if status.applied_digest.is_none() => {
+            late().map(|late| format!("{late}, and some objects are not applied"))
+        }
+        (Install::Unchanged | Install::Done(_), Health::Failed(objects))
+            if found.failed.difference(&excused.failed).next().is_some() =>
+        {
+            Some(objects.join("; "))
+        }
+        (
+            Install::Unchanged | Install::Done(_),
+            Health::Progressing(objects) | Health::Failed(objects),
+        ) if found.slow.difference(&excused.all()).next().is_some() => {
+            late().map(|late| format!("{late}: {}", objects.join("; ")))
+        }
+        _ => None,
+    }
+}
+
+/// Reports whether the spec sets a progress deadline and it has passed for the newest revision.
+pub(crate) fn is_late(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    now: Timestamp,
+) -> bool {
+    let is_set = instance.spec.progress_deadline_seconds.is_some();
+    let revision = status.rolling_out().filter(|_| is_set);
+    let left = revision.and_then(|newest| revisions::time_left(&instance.spec, newest, now));
+    left.is_some_and(|left| left.is_zero())
+}
+
+/// Returns the message of a failed rollback.
+pub(crate) fn rollback_blocked_message(failure: &str, why: &str) -> String {
+    format!(
+        "rollback failed: {failure}\nthe rollback was started because the bundle of spec.template failed: {why}"
+    )
+}
+
+impl Unhealthy {
+    /// Returns the failed and the slow objects.
+    pub(crate) fn all(&self) -> BTreeSet<Identity> {
+        self.failed.union(&self.slow).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Evidence for an automatic rollback, from the objects that the informers have observed.
+
+use kube::ResourceExt as _;
+use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
+
+use super::{
+    choice::Choices,
+    reconcile::current_status,
+    repair,
+    revisions::{self, owner},
+    rollback::{self, Evidence, Unhealthy},
+    rollout::{RolloutResult, Target},
+    state::{InstanceContext, InstanceState},
+};
+
+/// Returns the reason why the rollout of the template's revision is given up, or `None` if it continues.
+pub(crate) async fn failure(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &InstanceState,
+    choices: &Choices<'_>,
+    target: &Target<'_>,
+    settled: &RolloutResult,
+) -> Option<String> {
+    let status = current_status(instance, state);
+    if !rollback::is_possible(choices, target, &status) {
+        return None;
+    }
+    let now = (shared.ctx.now)();
+    let mut found = repair::unhealthy(instance, shared, state, &status.removing);
+    if !rollback::is_late(instance, &status, now) {
+        found.slow.clear();
+    }
+    let excused = excused(instance, shared, state, &status, &found).await;
+    let evidence = Evidence {
+        install: &settled.install,
+        health: &settled.health,
+        found: &found,
+        excused: &excused,
+    };
+    rollback::rollback_reason(instance, &status, &evidence, now)
+}
+
+/// Returns the unhealthy objects that the rollout neither changed nor broke. After a restart, these are all unhealthy
+/// objects that it did not change.
+async fn excused(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &InstanceState,
+    status: &BundleInstanceStatus,
+    found: &Unhealthy,
+) -> Unhealthy {
+    let newest = status.newest().map(|newest| newest.number);
+    if let Some((number, excused)) = &state.excused
+        && Some(*number) == newest
+    {
+        return excused.clone();
+    }
+    let active = status.active().filter(|_| *found != Unhealthy::default());
+    let Some(active) = active else {
+        return Unhealthy::default();
+    };
+    let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
+        return found.clone();
+    };
+    let view = shared.ctx.watches.view(&instance.name_any());
+    rollback::unchanged(&record.objects, &view, found)
+}

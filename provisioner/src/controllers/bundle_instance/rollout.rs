@@ -1,0 +1,513 @@
+//! Rollout of a Bundle or of a recorded revision. All preflight checks pass before objects are changed.
+
+pub(crate) mod attempt;
+pub(super) mod digest;
+pub(crate) mod inventory;
+mod message;
+mod migrate;
+pub(crate) mod prepare;
+pub(super) mod prune_candidates;
+pub(crate) mod recreate;
+pub(crate) mod removed_apis;
+mod render;
+mod step;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use apply::informers::View;
+use kube::{ResourceExt as _, core::GroupVersionKind};
+use manifests::{
+    api::{
+        bundle::Bundle,
+        condition::{self, reason},
+        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+        labels,
+    },
+    object::{Identity, group_version, shortened},
+};
+use tracing::{info, warn};
+
+pub(crate) use self::render::Rendered;
+use self::{attempt::attempt, step::Stepped};
+pub(super) use self::{
+    inventory::{record_applied, remove_pruned},
+    message::{api, describe_rejections, retry_class, waiting},
+    migrate::migrate,
+    prepare::plan,
+    prune_candidates::{MAX_LISTED, lines_of, release_lines, terminating_objects},
+    step::Progress,
+};
+use super::{
+    bundles,
+    choice::{Choices, Goal},
+    outcome::{Done, Failure, Health, Install, Remedy, RepairedInventory, RetryClass, RolledBack},
+    reconcile::{current_status, earliest},
+    repair, revisions,
+    rollout_slots::Turn,
+    state::{InstanceContext, InstanceState},
+    template, trust,
+    waiting::Api,
+};
+use crate::controllers::bundle;
+
+/// Desired objects of a rollout.
+pub(crate) struct Target<'a> {
+    /// Origin of its objects.
+    pub(crate) source: Source<'a>,
+    /// Rollback that leads to it; `None` for other rollouts.
+    pub(crate) rollback: Option<RolledBack>,
+}
+
+/// Origin of the objects of a revision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// Rendered from a Bundle.
+    Bundle(&'a Bundle),
+    /// Recorded by an earlier revision, and recorded again with the current service account.
+    Revision(&'a RevisionStatus),
+    /// Recorded by the newest revision, whose rollout continues.
+    Newest(&'a RevisionStatus),
+}
+
+impl<'a> Target<'a> {
+    /// Returns the name of the Bundle that the objects come from.
+    pub(crate) fn bundle_name(&self) -> String {
+        match self.source {
+            Source::Bundle(bundle) => bundle.name_any(),
+            Source::Revision(revision) | Source::Newest(revision) => revision.bundle.clone(),
+        }
+    }
+
+    /// Returns the Bundle that the objects are rendered from.
+    pub(crate) fn bundle(&self) -> Option<&'a Bundle> {
+        match self.source {
+            Source::Bundle(bundle) => Some(bundle),
+            Source::Revision(_) | Source::Newest(_) => None,
+        }
+    }
+}
+
+/// Result of a rollout and of the repairs in the same reconcile.
+pub(crate) struct RolloutResult {
+    pub(crate) install: Install,
+    pub(crate) health: Health,
+    pub(crate) conflicts: Vec<String>,
+    pub(crate) repaired: Option<RepairedInventory>,
+    /// Time until the next reconcile unless an event wakes the instance; `None` for the resync interval.
+    pub(crate) requeue_after: Option<Duration>,
+}
+
+/// Rolls the target out unless it is rolled out already, and repairs the installed objects.
+pub(crate) async fn run(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> RolloutResult {
+    let now = (shared.ctx.now)();
+    let key = match key(instance, shared, target).await {
+        Ok(key) => key,
+        Err(failure) => {
+            return failed(instance, shared, state, failure, "version".to_owned()).await;
+        }
+    };
+    let has_api = is_deferred_api_served(shared, status).await;
+    if is_up_to_date(status, &key) && !has_api {
+        state.refused.clear();
+        state.await_apis(awaited(&status.waiting));
+        return repair_installed(instance, shared, state, status, target).await;
+    }
+    let view = shared.ctx.watches.view(&instance.name_any());
+    let freed = freed(&state.refused, &view);
+    let attempt_key = format!(
+        "{key} {} {:?} {:?} {} {} {freed:?}",
+        target.bundle_name(),
+        instance.metadata.generation,
+        instance.annotations().get(labels::RETRY),
+        *shared.ctx.kinds.changes().borrow(),
+        state.retry_epoch(),
+    );
+    if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
+        let mut settled = repair::run(instance, shared, state, status).await;
+        settled.requeue_after = earliest(settled.requeue_after, Some(left));
+        repair::report_failure(instance, shared, &settled.install).await;
+        return waiting_after(settled, state.remedy);
+    }
+    state.freed = freed.iter().cloned().collect();
+    if lacks_content(instance, shared, status, target).await {
+        let mut settled = repair::run(instance, shared, state, status).await;
+        let requeue_after = state
+            .backoff
+            .record_failure(attempt_key, RetryClass::Soon, now);
+        settled.requeue_after = earliest(settled.requeue_after, Some(requeue_after));
+        return settled;
+    }
+    let is_freed = !freed.is_empty();
+    if state.platform.as_ref() == Some(&key) {
+        // Not rendered and checked again before the rollout gets a slot.
+        let turn = shared.rollouts.begin_platform(&instance.name_any());
+        if turn != Turn::Granted {
+            return queued(instance, shared, state, status, (turn, is_freed)).await;
+        }
+    }
+    let Some(_permit) = shared.rollouts.begin(&instance.name_any()) else {
+        return queued(instance, shared, state, status, (Turn::Queued, is_freed)).await;
+    };
+    let repaired = repair_between_steps(instance, shared, state, status).await;
+    let attempt = attempt(instance, shared, state, status, target, &key, has_api);
+    match Box::pin(attempt).await {
+        Ok(Stepped::Next(applying)) => {
+            state.backoff.succeeded();
+            RolloutResult {
+                health: repair::health(instance, shared, state, &status.removing),
+                install: Install::Applying(applying),
+                conflicts: Vec::new(),
+                repaired,
+                requeue_after: Some(Duration::ZERO),
+            }
+        }
+        Ok(Stepped::Waits(turn)) => queued(instance, shared, state, status, (turn, is_freed)).await,
+        Ok(Stepped::Done(done)) => {
+            info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
+            repair::watch(instance, shared, state, status).await;
+            // The service account may have changed.
+            state.is_watched = false;
+            state.backoff.succeeded();
+            state.await_apis(awaited(&done.waiting));
+            RolloutResult {
+                // An object that left an earlier revision may be part of this one.
+                health: repair::health(instance, shared, state, &done.removing),
+                install: Install::Done(done),
+                conflicts: Vec::new(),
+                repaired: None,
+                requeue_after: None,
+            }
+        }
+        Err(mut failure) => {
+            // If an earlier attempt changed objects, the previous bundle is only partly installed.
+            failure.touched |=
+                status.installed_bundle_name.is_some() && status.applied_digest.is_none();
+            if !state.refused.is_empty()
+                && freed.iter().all(|object| !state.refused.contains(object))
+            {
+                // Other objects have to be deleted as well.
+                repair::postpone(state, freed, now);
+            }
+            failed(instance, shared, state, failure, attempt_key).await
+        }
+    }
+}
+
+/// Reports whether a target is rolled out already, by its key.
+pub(crate) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
+    status.applied_digest.as_deref() == Some(key) && status.newest().is_some()
+}
+
+/// Returns the objects that could not be changed and whose deletion is complete. The next attempt creates them in their new
+/// form.
+pub(crate) fn freed(refused: &BTreeSet<Identity>, view: &View) -> Vec<Identity> {
+    refused.intersection(&view.absent).cloned().collect()
+}
+
+/// Repairs an installation that the target does not change.
+async fn repair_installed(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> RolloutResult {
+    let mut settled = repair::run(instance, shared, state, status).await;
+    if matches!(settled.install, Install::Unchanged)
+        && let Some(bundle) = target.bundle()
+        && !is_recorded(status, bundle)
+    {
+        // Another Bundle with the same content; no objects to apply.
+        settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
+    }
+    settled
+}
+
+/// Repairs drifted objects before the next step of a rollout.
+async fn repair_between_steps(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+) -> Option<RepairedInventory> {
+    state.progress.as_ref()?;
+    let result = repair::run(instance, shared, state, status).await;
+    repair::report_failure(instance, shared, &result.install).await;
+    changes(result.repaired, &result.install)
+}
+
+/// Repairs objects while a rollout waits for a slot, except those that were deleted so that this rollout creates them.
+async fn queued(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+    (turn, is_freed): (Turn, bool),
+) -> RolloutResult {
+    let waits = match turn {
+        Turn::Stopped(unhealthy) => Install::Stopped(unhealthy),
+        Turn::Granted | Turn::Queued => Install::Queued,
+    };
+    if is_freed && matches!(waits, Install::Queued) {
+        // The rollout creates these objects.
+        state.freed.clear();
+    }
+    let settled = repair::run(instance, shared, state, status).await;
+    RolloutResult {
+        repaired: changes(settled.repaired, &settled.install),
+        install: match settled.install {
+            Install::Failed(failure) => Install::Failed(failure),
+            _ => waits,
+        },
+        ..settled
+    }
+}
+
+/// Reports that the next attempt is delayed. The changes by repairs are reported next to that.
+pub(crate) fn waiting_after(settled: RolloutResult, remedy: Remedy) -> RolloutResult {
+    RolloutResult {
+        repaired: changes(settled.repaired, &settled.install),
+        install: Install::Waiting(remedy),
+        ..settled
+    }
+}
+
+/// Returns the changes that repairs made to the inventory, for an outcome whose conditions are about another bundle.
+pub(crate) fn changes(
+    repaired: Option<RepairedInventory>,
+    install: &Install,
+) -> Option<RepairedInventory> {
+    match install {
+        Install::Done(done) => Some(RepairedInventory::from_done(done)),
+        _ => repaired,
+    }
+}
+
+/// Returns the key that determines whether the target is rolled out already.
+async fn key(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    target: &Target<'_>,
+) -> Result<String, Failure> {
+    let bundle = match target.source {
+        Source::Bundle(bundle) => bundle,
+        Source::Revision(revision) | Source::Newest(revision) => {
+            return Ok(format!("revision {}", revision.digest));
+        }
+    };
+    let version = shared.ctx.versions.kubernetes().await;
+    let version = version.map_err(|error| Failure {
+        bundle: target.bundle_name(),
+        message: format!("failed to determine the Kubernetes version: {error}"),
+        touched: false,
+        retry: RetryClass::Soon,
+        remedy: Remedy::World,
+    })?;
+    let has_conditions = shared.has_conditions();
+    Ok(digest::digest_of(
+        &instance.spec,
+        bundle,
+        version,
+        has_conditions,
+    ))
+}
+
+/// Reports whether all objects are applied that the spec of a paused instance declares. Makes no changes.
+pub(crate) async fn is_applied(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    status: &BundleInstanceStatus,
+    installed: Option<&Bundle>,
+) -> bool {
+    let Some(applied) = &status.applied_digest else {
+        return false;
+    };
+    let hash = template::hash(instance);
+    let bundles = bundles::owned_by(instance, shared);
+    let desired = trust::of_template(status, instance, &hash, &bundles);
+    let choices = Choices {
+        spec: &instance.spec,
+        status,
+        hash: &hash,
+        desired: desired.map(AsRef::as_ref),
+        installed,
+    };
+    if !choices.is_declared() {
+        return false;
+    }
+    match choices.goal() {
+        Goal::Bundle(bundle) => {
+            let target = Target {
+                source: Source::Bundle(bundle),
+                rollback: None,
+            };
+            let key = key(instance, shared, &target).await;
+            key.is_ok_and(|key| key == *applied)
+        }
+        Goal::Keep => true,
+        Goal::Revision(_) | Goal::Unrecorded(_) => false,
+    }
+}
+
+/// Returns the digest without the suffix that an older provisioner added while objects were pruned.
+pub(crate) fn applied(digest: &str) -> &str {
+    digest.strip_suffix(" (removing)").unwrap_or(digest)
+}
+
+/// Records a failed attempt, and repairs the installed objects.
+async fn failed(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    failure: Failure,
+    attempt_key: String,
+) -> RolloutResult {
+    let now = (shared.ctx.now)();
+    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "failed to install a bundle");
+    shared.ctx.metrics.failed(
+        crate::runtime::metrics::Controller::Instance,
+        manifests::api::condition::reason::INSTALL_FAILED,
+    );
+    let requeue_after = state
+        .backoff
+        .record_failure(attempt_key, failure.retry, now);
+    state.remedy = failure.remedy;
+    // An attempt that changed objects has also changed the status.
+    let status = current_status(instance, state);
+    let result = repair::run(instance, shared, state, &status).await;
+    repair::report_failure(instance, shared, &result.install).await;
+    RolloutResult {
+        requeue_after: earliest(Some(requeue_after), result.requeue_after),
+        repaired: changes(result.repaired, &result.install),
+        install: Install::Failed(failure),
+        health: result.health,
+        conflicts: result.conflicts,
+    }
+}
+
+/// Reports whether the API of deferred objects is served now.
+pub(crate) async fn is_deferred_api_served(
+    shared: &InstanceContext,
+    status: &BundleInstanceStatus,
+) -> bool {
+    let kinds = awaited_kinds(&status.waiting);
+    if kinds.is_empty() {
+        return false;
+    }
+    match shared.ctx.kinds.find(kinds).await {
+        Ok(found) => found.values().any(Option::is_some),
+        Err(_) => false,
+    }
+}
+
+/// Reports whether content that has to be rendered again is lost, after a change of the provisioner's release or of the
+/// cluster. The installation remains as recorded until the Bundle controller has fetched the content.
+async fn lacks_content(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> bool {
+    is_as_declared(instance, status, target)
+        && match target.bundle() {
+            Some(bundle) => !bundle::is_available(&shared.ctx, bundle).await,
+            None => false,
+        }
+}
+
+/// Reports whether the installed objects are those of the target with the current spec: only the provisioner or the cluster
+/// has changed since.
+fn is_as_declared(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> bool {
+    let bundle = target.bundle();
+    let installed = condition::find(&status.conditions, condition::INSTALLED);
+    bundle.is_some_and(|bundle| is_recorded(status, bundle))
+        && status.applied_digest.is_some()
+        && status.newest().is_some()
+        && installed.is_some_and(|installed| {
+            let reason = installed.reason.as_str();
+            installed.observed_generation == instance.metadata.generation
+                && matches!(reason, reason::INSTALLATION_SUCCEEDED | reason::ROLLED_BACK)
+        })
+}
+
+/// Returns the kinds of the deferred objects that the status lists.
+fn awaited_kinds(waiting: &[String]) -> Vec<GroupVersionKind> {
+    let kinds = waiting.iter().filter_map(|text| {
+        let mut parts = text.split(' ');
+        let (kind, api_version) = (parts.next()?, parts.next()?);
+        let (group, version) = group_version(api_version);
+        Some(GroupVersionKind::gvk(group, version, kind))
+    });
+    kinds.collect()
+}
+
+/// Returns the APIs of the deferred objects that the status lists.
+pub(crate) fn awaited(waiting: &[String]) -> Vec<Api> {
+    awaited_kinds(waiting).iter().map(Api::from).collect()
+}
+
+/// Reports whether the status records this Bundle, by UID, as the installed one.
+pub(crate) fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
+    let installed = status.installed.as_ref();
+    installed.is_some_and(|installed| installed.is(bundle))
+}
+
+/// Returns the installed objects under the name of another Bundle.
+pub(crate) fn renamed(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    bundle: &Bundle,
+) -> Done {
+    let found = bundle.status.as_ref();
+    let mut revisions = status.revisions.clone();
+    if let Some(newest) = revisions::newest_of(&mut revisions) {
+        newest.bundle = bundle.name_any();
+    }
+    Done {
+        bundle: bundle.name_any(),
+        uid: bundle.uid().unwrap_or_default(),
+        source: found.and_then(|found| found.resolved_source.clone()),
+        content: found.and_then(|found| found.content_digest.clone()),
+        revisions,
+        ..unchanged(instance, status)
+    }
+}
+
+/// Returns the installed objects as the status lists them.
+pub(crate) fn unchanged(instance: &BundleInstance, status: &BundleInstanceStatus) -> Done {
+    Done {
+        bundle: status.installed_bundle_name.clone().unwrap_or_default(),
+        uid: status
+            .installed
+            .as_ref()
+            .map(|installed| installed.uid.clone())
+            .unwrap_or_default(),
+        // A Bundle that another client has deleted is created again, with the same previous Bundle.
+        previous: status.previous_bundle_name.clone(),
+        source: status.resolved_source.clone(),
+        content: status.content_digest.clone(),
+        namespace: status.install_namespace.clone().unwrap_or_default(),
+        digest: status.applied_digest.clone().unwrap_or_default(),
+        facts: status.facts.clone(),
+        inventory: status.inventory.clone().unwrap_or_default(),
+        waiting: status.waiting.clone(),
+        released: status.released.clone(),
+        removing: status.removing.clone(),
+        revisions: status.revisions.clone(),
+        warnings: Vec::new(),
+        rolled_back: revisions::rollback(&instance.spec, status),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! One attempt to roll out a Bundle or a revision.
+
+use std::collections::BTreeSet;
+
+use apply::{
+    health::Health,
+    informers::View,
+    inventory::Inventory,
+    plan::{Owner, Plan, Step},
+    ssa::Apply,
+};
+use kube::ResourceExt as _;
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
+    object::Identity,
+};
+
+use super::{
+    Source, Target,
+    inventory::record_intent,
+    message::remedy,
+    prepare::{PreparedRollout, prepare},
+    prune_candidates::prune_first,
+    recreate,
+    render::{Rendered, render},
+    step::{Progress, Rollout, Stepped, resume, step},
+    unchanged,
+};
+use crate::controllers::bundle_instance::{
+    outcome::{Done, Failure, Remedy, RetryClass},
+    revisions::{self, RecordError, owner},
+    rollback::Unhealthy,
+    rollout_slots::Turn,
+    state::{InstanceContext, InstanceState},
+};
+
+/// Executes all steps from rendering to the next set of applied objects. `has_api` reports that an API of deferred objects
+/// is served now.
+pub(super) async fn attempt(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    key: &str,
+    has_api: bool,
+) -> Result<Stepped, Failure> {
+    let ctx = &shared.ctx;
+    let progress = state.progress.take();
+    if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
+        return Box::pin(resume(instance, shared, state, before, target, *progress)).await;
+    }
+    let rendered = rendered(instance, shared, before, target, key).await?;
+    if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {
+        // Another release of the provisioner or of Kubernetes renders the same objects.
+        return Ok(Stepped::Done(Box::new(Done {
+            digest: key.to_owned(),
+            rolled_back: None,
+            ..described(before, &rendered, unchanged(instance, before))
+        })));
+    }
+    if is_by_platform(before, target, &rendered) {
+        let turn = shared.rollouts.begin_platform(&instance.name_any());
+        if turn != Turn::Granted {
+            state.platform = Some(key.to_owned());
+            return Ok(Stepped::Waits(turn));
+        }
+    }
+    state.platform = None;
+    let PreparedRollout {
+        owner,
+        client,
+        mut rendered,
+        plan,
+        mut warnings,
+        left_out,
+        lock,
+    } = Box::pin(prepare(instance, shared, state, before, target, rendered)).await?;
+    rendered.details.key = Some(key.to_owned());
+    let apply = Apply {
+        client: &client,
+        kinds: &ctx.kinds,
+        concurrency: ctx.settings.concurrency,
+        permits: &shared.ctx.permits,
+    };
+    let view = ctx.watches.view(&instance.name_any());
+    let (current, changed) = partition(&plan, state.inventory.as_ref(), &view);
+    warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
+    let inventory = state.inventory.get_or_insert_default();
+    let is_installed = before.installed_bundle_name.is_some();
+    let decision =
+        recreate::decide(instance, inventory, &apply, &owner, &changed, is_installed).await;
+    state.refused = recreate::awaited(&decision.refused);
+    let remedy = remedy(&decision.refused);
+    let permissions = decision
+        .permissions()
+        .map_err(|(message, retry)| failure_for(target)(message, retry).with(remedy))?;
+    let mut revisions = before.revisions.clone();
+    let is_same = is_recorded(before, &rendered);
+    if is_same && matches!(target.source, Source::Revision(_)) {
+        let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
+                       to its older form; change spec.template, or spec.rollbackTo";
+        return Err(failure_for(target)(message.to_owned(), RetryClass::Backoff).with(Remedy::Own));
+    }
+    if !is_same {
+        let revision = record(shared, &owner, before, target, &rendered).await?;
+        let current = current.iter().map(|step| step.object.identity());
+        let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
+        let excused = unhealthy_now(&ctx.watches.view(&owner.name), current.chain(leaving));
+        state.excused = Some((revision.number, excused));
+        revisions::add(&mut revisions, revision);
+    }
+    let inventory = state.inventory.get_or_insert_default();
+    recreate::mark(inventory, &changed, &permissions);
+    // The status names the new revision before objects are applied or deleted.
+    let is_changed =
+        !changed.is_empty() || !prune_first(&plan, shared, &owner, before).await.is_empty();
+    if is_changed {
+        record_intent(instance, shared, state, before, target, &plan, &revisions).await?;
+    }
+    let progress = Progress {
+        key: key.to_owned(),
+        number: revisions::newest_of(&mut revisions).map_or(0, |newest| newest.number),
+        left_out,
+        count: changed.len(),
+        applied: BTreeSet::new(),
+        permissions,
+        warnings,
+        lock,
+    };
+    let rollout = Rollout {
+        owner,
+        client,
+        rendered,
+        plan,
+        revisions,
+        changed,
+        progress,
+    };
+    step(instance, shared, state, before, target, rollout).await
+}
+
+/// Reports whether a new revision is required because the provisioner or Kubernetes has another version.
+fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
+    let newest = before.newest();
+    matches!(target.source, Source::Bundle(_))
+        && newest.is_some_and(|newest| newest.digest != rendered.digest)
+        && revisions::cause(before, rendered) == Cause::Platform
+}
+
+/// Adds the details of the Bundle of the rendered objects.
+pub(crate) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
+    let details = &rendered.details;
+    let digest = details.bundle.content_digest.clone();
+    let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
+    let mut revisions = done.revisions;
+    if let Some(newest) = revisions::newest_of(&mut revisions) {
+        newest.bundle.clone_from(&details.bundle.name);
+        newest.template_hash.clone_from(&details.template_hash);
+        if rendered.removed_apis.is_some() {
+            newest.removed_apis.clone_from(&rendered.removed_apis);
+        }
+    }
+    Done {
+        bundle: details.bundle.name.clone(),
+        uid: details.bundle.uid.clone(),
+        source: details.source.clone(),
+        content: (!digest.is_empty()).then_some(digest),
+        facts: details.facts.clone(),
+        previous: done
+            .previous
+            .filter(|_| !is_same || before.previous_bundle_name.is_some()),
+        revisions,
+        ..done
+    }
+}
+
+/// Renders the objects of the target, or reads them from a record. An interrupted rollout continues with the objects that
+/// its revision records if the inputs are unchanged, since the content may be lost.
+pub(super) async fn rendered(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    key: &str,
+) -> Result<Rendered, Failure> {
+    let revision = match target.source {
+        Source::Bundle(bundle) => {
+            if let Some(newest) = interrupted(before)
+                && let Ok(record) = revisions::read(shared, &owner(instance), newest).await
+                && record.header.details.key.as_deref() == Some(key)
+            {
+                return Ok(Rendered::of_record(record, instance));
+            }
+            return render(instance, shared, bundle).await;
+        }
+        Source::Revision(revision) | Source::Newest(revision) => revision,
+    };
+    let record = revisions::read(shared, &owner(instance), revision).await;
+    let record = record.map_err(|error| {
+        let retry = if error.is_transient() {
+            RetryClass::Soon
+        } else {
+            RetryClass::Backoff
+        };
+        failure_for(target)(error.to_string(), retry)
+    })?;
+    let mut rendered = Rendered::of_record(record, instance);
+    if matches!(target.source, Source::Newest(_)) {
+        rendered.account.clone_from(&revision.service_account);
+        rendered.digest.clone_from(&revision.digest);
+    }
+    Ok(rendered)
+}
+
+/// Returns the revision that is only partly applied.
+pub(crate) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    before
+        .rolling_out()
+        .filter(|_| before.applied_digest.is_none())
+}
+
+/// Records a new revision.
+async fn record(
+    shared: &InstanceContext,
+    owner: &Owner,
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> Result<RevisionStatus, Failure> {
+    let why = cause(before, target, rendered);
+    let recorded = revisions::record(shared, owner, before, rendered, why).await;
+    recorded.map_err(|error| {
+        let (retry, remedy) = match &error {
+            RecordError::Store(error) if error.is_transient() => (RetryClass::Soon, Remedy::World),
+            RecordError::Store(_) => (RetryClass::Backoff, Remedy::World),
+            RecordError::Encode(_) => (RetryClass::Backoff, Remedy::Own),
+        };
+        let message =
+            format!("failed to record the revision, so none of its objects is applied: {error}");
+        failure_for(target)(message, retry).with(remedy)
+    })
+}
+
+/// Returns the cause of a revision, and the number of the revision that a rollback restores.
+pub(crate) fn cause(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> (Cause, Option<i64>) {
+    match target.source {
+        Source::Revision(revision) if target.rollback.is_some() => {
+            (Cause::Rollback, Some(revision.number))
+        }
+        // A template that was reverted.
+        Source::Revision(_) => (Cause::Upgrade, None),
+        Source::Newest(newest) => (newest.cause, newest.rollback_of),
+        Source::Bundle(_) => (revisions::cause(before, rendered), None),
+    }
+}
+
+/// Reports whether the newest live revision records the same objects.
+pub(crate) fn is_recorded(before: &BundleInstanceStatus, rendered: &Rendered) -> bool {
+    let newest = before.newest();
+    newest.is_some_and(|newest| newest.digest == rendered.digest)
+}
+
+/// Splits the objects into those whose live form is unchanged and those that have to be applied.
+pub(crate) fn partition(
+    plan: &Plan,
+    inventory: Option<&Inventory>,
+    view: &View,
+) -> (Vec<Step>, Vec<Step>) {
+    let steps = plan.steps.iter().cloned();
+    steps.partition(|step| {
+        let identity = step.object.identity();
+        let fields = inventory.and_then(|inventory| inventory.get(&identity)?.fields);
+        view.objects.get(&identity).is_some_and(|observed| {
+            observed.hash == Some(step.hash)
+                && !observed.deleting
+                && fields.is_some()
+                && observed.fields == fields
+        })
+    })
+}
+
+/// Returns the objects that are unhealthy already. A rollout that does not change an object did not cause its failure.
+pub(crate) fn unhealthy_now(view: &View, identities: impl Iterator<Item = Identity>) -> Unhealthy {
+    let mut unhealthy = Unhealthy::default();
+    for identity in identities {
+        match view.objects.get(&identity).map(|observed| &observed.health) {
+            Some(Health::Current) => {}
+            Some(Health::Failed(_)) => {
+                unhealthy.failed.insert(identity);
+            }
+            Some(Health::InProgress(_)) | None => {
+                unhealthy.slow.insert(identity);
+            }
+        }
+    }
+    unhealthy
+}
+
+/// Returns the name of the Bundle that was installed before.
+pub(crate) fn previous(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> Option<String> {
+    if target.rollback.is_some() {
+        return None;
+    }
+    let installed = before.installed_bundle_name.as_ref()?;
+    if *installed == rendered.details.bundle.name {
+        before.previous_bundle_name.clone()
+    } else {
+        Some(installed.clone())
+    }
+}
+
+pub(super) fn failure_for(target: &Target<'_>) -> impl Fn(String, RetryClass) -> Failure + use<> {
+    let bundle = target.bundle_name();
+    move |message, retry| Failure {
+        bundle: bundle.clone(),
+        message,
+        touched: false,
+        retry,
+        remedy: Remedy::World,
+    }
+}
+
+pub(super) fn retry_soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
+    failure_for(target)(format!("{what}: {error}"), RetryClass::Soon)
+}

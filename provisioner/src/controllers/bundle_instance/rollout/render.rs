@@ -1,0 +1,227 @@
+//! Renders the stored content of a Bundle into objects for this cluster.
+
+use apply::revision::{self, Revision};
+use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        Class,
+        bundle::Bundle,
+        instance::{BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef},
+        labels,
+        revision::RevisionDetails,
+    },
+    object::Object,
+    openshift::{MaxOpenShiftVersion, Spelling},
+};
+use unpacker::job::chain;
+
+use super::removed_apis;
+use crate::{
+    cluster::impersonation,
+    controllers::{
+        bundle,
+        bundle_instance::{
+            outcome::{Failure, Remedy, RetryClass},
+            state::InstanceContext,
+        },
+    },
+};
+
+/// Default namespace of namespaced objects of plain bundles, as for kubectl.
+const PLAIN_NAMESPACE: &str = "default";
+
+/// Content of a revision that has no number yet.
+pub(crate) struct Rendered {
+    /// Objects of the bundle or of the record.
+    pub(crate) objects: Vec<Object>,
+    /// Digest that identifies the revision.
+    pub(crate) digest: String,
+    /// Constraints of the bundle.
+    pub(crate) facts: Facts,
+    /// Install namespace of the bundle's namespaced objects.
+    pub(crate) namespace: String,
+    /// Service account that the objects are applied with; `None` for the provisioner's own.
+    pub(crate) account: Option<ServiceAccountRef>,
+    /// Details that are recorded with the objects.
+    pub(crate) details: RevisionDetails,
+    /// Uses of APIs that a later minor version of Kubernetes removes; `None` for the objects of a record.
+    pub(crate) removed_apis: Option<Vec<RemovedApi>>,
+    /// Whether the spec is that of the last status, so that another digest is caused by the provisioner or the cluster.
+    pub(crate) is_same_generation: bool,
+}
+
+/// Returns the digest that identifies a revision.
+pub(super) fn digest(
+    objects: &[Object],
+    reference: Option<&ServiceAccountRef>,
+    namespace: &str,
+) -> String {
+    revision::digest(
+        objects,
+        reference.map(impersonation::from_reference).as_ref(),
+        namespace,
+    )
+}
+
+impl Rendered {
+    /// Creates the content from a record, with the service account of the current spec.
+    pub(crate) fn of_record(record: Revision<RevisionDetails>, instance: &BundleInstance) -> Self {
+        let Revision { header, objects } = record;
+        let facts = &header.details.facts;
+        let account = instance.spec.service_account.clone();
+        Self {
+            digest: digest(&objects, account.as_ref(), &header.namespace),
+            facts: Facts {
+                package: facts.package.clone().unwrap_or_default(),
+                name: facts.cluster_service_version.clone().unwrap_or_default(),
+                max_open_shift_version: facts
+                    .max_open_shift_version
+                    .as_deref()
+                    .map(|text| MaxOpenShiftVersion::new(text, Spelling::BundleProperties)),
+                min_kube_version: facts.min_kube_version.clone(),
+                ..Facts::default()
+            },
+            objects,
+            namespace: header.namespace,
+            account,
+            details: header.details,
+            removed_apis: None,
+            is_same_generation: true,
+        }
+    }
+}
+
+/// Renders the objects of a Bundle, configured by the spec of the instance.
+///
+/// # Errors
+/// Returns a failure if the content cannot be read, or cannot be converted with the spec.
+pub(crate) async fn render(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    bundle: &Bundle,
+) -> Result<Rendered, Failure> {
+    let spec = &instance.spec;
+    let ctx = &shared.ctx;
+    let fail = |message: String, retry, remedy| Failure {
+        bundle: bundle.name_any(),
+        message,
+        touched: false,
+        retry,
+        remedy,
+    };
+    let kube_version = ctx.versions.kubernetes().await.map_err(|error| {
+        fail(
+            format!("failed to determine the Kubernetes version: {error}"),
+            RetryClass::Soon,
+            Remedy::World,
+        )
+    })?;
+    let deployment_config = deployment_config(instance)
+        .map_err(|message| fail(message, RetryClass::Backoff, Remedy::Own))?;
+    let class = Class::parse(&bundle.spec.provisioner_class_name);
+    let options = Options {
+        class: Some(match class {
+            Some(Class::Registry) => Format::Registry,
+            _ => Format::Plain,
+        }),
+        install_namespace: spec.install_namespace.clone(),
+        kube_version,
+        deployment_config,
+        operator_condition: shared.has_conditions(),
+        ..Options::default()
+    };
+    let work = move |content: &_, limits| {
+        let conversion = convert::plain(content, &Options { limits, ..options });
+        let objects = conversion.objects.as_deref().unwrap_or_default();
+        let removed_apis = removed_apis::uses(objects, kube_version);
+        (conversion, removed_apis)
+    };
+    let converted = bundle::convert(ctx, bundle, work).await.map_err(|error| {
+        // A panic in the conversion is a bug of the provisioner. It ends neither the process nor the previous installation.
+        fail(
+            format!(
+                "internal error while converting Bundle {}: {error}; report it with the provisioner log",
+                bundle.name_any()
+            ),
+            RetryClass::Backoff,
+            Remedy::Own,
+        )
+    })?;
+    let (conversion, removed_apis) = converted.map_err(|error| {
+        let (message, retry) = not_loaded(&error);
+        fail(message, retry, Remedy::World)
+    })?;
+    let Some(objects) = conversion.objects else {
+        return Err(fail(
+            bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),
+            RetryClass::Backoff,
+            Remedy::Own,
+        ));
+    };
+    let facts = conversion.report.facts;
+    let namespace = [
+        spec.install_namespace.as_deref().unwrap_or_default(),
+        &facts.install_namespace,
+        PLAIN_NAMESPACE,
+    ]
+    .into_iter()
+    .find(|name| !name.is_empty())
+    .unwrap_or(PLAIN_NAMESPACE)
+    .to_owned();
+    let status = bundle.status.clone().unwrap_or_default();
+    let account = spec.service_account.clone();
+    Ok(Rendered {
+        digest: digest(&objects, account.as_ref(), &namespace),
+        objects,
+        facts,
+        namespace,
+        account,
+        details: RevisionDetails {
+            bundle: InstalledBundle {
+                name: bundle.name_any(),
+                uid: bundle.uid().unwrap_or_default(),
+                content_digest: status.content_digest.unwrap_or_default(),
+            },
+            template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
+            source: status.resolved_source,
+            facts: status.facts,
+            key: None,
+            provisioner: env!("CARGO_PKG_VERSION").to_owned(),
+            kubernetes: kube_version.to_string(),
+        },
+        removed_apis: Some(removed_apis),
+        is_same_generation: instance
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation)
+            == instance.metadata.generation,
+    })
+}
+
+/// Returns the message about content that cannot be loaded, and the class of the delay until the next attempt.
+fn not_loaded(error: &bundle::LoadError) -> (String, RetryClass) {
+    let retry = if error.is_terminal() {
+        RetryClass::Backoff
+    } else {
+        RetryClass::Soon
+    };
+    let remedy = match error {
+        bundle::LoadError::Fetch { .. } => "; restore the source, or change spec.template",
+        bundle::LoadError::NotUnpacked { .. } | bundle::LoadError::Store { .. } => "",
+    };
+    (format!("{}{remedy}", chain(error)), retry)
+}
+
+/// Returns `spec.config` as the configuration of Deployments.
+fn deployment_config(instance: &BundleInstance) -> Result<Option<DeploymentConfig>, String> {
+    let config = instance.spec.config.as_ref();
+    config
+        .and_then(|config| config.deployment_config.clone())
+        .map(DeploymentConfig::try_from)
+        .transpose()
+        .map_err(|error| {
+            let name = instance.name_any();
+            format!("spec.config of BundleInstance {name}: {error}")
+        })
+}

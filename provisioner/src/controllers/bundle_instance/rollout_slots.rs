@@ -1,0 +1,215 @@
+//! Limits the number of concurrent rollouts. Pure; no I/O.
+//!
+//! A rollout takes one of [`MAX_ROLLOUTS`] slots while objects are applied. A rollout that the platform caused, by another
+//! release of the provisioner or another version of Kubernetes, also needs one of [`MAX_PLATFORM_ROLLOUTS`] slots until its
+//! revision is active. None of these starts while [`MAX_UNHEALTHY`] of their revisions are unhealthy ([`platform`]).
+//! Instances without a slot are queued and woken one by one; no reconcile waits.
+
+mod platform;
+mod queue;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::runtime::reflector::ObjectRef;
+use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
+use tokio::sync::mpsc;
+
+use self::{platform::Platform, queue::Line};
+pub(crate) use platform::Turn;
+
+/// Maximum number of concurrent rollouts. The other workers of [`super::controller::CONCURRENCY`] repair and delete.
+const MAX_ROLLOUTS: usize = 12;
+/// Maximum number of concurrent rollouts that the platform caused.
+const MAX_PLATFORM_ROLLOUTS: usize = 4;
+/// Number of unhealthy revisions that stops further rollouts that the platform caused.
+const MAX_UNHEALTHY: usize = 2;
+
+/// Rollouts of all instances.
+pub(crate) struct Rollouts {
+    state: Mutex<State>,
+    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: HashSet<String>,
+    line: Line,
+    platform: Platform,
+}
+
+/// A running rollout. Dropping it lets the next queued instance start.
+pub(crate) struct Rollout {
+    name: String,
+    rollouts: Arc<Rollouts>,
+}
+
+/// A running reconcile. Dropping it passes on a slot that the reconcile did not take.
+pub(crate) struct Reconcile {
+    name: String,
+    rollouts: Arc<Rollouts>,
+}
+
+// === impl Rollouts ===
+
+impl Rollouts {
+    /// Creates the limits. The names of instances that get a slot are sent to `wake`.
+    pub(crate) fn new(wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>) -> Self {
+        Self {
+            state: Mutex::default(),
+            wake,
+        }
+    }
+
+    /// Starts a rollout. Without a free slot, the instance is queued and woken when it gets one.
+    pub(crate) fn begin(self: &Arc<Self>, name: &str) -> Option<Rollout> {
+        let mut state = self.state();
+        let State { running, line, .. } = &mut *state;
+        if running.len() + line.called_besides(name) >= MAX_ROLLOUTS {
+            line.join(name);
+            return None;
+        }
+        line.leave(name);
+        running.insert(name.to_owned());
+        Some(Rollout {
+            name: name.to_owned(),
+            rollouts: Arc::clone(self),
+        })
+    }
+
+    /// Starts a rollout that the platform caused. The slot is released when a recorded status shows the end of the rollout,
+    /// or with the reconcile if no status is recorded. Without a free slot, the instance is woken when it gets one.
+    pub(crate) fn begin_platform(&self, name: &str) -> Turn {
+        self.state().platform.begin(name)
+    }
+
+    /// Records the status of an instance. `version` is its resourceVersion; an older version than the recorded one is
+    /// ignored.
+    pub(crate) fn observe(&self, name: &str, version: u64, status: Option<&BundleInstanceStatus>) {
+        let mut state = self.state();
+        let woken = state.platform.observe(name, version, status);
+        drop(state);
+        self.wake(woken);
+    }
+
+    /// Registers a reconcile, which may take the slot that its instance was woken for.
+    pub(crate) fn reconcile(self: &Arc<Self>, name: &str) -> Reconcile {
+        let mut state = self.state();
+        state.line.begin_reconcile(name);
+        state.platform.begin_reconcile(name);
+        Reconcile {
+            name: name.to_owned(),
+            rollouts: Arc::clone(self),
+        }
+    }
+
+    /// Removes a deleted instance, and wakes the instances that get its slots.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut state = self.state();
+        state.line.leave(name);
+        let mut woken = state.platform.forget(name);
+        woken.extend(state.next());
+        drop(state);
+        self.wake(woken);
+    }
+
+    /// Removes the instances that do not exist.
+    pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let names = self.state().platform.names();
+        for name in names.iter().filter(|name| !exists(name)) {
+            self.forget(name);
+        }
+    }
+
+    fn wake(&self, names: Vec<String>) {
+        for name in names {
+            // The controller ends only with the process.
+            let _ = self.wake.send(ObjectRef::new(&name));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Grants free slots to queued instances, and returns their names.
+    fn next(&mut self) -> Vec<String> {
+        let taken = self.running.len() + self.line.called();
+        self.line.call(MAX_ROLLOUTS.saturating_sub(taken))
+    }
+}
+
+impl Drop for Reconcile {
+    fn drop(&mut self) {
+        let mut state = self.rollouts.state();
+        state.line.end_reconcile(&self.name);
+        let mut woken = state.platform.end_reconcile(&self.name);
+        woken.extend(state.next());
+        drop(state);
+        self.rollouts.wake(woken);
+    }
+}
+
+impl Drop for Rollout {
+    fn drop(&mut self) {
+        let mut state = self.rollouts.state();
+        state.running.remove(&self.name);
+        let woken = state.next();
+        drop(state);
+        self.rollouts.wake(woken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn woken(calls: &mut mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>) -> Vec<String> {
+        std::iter::from_fn(|| calls.try_recv().ok())
+            .map(|instance| instance.name)
+            .collect()
+    }
+
+    #[test]
+    fn instances_in_line_begin_in_order_as_rollouts_end() {
+        let (wake, mut calls) = mpsc::unbounded_channel();
+        let rollouts = Arc::new(Rollouts::new(wake));
+        let begun = (0..MAX_ROLLOUTS).map(|number| rollouts.begin(&number.to_string()).unwrap());
+        let mut begun: Vec<Rollout> = begun.collect();
+        for name in ["a", "b", "c", "a"] {
+            assert!(rollouts.begin(name).is_none());
+        }
+        assert!(woken(&mut calls).is_empty());
+        drop(begun.pop());
+        assert_eq!(woken(&mut calls), ["a"]);
+        // The turn is kept for the instance that was woken.
+        assert!(rollouts.begin("d").is_none());
+        let reconcile = rollouts.reconcile("a");
+        let a = rollouts.begin("a").unwrap();
+        drop(reconcile);
+        assert!(woken(&mut calls).is_empty());
+        // A deleted instance, or one that needs no turn, passes it on.
+        drop(begun.pop());
+        assert_eq!(woken(&mut calls), ["b"]);
+        drop(rollouts.reconcile("b"));
+        assert_eq!(woken(&mut calls), ["c"]);
+        let earlier = rollouts.reconcile("d");
+        rollouts.forget("c");
+        assert_eq!(woken(&mut calls), ["d"]);
+        // A reconcile that began before the call passes nothing on.
+        drop(earlier);
+        assert!(woken(&mut calls).is_empty());
+        let reconcile = rollouts.reconcile("d");
+        let d = rollouts.begin("d").unwrap();
+        drop((a, d, begun, reconcile));
+        assert!(woken(&mut calls).is_empty());
+        let state = rollouts.state();
+        assert!(state.running.is_empty() && state.line.is_empty());
+    }
+}

@@ -1,0 +1,62 @@
+//! Facts from an outcome that the condition Ready depends on in addition to the other conditions. Pure; no I/O.
+
+use manifests::api::instance::{
+    BundleInstanceStatus,
+    ready::{Declaration, Facts, Objects, Remedy},
+};
+
+use crate::controllers::bundle_instance::outcome::{Health, Install, Outcome, TemplateState};
+
+/// Returns the facts of an outcome. `status` is the status that the outcome leads to.
+pub(super) fn collect(
+    outcome: &Outcome,
+    declaration: &Declaration,
+    status: &BundleInstanceStatus,
+) -> Facts {
+    let is_settled = match outcome.install {
+        Install::Unchanged | Install::Paused | Install::Done(_) => true,
+        Install::Failed(_)
+        | Install::Waiting(_)
+        | Install::Queued
+        | Install::Stopped(_)
+        | Install::Applying(_) => false,
+    };
+    Facts {
+        is_applied: is_settled && outcome.is_declared,
+        remedy: remedy(outcome, declaration),
+        objects: match outcome.health {
+            Health::Healthy => Objects::Healthy,
+            Health::Progressing(_) => Objects::Progressing,
+            Health::Failed(_) => Objects::Failed,
+            Health::Unknown(_) => Objects::Unknown,
+            Health::NotObserved => Objects::NotObserved,
+        },
+        is_rolled_back: status.failed_template_hash.is_some(),
+    }
+}
+
+/// Returns the remedy of the failure: of the Bundle of the template unless a revision is pinned, or else of the attempt.
+fn remedy(outcome: &Outcome, declaration: &Declaration) -> Option<Remedy> {
+    match &outcome.valid {
+        TemplateState::Failed { remedy, .. } | TemplateState::Unknown { remedy, .. }
+            if !declaration.is_pinned =>
+        {
+            return Some(*remedy);
+        }
+        TemplateState::Unchanged
+        | TemplateState::UnknownClass(_)
+        | TemplateState::Unknown { .. }
+        | TemplateState::Pending { .. }
+        | TemplateState::Failed { .. }
+        | TemplateState::Unpacked { .. } => {}
+    }
+    match &outcome.install {
+        Install::Failed(failure) => Some(failure.remedy),
+        Install::Waiting(remedy) => Some(*remedy),
+        // BundleInstances that became unhealthy stop the rollout.
+        Install::Stopped(_) => Some(Remedy::World),
+        // Another client replaced the installed Bundle.
+        Install::Unchanged => outcome.replaced.as_ref().map(|_| Remedy::World),
+        Install::Paused | Install::Done(_) | Install::Queued | Install::Applying(_) => None,
+    }
+}

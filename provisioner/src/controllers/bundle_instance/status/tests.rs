@@ -1,0 +1,315 @@
+use std::time::Duration;
+
+mod truth;
+
+use super::*;
+use crate::controllers::bundle_instance::{
+    outcome::{Done, Remedy, RepairedInventory},
+    rollout::unchanged,
+};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn done(bundle: &str) -> Done {
+    let instance = object!({"metadata": {"name": "a"}});
+    let nothing = unchanged(&instance, &BundleInstanceStatus::default());
+    with!(nothing => content: Some(format!("sha256:content of {bundle}")), bundle: bundle.to_owned(),
+        uid: format!("uid of {bundle}"), namespace: "etcd".to_owned(), digest: format!("sha256:{bundle}"))
+}
+
+fn outcome(valid: TemplateState, install: Install, health: Health) -> Outcome {
+    let outcome = Outcome::of_bundle(valid);
+    with!(outcome => install: install, is_declared: true, health: health)
+}
+
+fn declared(generation: i64) -> Declaration {
+    with!(Declaration::default() => generation: Some(generation), deadline: Some(Duration::from_secs(600)))
+}
+
+fn unpacked(bundle: &str) -> TemplateState {
+    TemplateState::Unpacked {
+        bundle: bundle.to_owned(),
+    }
+}
+
+fn failed(bundle: &str, touched: bool) -> Failure {
+    Failure {
+        bundle: bundle.to_owned(),
+        message: "Deployment etcd/operator is invalid".to_owned(),
+        touched,
+        retry: RetryClass::Backoff,
+        remedy: Remedy::Own,
+    }
+}
+
+fn failure(bundle: &str, touched: bool) -> Install {
+    Install::Failed(failed(bundle, touched))
+}
+
+/// `type status reason message` of every condition.
+fn lines(status: &BundleInstanceStatus) -> Vec<String> {
+    let conditions = status.conditions.iter();
+    let lines = conditions.map(|condition| {
+        [
+            &*condition.type_,
+            &condition.status,
+            &condition.reason,
+            &condition.message,
+        ]
+        .join(" ")
+    });
+    lines.collect()
+}
+
+fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStatus {
+    build(before, &declared(1), outcome, NOW)
+}
+
+fn installs(done: Done) -> Install {
+    Install::Done(Box::new(done))
+}
+
+fn pending() -> TemplateState {
+    TemplateState::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    }
+}
+
+fn first(outcome: &Outcome) -> BundleInstanceStatus {
+    after(&BundleInstanceStatus::default(), outcome)
+}
+
+fn installed() -> BundleInstanceStatus {
+    let done = installs(done("old"));
+    first(&outcome(unpacked("old"), done, Health::Healthy))
+}
+
+/// Returns the status after this, if the bundle `old` was installed.
+fn then(valid: TemplateState, install: Install, health: Health) -> BundleInstanceStatus {
+    after(&installed(), &outcome(valid, install, health))
+}
+
+// parity: rukpak-3
+#[test]
+fn installation_reports_the_installed_bundle() {
+    assert_rows! {
+        lines(&installed()) => [
+            "HasValidBundle True UnpackSuccessful Successfully unpacked the old Bundle",
+            "Installed True InstallationSucceeded instantiated bundle old successfully",
+            "Healthy True Healthy BundleInstance is healthy",
+            "Progressing False UpToDate all objects are applied",
+            "Ready True UpToDate all objects are applied",
+        ];
+        // Pending is not valid.
+        lines(&first(&Outcome::of_bundle(pending()))) => [
+            "HasValidBundle False UnpackPending Waiting for the new Bundle to be unpacked",
+            "Installed False NotInstalled no bundle is installed; see condition HasValidBundle",
+            "Healthy False InstallationStatusFalse Installed condition is false",
+            "Progressing True UnpackPending the Bundle is being unpacked; see condition HasValidBundle",
+            "Ready Unknown UnpackPending Waiting for the new Bundle to be unpacked",
+            "Reconciling True Progressing Waiting for the new Bundle to be unpacked",
+        ];
+    }
+}
+
+#[test]
+fn failing_bundle_keeps_the_installed_one() {
+    let valid = TemplateState::Failed {
+        bundle: "new".to_owned(),
+        message: "no such image".to_owned(),
+        remedy: Remedy::World,
+    };
+    let status = then(valid, Install::Unchanged, Health::Healthy);
+    let lines = lines(&status);
+    assert_rows! {
+        status.installed_bundle_name.as_deref() => Some("old");
+        &lines[..3] => [
+            "HasValidBundle False UnpackFailed Failed to unpack the new Bundle: no such image",
+            "Installed True InstallationSucceeded instantiated bundle old successfully",
+            "Healthy True Healthy BundleInstance is healthy",
+        ];
+        lines[3].starts_with("Progressing False UnpackFailed") => true, "{}", lines[3];
+    }
+}
+
+// parity: rukpak-4
+#[test]
+fn failed_upgrade_reports_both_bundles() {
+    for (touched, expected) in [(false, "is still installed"), (true, "is partly replaced")] {
+        let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
+        let failed = "failed to install bundle new: Deployment etcd/operator is invalid";
+        assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {expected}; {failed}"));
+        assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
+        assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
+    }
+}
+
+// parity: rukpak-5
+#[test]
+fn a_failed_installation_is_not_installed() {
+    let failed = outcome(unpacked("new"), failure("new", true), Health::NotObserved);
+    let failed = lines(&first(&failed));
+    let unserved = Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()));
+    let unserved = lines(&first(&unserved));
+    assert_rows! {
+        failed[1] => "Installed False InstallFailed Deployment etcd/operator is invalid";
+        failed[2] => "Healthy False InstallationStatusFalse Installed condition is false";
+        failed[3].starts_with("Progressing False Blocked") => true, "{}", failed[3];
+        // A class that no provisioner serves is answered.
+        unserved[0].starts_with("HasValidBundle False UnknownProvisionerClass no provisioner handles class \
+                                 \"example.com/helm\"")
+            => true, "{}", unserved[0];
+        unserved[3].starts_with("Progressing False UnknownProvisionerClass") => true, "{}", unserved[3];
+    }
+}
+
+#[test]
+fn rollback_is_reported_and_recorded() {
+    let [template_hash, why] = ["hash", "Deployment is stuck"].map(|text| Some(text.to_owned()));
+    let back = with!(done("old") => rolled_back: Some(RolledBack { template_hash, why, to: 1 }));
+    let status = then(unpacked("new"), installs(back), Health::Healthy);
+    assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
+    let message =
+        "rolled back to bundle old: the bundle of spec.template failed: Deployment is stuck";
+    let line = &lines(&status)[1];
+    assert!(line.starts_with(&format!("Installed True RolledBack {message}")));
+}
+
+#[test]
+fn health_is_progressing_until_objects_are_observed() {
+    let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
+    let waiting = then(unpacked("old"), Install::Unchanged, waiting);
+    let paused = then(
+        TemplateState::Unchanged,
+        Install::Paused,
+        Health::NotObserved,
+    );
+    // A pause keeps what the conditions said.
+    assert_eq!(lines(&paused)[..3], lines(&installed())[..3]);
+    assert!(lines(&paused)[3].starts_with("Progressing False Paused"));
+    let unobserved =
+        "Progressing True WaitingForHealth all objects are applied, but have not been observed yet";
+    let up_to_date = lines(&installed())[3].clone();
+    // The status before, the condition after a restart, and after an attempt.
+    for (before, [unchanged, applied]) in ::tests::rows![
+        &waiting => [lines(&waiting)[3].as_str(); 2];
+        &installed() => [up_to_date.as_str(); 2];
+        &paused => [unobserved, &up_to_date];
+        &BundleInstanceStatus::default() => [unobserved, &up_to_date];
+    ] {
+        for (install, expected) in [
+            (Install::Unchanged, unchanged),
+            (installs(done("old")), applied),
+        ] {
+            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotObserved)))[3] => expected);
+        }
+    }
+}
+
+#[test]
+fn transition_times_change_only_with_the_status() {
+    let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
+    let waits = "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned();
+    let waits = Health::Progressing(vec![waits]);
+    let unwell = outcome(unpacked("old"), Install::Unchanged, waits);
+    let status = build(&installed(), &declared(2), &unwell, later);
+    // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
+    assert_rows! {
+        status.conditions.iter().map(|c| c.last_transition_time.0).collect::<Vec<_>>() => [NOW, NOW, later, later, later, later];
+        status.conditions.iter().all(|c| c.observed_generation == Some(2)) => true;
+        // The same again changes nothing, so that nothing is written.
+        build(&status, &declared(2), &unwell, later.checked_add(Duration::from_secs(1)).unwrap()) => status;
+    }
+}
+
+#[test]
+fn messages_are_bounded() {
+    let install = Install::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
+    let status = then(unpacked("new"), install, Health::Healthy);
+    // The API server limits the number of characters.
+    assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(MAX_MESSAGE_LEN + 1));
+}
+
+#[test]
+fn repair_during_failed_upgrade_updates_only_the_inventory() {
+    let inventory = with!(Inventory::default() => count: 7);
+    let waiting = vec!["Widget example.com/v1 a".to_owned()];
+    let repaired_inventory =
+        RepairedInventory::from_done(&with!(done("old") => inventory: inventory, waiting: waiting));
+    let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
+    let before = installed();
+    let status = after(
+        &before,
+        &with!(failed => repaired: Some(repaired_inventory)),
+    );
+    assert_rows! {
+        status.inventory.as_ref().map(|inventory| inventory.count) => Some(7);
+        status.waiting => ["Widget example.com/v1 a"];
+        status.installed_bundle_name => before.installed_bundle_name;
+        status.applied_digest => before.applied_digest;
+        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old is still installed") => true;
+    }
+}
+
+#[test]
+fn an_installation_records_uid_and_digest() {
+    let before = installed();
+    let record = |bundle: &str| {
+        Some(InstalledBundle {
+            name: bundle.to_owned(),
+            uid: format!("uid of {bundle}"),
+            content_digest: format!("sha256:content of {bundle}"),
+        })
+    };
+    assert_eq!(before.installed, record("old"));
+    let upgraded = installs(with!(done("new") => previous: Some("old".to_owned())));
+    let status = then(unpacked("new"), upgraded, Health::NotObserved);
+    assert_rows!((&status.installed, &status.previous) => (&record("new"), &record("old")));
+    let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
+    let status = after(&status, &healthy);
+    assert_rows!((&status.installed, &status.previous) => (&record("new"), &None));
+    // A Bundle without a digest cannot be compared later.
+    let bare = installs(with!(done("bare") => content: None));
+    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotObserved)).installed => None);
+}
+
+#[test]
+fn a_replaced_bundle_is_reported_until_another_is_installed() {
+    const MISSING: &str = "Installed True ReconcileFailed the installed Bundle old is missing; its objects are \
+                           repaired as they are recorded, and the Bundle of spec.template is installed once it is \
+                           unpacked; see condition HasValidBundle";
+    const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
+    let replaced = |valid: TemplateState, install: Install| {
+        let replaced = Some("Bundle old was replaced".to_owned());
+        let outcome = outcome(valid, install, Health::Healthy);
+        after(&installed(), &with!(outcome => replaced: replaced))
+    };
+    for (valid, install, expected, progress) in ::tests::rows![
+        pending(), Install::Unchanged, REPLACED => "Progressing True UnpackPending";
+        unpacked("new"), Install::Unchanged, REPLACED
+            => "Progressing False Blocked the installed Bundle was replaced by another client; see condition Installed";
+        unpacked("new"), failure("new", false), &format!("{REPLACED}\nDeployment etcd/operator is invalid")
+            => "Progressing False Blocked";
+        unpacked("new"), installs(done("new")), "Installed True InstallationSucceeded instantiated bundle new successfully"
+            => "Progressing False UpToDate";
+    ] {
+        let lines = lines(&replaced(valid, install));
+        assert_eq!(lines[1], expected);
+        assert_rows!(lines[3].starts_with(progress) => true, "{lines:?}");
+    }
+    // A replaced Bundle that was deleted is missing.
+    let before = replaced(pending(), Install::Unchanged);
+    for (valid, install, expected) in ::tests::rows![
+        pending(), Install::Unchanged => MISSING;
+        unpacked("new"), Install::Waiting(Remedy::World) => MISSING;
+        TemplateState::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
+        TemplateState::Unchanged, Install::Paused => REPLACED;
+        TemplateState::UnknownClass("other".to_owned()), Install::Unchanged => REPLACED;
+    ] {
+        assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
+    }
+    // A bundle that was not replaced keeps its reason.
+    let status = then(pending(), Install::Unchanged, Health::Healthy);
+    assert!(lines(&status)[1].starts_with("Installed True InstallationSucceeded"));
+}

@@ -1,0 +1,323 @@
+//! Catalogs of CatalogSources: loaded and kept up to date.
+//!
+//! ```text
+//!  CatalogSource ─ locate ─┬── served: gRPC ── the requested packages ────────┐
+//!  (watch, in namespaces   └── image: unpack ── load ── all packages ─────────┴──► CatalogCache ──► offers, maxima
+//!   that the admin sets)
+//! ```
+//!
+//! If OLM serves a catalog, its registry server is queried. Otherwise the catalog's image is pulled with the secrets of the
+//! CatalogSource, and read. Loaded content remains available while its catalog is unavailable. A registry server does not
+//! report changes. When the catalog changes, however, OLM starts another server, and the connection to the old one breaks.
+//! The worker waits for that.
+//!
+//! An image may be a template, whose values come from the cluster (`cluster_facts`). Where OLM does not run, rukpak owns the
+//! status of a CatalogSource ([`status`], written only by [`status_writer`]). Where OLM runs, rukpak owns only the
+//! conditions of the template annotation of rukpak.
+//!
+//! Catalogs of other namespaces are not selectable, because their content would be installed with the permissions of the
+//! provisioner.
+
+mod catalog_cache;
+pub mod change_notifier;
+mod cluster_facts;
+mod controller;
+mod image;
+mod image_template;
+mod kubernetes_version;
+mod locate;
+pub mod max_openshift;
+mod olm_detection;
+mod olm_version;
+mod poll;
+mod pull_secrets;
+mod reconcile;
+pub mod registry_pod;
+pub mod registry_server;
+mod server_backoff;
+mod status;
+mod status_writer;
+mod tolerant;
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use manifests::api::platform::CatalogRef;
+use tokio::sync::watch;
+
+use self::{
+    catalog_cache::CatalogCache,
+    max_openshift::{Maxima, Said},
+};
+pub use self::{
+    catalog_cache::{Offers, State},
+    controller::run,
+};
+
+use crate::runtime::metrics::CatalogLabels;
+
+/// Name of a CatalogSource. The order is that of the texts `namespace/name`, which the resolver compares.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Namespace of the CatalogSource.
+    pub namespace: String,
+    /// Name of the CatalogSource.
+    pub name: String,
+}
+
+impl From<&Key> for CatalogLabels {
+    fn from(key: &Key) -> Self {
+        Self {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Returns the bytes of `namespace/name`.
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        let (namespace, name) = (self.namespace.bytes(), self.name.bytes());
+        namespace.chain(*b"/").chain(name)
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Current state of all catalogs.
+#[derive(Debug, Default)]
+pub struct Catalogs {
+    known: Mutex<CatalogCache>,
+    /// Max OpenShift versions recorded for installed bundles; `None` before the first lookup.
+    kept: Mutex<Option<Arc<Maxima>>>,
+    changes: watch::Sender<u64>,
+    wants: Mutex<PackageInterest>,
+    wanted: watch::Sender<BTreeSet<String>>,
+}
+
+/// Packages that are read from catalogs on other servers, by the reason for the interest.
+#[derive(Debug, Default)]
+struct PackageInterest {
+    /// Packages from which PlatformOperators choose.
+    chosen: BTreeSet<String>,
+    /// Packages that are installed.
+    installed: BTreeSet<String>,
+    /// Packages whose bundle was rejected because of its constraints, with the time of the last rejection.
+    refused: BTreeMap<String, Instant>,
+}
+
+/// Maximum number of tracked rejected packages.
+const MAX_REJECTED: usize = 256;
+/// Time after which a rejected package may be replaced by another one. A package that is still needed is retried much
+/// earlier.
+const REJECTED_TTL: Duration = Duration::from_secs(3600);
+
+// === impl Catalogs ===
+
+impl Catalogs {
+    /// Sets the packages to choose from. From catalogs on other servers, only tracked packages are read.
+    pub fn want(&self, packages: BTreeSet<String>) {
+        self.wants(|wants| wants.chosen = packages);
+    }
+
+    /// Sets the installed packages, regardless of how they were chosen.
+    pub(crate) fn want_installed(&self, packages: BTreeSet<String>) {
+        self.wants(|wants| wants.installed = packages);
+    }
+
+    /// Tracks a package that was rejected for the cluster's version. A catalog may declare another limit for it.
+    pub(crate) fn want_refused(&self, package: &str) {
+        self.wants(|wants| wants.refuse(package, Instant::now()));
+    }
+
+    fn wants(&self, change: impl FnOnce(&mut PackageInterest)) {
+        let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut wants);
+        let packages = wants.all();
+        // Send under the lock, so that the last change is also the last one sent.
+        self.wanted.send_if_modified(|requested| {
+            let differs = *requested != packages;
+            if differs {
+                *requested = packages;
+            }
+            differs
+        });
+    }
+
+    /// Subscribes to the number of changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Returns the offers of all catalogs for a package, or of the named catalog only.
+    pub fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
+        self.known().offers(package, only)
+    }
+
+    /// Returns the state of each catalog.
+    pub fn states(&self) -> Vec<State> {
+        self.known().states()
+    }
+
+    /// Reports whether all CatalogSources are listed. Until then, a missing catalog may exist.
+    pub fn are_listed(&self) -> bool {
+        self.known().are_listed()
+    }
+
+    /// Returns the max OpenShift version that catalogs currently declare for a bundle of a package with this image digest.
+    pub fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
+        self.known().said(package, bundle, digest)
+    }
+
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
+    /// namespace of the admin has such a catalog.
+    pub fn said_by(
+        &self,
+        catalog: &Key,
+        package: &str,
+        bundle: &str,
+        version: &str,
+    ) -> Option<Said> {
+        self.known().said_by(catalog, package, bundle, version)
+    }
+
+    /// Returns the lowest release that any catalog declares for a bundle of this name and version.
+    pub fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+        self.known().lowest(package, bundle, version)
+    }
+
+    /// Returns the effective max OpenShift version as text: the one that catalogs declare, or have declared last.
+    pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
+        let key = max_openshift::key(package, bundle, digest);
+        let recorded = self.kept();
+        let last = recorded.as_ref().and_then(|recorded| recorded.get(&key));
+        self.said(package, bundle, digest).counts(last)
+    }
+
+    /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image. Returns `None` also while
+    /// no catalog that has it can be read.
+    pub fn min_kube(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
+        self.known()
+            .bundle(package, bundle, digest)?
+            .min_kube
+            .clone()
+    }
+
+    /// Returns the max OpenShift versions recorded for installed bundles, or `None` before the first lookup.
+    pub(crate) fn kept(&self) -> Option<Arc<Maxima>> {
+        let recorded = self.kept.lock();
+        recorded.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the recorded max OpenShift versions. Versions persisted by an earlier process take effect with the first
+    /// call.
+    pub(crate) fn keep(&self, maxima: Maxima) {
+        let is_first = {
+            let mut recorded = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            // Later values come from catalogs whose changes have already been published.
+            let is_first = recorded.is_none() && !maxima.is_empty();
+            if recorded.as_deref() != Some(&maxima) {
+                *recorded = Some(Arc::new(maxima));
+            }
+            is_first
+        };
+        self.change(|_| is_first);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut CatalogCache) -> bool) {
+        let changed = change(&mut self.known());
+        if changed {
+            self.changes
+                .send_modify(|changes| *changes = changes.wrapping_add(1));
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, CatalogCache> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl PackageInterest ===
+
+impl PackageInterest {
+    fn all(&self) -> BTreeSet<String> {
+        let all = self.chosen.iter().chain(&self.installed);
+        all.chain(self.refused.keys()).cloned().collect()
+    }
+
+    fn refuse(&mut self, package: &str, now: Instant) {
+        if self.refused.len() >= MAX_REJECTED {
+            let is_fresh = |at: Instant| now.saturating_duration_since(at) < REJECTED_TTL;
+            self.refused.retain(|_, at| is_fresh(*at));
+        }
+        let has_room = self.refused.len() < MAX_REJECTED || self.refused.contains_key(package);
+        if has_room && !package.is_empty() {
+            self.refused.insert(package.to_owned(), now);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Catalogs {
+    /// One catalog, which is read and has this package.
+    pub(crate) fn with(package: catalog::model::Package) -> Self {
+        let catalogs = Self::default();
+        catalogs.change(|known| {
+            known.stock(package);
+            true
+        });
+        catalogs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expired_rejected_packages_make_room_for_others() {
+        let begin = Instant::now();
+        let mut wants = PackageInterest::default();
+        for at in 0..MAX_REJECTED {
+            wants.refuse(&format!("p{at}"), begin);
+        }
+        wants.refuse("", begin);
+        wants.refuse("one-too-many", begin);
+        assert_eq!(wants.all().len(), MAX_REJECTED);
+        assert!(!wants.all().contains("one-too-many"));
+        // Two of them are rejected again; the others have expired.
+        let later = begin + REJECTED_TTL / 2;
+        for package in ["p1", "p2"] {
+            wants.refuse(package, later);
+        }
+        assert_eq!(wants.all().len(), MAX_REJECTED);
+        wants.refuse("new", begin + REJECTED_TTL);
+        assert_rows!(wants.all().into_iter().collect::<Vec<String>>() => ["new", "p1", "p2"]);
+        // Another reason for the interest remains.
+        wants.installed.insert("p3".to_owned());
+        assert!(wants.all().contains("p3"));
+    }
+}

@@ -1,0 +1,525 @@
+//! Cache of catalog contents by CatalogSource. Loaded content remains available while its catalog is unavailable. Pure; no
+//! I/O.
+
+mod offers;
+
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use catalog::{
+    Catalog,
+    model::{Bundle, Package},
+    registry::Packages,
+};
+use manifests::{
+    api::{
+        catalog_source::{CatalogSource, Invalid, Origin},
+        platform::CatalogRef,
+    },
+    openshift::{MaxOpenShiftVersion, Release, maximum},
+};
+
+use self::offers::CatalogOffer;
+pub use self::offers::Offers;
+use super::{Key, locate::template_of, max_openshift::Said};
+
+/// Cached contents and states of all catalogs.
+#[derive(Debug, Default)]
+pub(super) struct CatalogCache {
+    /// True once CatalogSources are being listed, or are known not to be served.
+    is_started: bool,
+    /// Namespaces of the selectable catalogs, in the admin's order.
+    namespaces: Vec<(String, Listing)>,
+    catalogs: BTreeMap<Key, CachedCatalog>,
+}
+
+/// Listing state of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listing {
+    /// The initial list is not complete.
+    Pending,
+    Listed,
+    /// Listing is forbidden, with the message to report.
+    Forbidden(String),
+}
+
+/// Identity of the catalog behind a CatalogSource. With another identity it is another catalog, even under the same name.
+/// Content of the former catalog must not be disclosed to users without read access to the new one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CatalogIdentity {
+    uid: Option<String>,
+    /// Kind of the source, and its name or address. For an image from a template, the template: the catalog stays the same
+    /// when the template resolves to another image. `None` if the CatalogSource names no valid source.
+    origin: Option<(&'static str, String)>,
+}
+
+/// Cached content and state of one catalog.
+#[derive(Debug, Default)]
+struct CachedCatalog {
+    identity: CatalogIdentity,
+    priority: i64,
+    /// Content that was read last, also while the catalog is unavailable.
+    read: Option<CatalogContent>,
+    /// Reason why no newer content can be read.
+    trouble: Option<String>,
+}
+
+/// Content that was read from a catalog.
+#[derive(Debug, Clone)]
+pub(super) enum CatalogContent {
+    /// The whole catalog.
+    Full(Arc<Catalog>),
+    /// The requested packages.
+    Partial(Arc<Packages>),
+}
+
+/// State of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Name of the catalog.
+    pub catalog: Key,
+    /// True if any content is cached.
+    pub is_read: bool,
+    /// Reason why no content, or no newer content, can be read.
+    pub trouble: Option<String>,
+}
+
+// === impl CatalogCache ===
+
+impl CatalogCache {
+    /// Resets the cache, with these namespaces.
+    pub(super) fn reset(&mut self, namespaces: &[String]) {
+        self.is_started = true;
+        self.catalogs.clear();
+        self.namespaces = namespaces
+            .iter()
+            .map(|namespace| (namespace.clone(), Listing::Pending))
+            .collect();
+    }
+
+    /// Records that no catalogs exist, because CatalogSources are not served. Reports whether that is a change.
+    pub(super) fn clear(&mut self) -> bool {
+        let changed = !self.is_started || !self.catalogs.is_empty();
+        self.is_started = true;
+        self.namespaces.clear();
+        self.catalogs.clear();
+        changed
+    }
+
+    /// Records that the initial list of a namespace is complete.
+    pub(super) fn listed(&mut self, namespace: &str) -> bool {
+        self.set(namespace, Listing::Listed)
+    }
+
+    /// Records that listing a namespace is forbidden. Cached catalogs of the namespace are kept.
+    pub(super) fn refused(&mut self, namespace: &str, message: String) -> bool {
+        self.set(namespace, Listing::Forbidden(message))
+    }
+
+    fn set(&mut self, namespace: &str, listing: Listing) -> bool {
+        let mut all = self.namespaces.iter_mut();
+        let stored = all.find(|(name, _)| name == namespace);
+        let Some((_, stored)) = stored.filter(|(_, stored)| *stored != listing) else {
+            return false;
+        };
+        *stored = listing;
+        true
+    }
+
+    pub(super) fn are_listed(&self) -> bool {
+        let mut all = self.namespaces.iter();
+        self.is_started && all.all(|(_, listing)| *listing != Listing::Pending)
+    }
+
+    /// Adds a catalog or updates its priority. Content of another catalog of the same name is discarded.
+    pub(super) fn add(&mut self, key: &Key, identity: &CatalogIdentity, priority: i64) -> bool {
+        let is_new = !self.is(key, identity);
+        let entry = self.catalogs.entry(key.clone()).or_default();
+        if is_new {
+            *entry = CachedCatalog {
+                identity: identity.clone(),
+                ..CachedCatalog::default()
+            };
+        }
+        let changed = is_new || entry.priority != priority;
+        entry.priority = priority;
+        changed
+    }
+
+    /// Reports whether the cache has the catalog with this identity.
+    pub(super) fn is(&self, key: &Key, identity: &CatalogIdentity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity)
+    }
+
+    /// Stores the content of a catalog. Ignored if the cache does not have the catalog.
+    pub(super) fn read(
+        &mut self,
+        key: &Key,
+        identity: &CatalogIdentity,
+        read: CatalogContent,
+    ) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
+            return false;
+        };
+        entry.trouble = None;
+        entry.read = Some(read);
+        true
+    }
+
+    /// Records that a catalog is available again with unchanged content. Reports whether that is a change.
+    pub(super) fn mark_ready(&mut self, key: &Key, identity: &CatalogIdentity) -> bool {
+        let entry = self.entry(key, identity);
+        entry.is_some_and(|entry| entry.trouble.take().is_some())
+    }
+
+    /// Records the problem of a catalog that cannot be read. Reports whether that is a change.
+    pub(super) fn set_problem(
+        &mut self,
+        key: &Key,
+        identity: &CatalogIdentity,
+        problem: String,
+    ) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
+            return false;
+        };
+        let problem = Some(problem);
+        let changed = entry.trouble != problem;
+        entry.trouble = problem;
+        changed
+    }
+
+    fn entry(&mut self, key: &Key, identity: &CatalogIdentity) -> Option<&mut CachedCatalog> {
+        let entry = self.catalogs.get_mut(key);
+        entry.filter(|entry| entry.identity == *identity)
+    }
+
+    /// Reports whether content of a catalog is cached.
+    pub(super) fn is_read(&self, key: &Key, identity: &CatalogIdentity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
+    }
+
+    /// Reports whether no content of the catalog is cached, or the last attempt to read newer content failed.
+    pub(super) fn is_unavailable(&self, key: &Key) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_none_or(|entry| entry.read.is_none() || entry.trouble.is_some())
+    }
+
+    /// Removes a deleted catalog.
+    pub(super) fn remove(&mut self, key: &Key) -> bool {
+        self.catalogs.remove(key).is_some()
+    }
+
+    pub(super) fn states(&self) -> Vec<State> {
+        let all = self.catalogs.iter();
+        let all = all.map(|(key, entry)| entry.state(key));
+        all.chain(self.hidden()).collect()
+    }
+
+    /// Returns placeholders for the catalogs of namespaces where listing is forbidden.
+    fn hidden(&self) -> impl Iterator<Item = State> {
+        self.namespaces.iter().filter_map(|(namespace, listing)| {
+            let Listing::Forbidden(message) = listing else {
+                return None;
+            };
+            Some(State {
+                catalog: hidden(namespace),
+                is_read: false,
+                trouble: Some(message.clone()),
+            })
+        })
+    }
+
+    pub(super) fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
+        let requested = only.map(|only| self.named(only));
+        let offers = self
+            .catalogs
+            .iter()
+            .filter(|(key, _)| {
+                requested
+                    .as_ref()
+                    .is_none_or(|requested| *requested == Some(*key))
+            })
+            .map(|(key, entry)| CatalogOffer {
+                catalog: key.to_string(),
+                priority: entry.priority,
+                read: entry.answer(package),
+                state: entry.state(key),
+                broken: entry.read.as_ref().and_then(|read| read.broken(package)),
+            });
+        // The requested catalog may be in a namespace where listing is forbidden.
+        let may_be_meant = |state: &State| match only {
+            None => true,
+            Some(CatalogRef { namespace, .. }) => match namespace {
+                Some(namespace) => *namespace == state.catalog.namespace,
+                None => requested == Some(None),
+            },
+        };
+        let hidden = self
+            .hidden()
+            .filter(may_be_meant)
+            .map(|state| CatalogOffer {
+                catalog: state.catalog.to_string(),
+                priority: DEFAULT_PRIORITY,
+                read: Err(state.trouble.clone()),
+                state,
+                broken: None,
+            });
+        let offers = offers.chain(hidden).collect();
+        Offers {
+            package: package.to_owned(),
+            offers,
+        }
+    }
+
+    /// Returns the referenced catalog. Without a namespace, it is searched in all namespaces, in the admin's order.
+    fn named(&self, only: &CatalogRef) -> Option<&Key> {
+        let namespaces: Vec<&str> = match &only.namespace {
+            Some(namespace) => vec![namespace],
+            None => self.namespaces.iter().map(|(name, _)| &**name).collect(),
+        };
+        namespaces.into_iter().find_map(|namespace| {
+            let key = Key {
+                namespace: namespace.to_owned(),
+                name: only.name.clone(),
+            };
+            self.catalogs.get_key_value(&key).map(|(key, _)| key)
+        })
+    }
+
+    /// Adds a loaded catalog with this package.
+    #[cfg(test)]
+    pub(super) fn stock(&mut self, package: Package) {
+        let key = Key {
+            namespace: "catalogs".to_owned(),
+            name: package.name.clone(),
+        };
+        self.reset(std::slice::from_ref(&key.namespace));
+        self.add(&key, &CatalogIdentity::default(), 0);
+        let packages = [(package.name.clone(), package)].into();
+        let read = CatalogContent::Full(Arc::new(Catalog {
+            packages,
+            ..Catalog::default()
+        }));
+        self.read(&key, &CatalogIdentity::default(), read);
+        self.listed(&key.namespace);
+    }
+
+    /// Returns the bundle of an image from the first catalog that has it, in the order in which bundles are chosen.
+    pub(super) fn bundle(&self, package: &str, bundle: &str, digest: &str) -> Option<&Bundle> {
+        let candidates = self.catalogs.iter().filter_map(|(key, entry)| {
+            let package = entry.read.as_ref()?.package(package)?;
+            let bundle = package.bundle(bundle)?;
+            let is_same = digest_of(&bundle.image) == Some(digest);
+            is_same.then_some(((Reverse(entry.priority), key), bundle))
+        });
+        candidates
+            .min_by_key(|(order, _)| *order)
+            .map(|(_, bundle)| bundle)
+    }
+
+    /// Returns the max OpenShift version that the first catalog with the bundle declares, in the order of selection. The
+    /// result is `Away` if a catalog of higher priority is unavailable.
+    pub(super) fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
+        // Without all lists, a catalog of higher priority may be missing.
+        let mut is_unavailable = !self.are_listed();
+        let hidden: Vec<Key> = self.hidden().map(|state| state.catalog).collect();
+        let hidden = hidden
+            .iter()
+            .map(|key| (Reverse(DEFAULT_PRIORITY), key, None));
+        let catalogs = self.catalogs.iter();
+        let mut all: Vec<(Reverse<i64>, &Key, Option<&CachedCatalog>)> = catalogs
+            .map(|(key, entry)| (Reverse(entry.priority), key, Some(entry)))
+            .chain(hidden)
+            .collect();
+        all.sort_by_key(|(priority, key, _)| (*priority, *key));
+        let mut is_troubled = false;
+        for (_, _, entry) in all {
+            let read = entry.and_then(|entry| entry.read.as_ref());
+            let Some(read) = read.filter(|read| read.knows_of(package) && !read.is_broken(package))
+            else {
+                is_unavailable = true;
+                continue;
+            };
+            is_troubled |= entry.is_some_and(|entry| entry.trouble.is_some());
+            let listed = read
+                .package(package)
+                .and_then(|package| package.bundle(bundle));
+            let Some(listed) = listed.filter(|bundle| digest_of(&bundle.image) == Some(digest))
+            else {
+                continue;
+            };
+            return if is_unavailable {
+                Said::Away(value(listed))
+            } else {
+                Said::Says(value(listed))
+            };
+        }
+        // An unavailable catalog may contain the bundle in the meantime.
+        if is_unavailable || is_troubled {
+            Said::Away(None)
+        } else {
+            Said::Absent
+        }
+    }
+
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
+    /// namespace of the admin has such a catalog.
+    pub(super) fn said_by(
+        &self,
+        catalog: &Key,
+        package: &str,
+        bundle: &str,
+        version: &str,
+    ) -> Option<Said> {
+        let Some(entry) = self.catalogs.get(catalog) else {
+            let mut namespaces = self.namespaces.iter();
+            let listed = namespaces.find(|(name, _)| *name == catalog.namespace);
+            let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Listed);
+            return (!self.is_started || !is_listed).then_some(Said::Away(None));
+        };
+        let Some(read) = entry.usable(package) else {
+            return Some(Said::Away(None));
+        };
+        Some(match read.listed(package, bundle, version) {
+            Some(listed) => Said::Says(value(listed)),
+            // The newer catalog may list the bundle.
+            None if entry.trouble.is_some() => Said::Away(None),
+            None => Said::Absent,
+        })
+    }
+
+    /// Returns the lowest release that any catalog declares for a bundle of this name and version. One catalog that cannot
+    /// be read may declare a lower one.
+    pub(super) fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+        if !self.are_listed() || self.hidden().next().is_some() {
+            return Said::Away(None);
+        }
+        let mut lowest: Option<Release> = None;
+        for entry in self.catalogs.values() {
+            let Some(read) = entry.usable(package) else {
+                return Said::Away(None);
+            };
+            let declared = read.listed(package, bundle, version).and_then(value);
+            let declared = declared.and_then(|text| maximum(&text).ok());
+            let releases = lowest.into_iter().chain(declared);
+            lowest = releases.min_by_key(|release| release.normalized());
+        }
+        Said::Says(lowest.map(|release| release.to_string()))
+    }
+}
+
+/// Returns the max OpenShift version that a bundle of a catalog declares, as text.
+fn value(bundle: &Bundle) -> Option<String> {
+    let declared = bundle.max_openshift.as_ref();
+    declared.map(MaxOpenShiftVersion::text)
+}
+
+/// Priority of catalogs that do not set one.
+const DEFAULT_PRIORITY: i64 = 0;
+
+/// Returns the placeholder for all catalogs of a namespace.
+pub(super) fn hidden(namespace: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: "*".to_owned(),
+    }
+}
+
+/// Returns the digest of a pinned image.
+fn digest_of(image: &str) -> Option<&str> {
+    image.rsplit_once('@').map(|(_, digest)| digest)
+}
+
+// === impl CatalogIdentity ===
+
+impl CatalogIdentity {
+    pub(super) fn from_source(source: &CatalogSource) -> Self {
+        let image = |reference: Option<&str>| {
+            let name = template_of(source).or(reference);
+            name.map(|name| ("image", name.to_owned()))
+        };
+        let origin = match source.origin() {
+            Ok(Origin::Image { reference, .. }) => image(Some(reference)),
+            // The template is about to provide the image.
+            Err(Invalid::NoPlace) => image(None),
+            Ok(Origin::Service { address }) => Some(("service", address.into_owned())),
+            Ok(Origin::ConfigMap { name }) => Some(("configmap", name.to_owned())),
+            Err(_) => None,
+        };
+        Self {
+            uid: source.metadata.uid.clone(),
+            origin,
+        }
+    }
+}
+
+// === impl CachedCatalog ===
+
+impl CachedCatalog {
+    fn state(&self, key: &Key) -> State {
+        State {
+            catalog: key.clone(),
+            is_read: self.read.is_some(),
+            trouble: self.trouble.clone(),
+        }
+    }
+
+    /// Returns the content for a package, or the reason why it is unavailable. The reason is `None` while the catalog is
+    /// read for the first time.
+    fn answer(&self, package: &str) -> Result<CatalogContent, Option<String>> {
+        match (&self.read, &self.trouble) {
+            (Some(read), _) if read.knows_of(package) => Ok(read.clone()),
+            (_, trouble) => Err(trouble.clone()),
+        }
+    }
+
+    /// Returns the content, if it covers the package in a valid form.
+    fn usable(&self, package: &str) -> Option<&CatalogContent> {
+        let is_usable = |read: &&CatalogContent| read.knows_of(package) && !read.is_broken(package);
+        self.read.as_ref().filter(is_usable)
+    }
+}
+
+// === impl CatalogContent ===
+
+impl CatalogContent {
+    /// Reports whether the content covers the package.
+    fn knows_of(&self, package: &str) -> bool {
+        match self {
+            Self::Full(_) => true,
+            Self::Partial(read) => read.asked.contains(package),
+        }
+    }
+
+    fn package(&self, name: &str) -> Option<&Package> {
+        match self {
+            Self::Full(catalog) => catalog.packages.get(name),
+            Self::Partial(read) => read.packages.get(name).map(AsRef::as_ref),
+        }
+    }
+
+    /// Returns the bundle of this name and version.
+    fn listed(&self, package: &str, bundle: &str, version: &str) -> Option<&Bundle> {
+        let listed = self.package(package)?.bundle(bundle);
+        listed.filter(|listed| listed.version.version.to_string() == version)
+    }
+
+    /// Reports whether the catalog has the package, but in an invalid form.
+    fn is_broken(&self, name: &str) -> bool {
+        match self {
+            Self::Full(catalog) => catalog.broken.contains_key(name),
+            Self::Partial(read) => read.broken.contains_key(name),
+        }
+    }
+
+    fn broken(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Full(catalog) => catalog.why_broken(name),
+            Self::Partial(read) => read.broken.get(name).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Images that can never be catalogs. Reading one may take minutes while other catalogs wait, so each image is rejected
+//! only once.
+
+use catalog::{registry, sqlite};
+
+use super::Error;
+use crate::controllers::catalog_source::registry_server;
+
+/// Image that cannot be used as a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::controllers::catalog_source) struct RejectedImage {
+    /// Digest of the image in its registry.
+    digest: String,
+    /// True if the catalog was also to be served. Some catalogs can be read, but not served.
+    for_serving: bool,
+    why: String,
+}
+
+// === impl RejectedImage ===
+
+impl RejectedImage {
+    /// Returns the rejection to record for an error, or `None` if the error is not terminal.
+    pub(in crate::controllers::catalog_source) fn from_error(
+        error: &Error,
+        digest: Option<String>,
+        for_serving: bool,
+    ) -> Option<Self> {
+        let digest = digest.filter(|_| error.is_terminal())?;
+        Some(Self {
+            digest,
+            for_serving,
+            why: unpacker::job::chain(error),
+        })
+    }
+
+    /// Returns the same error for an unchanged image.
+    pub(in crate::controllers::catalog_source) fn same_error(
+        &self,
+        digest: &str,
+        for_serving: bool,
+    ) -> Option<Error> {
+        let is_same = self.digest == digest && self.for_serving == for_serving;
+        is_same.then(|| Error::Rejected(self.why.clone()))
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Reports whether the same image fails in the same way each time.
+    pub(in crate::controllers::catalog_source) fn is_terminal(&self) -> bool {
+        match self {
+            Self::Rejected(_) | Self::Empty { .. } => true,
+            Self::Unpack(error) => is_of_content(error),
+            Self::Catalog(error) => is_of_catalog(error),
+            Self::Database(error) => error.is_terminal(),
+            Self::Serving(error) => is_unservable(error),
+            Self::Reference { .. }
+            | Self::Access(_)
+            | Self::Store(_)
+            | Self::Tar(_)
+            | Self::Cancelled => false,
+        }
+    }
+}
+
+/// Reports whether the cause is the content of the image and not its registry or the disk.
+fn is_of_content(error: &unpacker::Error) -> bool {
+    use unpacker::Error as E;
+    match error {
+        E::Unpack { source, .. } | E::Layer { source, .. } => is_of_content(source),
+        E::Shared(error) => is_of_content(error),
+        E::Content(_)
+        | E::Name { .. }
+        | E::NotArchive { .. }
+        | E::Corrupt { .. }
+        | E::Refused { .. }
+        | E::ImageTooLarge { .. }
+        | E::TooLong { .. }
+        | E::Oci(_) => error.is_terminal(),
+        _ => false,
+    }
+}
+
+fn is_of_catalog(error: &catalog::Error) -> bool {
+    !matches!(error, catalog::Error::Folder { .. })
+}
+
+/// Reports whether the cause is the content of the catalog.
+fn is_unservable(error: &registry_server::Error) -> bool {
+    use registry::{Error as E, StoreError};
+    match error {
+        registry_server::Error::Empty { .. } => true,
+        registry_server::Error::Database(error) => sqlite::Error::is_terminal(error),
+        registry_server::Error::Catalog(E::Source(error)) => is_of_catalog(error),
+        // A store that was just built is damaged, or the store exceeds the global limit. Exceeded quotas are other errors.
+        registry_server::Error::Catalog(E::Store(error)) => matches!(
+            error,
+            StoreError::Damaged { .. } | StoreError::TooLarge { .. }
+        ),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn empty() -> Error {
+        Error::Empty {
+            catalog: "a/b".to_owned(),
+            found: String::new(),
+        }
+    }
+
+    fn full() -> io::Error {
+        io::ErrorKind::StorageFull.into()
+    }
+
+    #[test]
+    fn content_errors_are_terminal_and_others_transient() {
+        let within = |source| unpacker::Error::Layer {
+            name: "a".to_owned(),
+            source: Box::new(source),
+        };
+        let serving = |error| Error::Serving(registry_server::Error::Catalog(error));
+        let (path, total) = (std::path::PathBuf::from("a"), std::time::Duration::ZERO);
+        for (error, expected) in ::tests::rows![
+            empty() => true;
+            Error::Rejected("no".to_owned()) => true;
+            catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into() => true;
+            catalog::Error::Folder { path: path.clone(), source: full() }.into() => false;
+            unpacker::Error::TooLong { limit: 1 }.into() => true;
+            within(unpacker::Error::TooLong { limit: 1 }).into() => true;
+            unpacker::Error::Slow { what: "a".to_owned(), total }.into() => false;
+            within(unpacker::Error::Spool { folder: path.clone(), source: full() }).into() => false;
+            unpacker::Error::Empty.into() => false;
+            registry_server::Error::Empty { left_out: None }.into() => true;
+            serving(catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into()) => true;
+            serving(catalog::Error::Folder { path: path.clone(), source: full() }.into()) => false;
+            serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside the file" }.into()) => true;
+            serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
+            serving(registry::StoreError::File { action: "write", path, source: full() }.into()) => false;
+            registry_server::Error::Rejected("no".to_owned()).into() => false;
+            registry_server::Error::ShuttingDown.into() => false;
+            full().into() => false;
+            Error::Cancelled => false;
+        ] {
+            assert_eq!(error.is_terminal(), expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn unchanged_image_stays_rejected() {
+        assert_eq!(RejectedImage::from_error(&empty(), None, true), None);
+        assert_rows!(RejectedImage::from_error(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
+        let unfit = RejectedImage::from_error(&empty(), Some("sha256:a".to_owned()), true).unwrap();
+        let again = unfit.same_error("sha256:a", true).unwrap();
+        assert_eq!(again.to_string(), empty().to_string());
+        assert!(again.is_terminal());
+        assert!(unfit.same_error("sha256:b", true).is_none());
+        assert!(unfit.same_error("sha256:a", false).is_none());
+    }
+}

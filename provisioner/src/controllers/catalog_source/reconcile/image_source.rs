@@ -1,0 +1,269 @@
+//! Catalogs in images: pulls, reads and publishes the image, and polls its tag.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::future::{self, Either};
+use kube::runtime::events::EventType;
+use manifests::api::catalog_source::CatalogSource;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::{CatalogWorker, sleep_or_forever};
+use crate::{
+    controllers::catalog_source::{
+        catalog_cache::CatalogContent,
+        image::{self, PulledCatalog, RejectedImage},
+        image_template::UnresolvedImage,
+        locate::CatalogPlan,
+        poll::{self, PollInterval},
+        registry_server::CatalogPublisher,
+        status::{CatalogObservation, Problem},
+    },
+    runtime::metrics::Polled,
+};
+
+/// Time after which the registry is overdue. The EndpointSlice is then emptied, because its address may be outdated.
+const OVERDUE_AFTER: Duration = Duration::from_secs(5);
+
+// === impl CatalogWorker ===
+
+impl CatalogWorker {
+    /// Waits until the template resolves to an image. The content that was read is kept; after a restart, that of the last
+    /// resolved image is used.
+    pub(super) async fn follow_unresolved(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+        unresolved: &UnresolvedImage,
+    ) {
+        let mut delay = None;
+        // Content that is served from a registry pod is read only if platform operators choose from it.
+        let should_read = self.last_location.is_none() && (self.is_selectable || !self.is_in_pod);
+        if let Some(last) = unresolved.last.as_ref().filter(|_| should_read) {
+            Box::pin(self.load_cached(source, last)).await;
+            match Box::pin(self.load_image(source, last)).await {
+                Ok(_) => self.backoff.reset(),
+                Err(error) => {
+                    delay = Some(self.retry_delay(&error, None));
+                    let error = unpacker::job::chain(&error);
+                    warn!(
+                        catalog = %self.key,
+                        error,
+                        "failed to read the last image of a template"
+                    );
+                }
+            }
+        }
+        self.seen.problem = Some(unresolved.into());
+        self.report(source, plan);
+        let message = format!("{}{}", unresolved.why, self.architectures());
+        self.report_problem(source, message).await;
+        self.unpublish().await;
+        sleep_or_forever(delay).await;
+    }
+
+    /// Reads an image and waits until the next poll.
+    pub(super) async fn follow_image(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+        reference: &str,
+        poll: Option<&PollInterval>,
+    ) {
+        let problem = poll.and_then(|poll| poll.problem.as_deref());
+        if let Some(problem) = problem {
+            self.publish_event(source, EventType::Warning, "InvalidInterval", problem)
+                .await;
+        }
+        if self.last_location.is_none() && self.rejected.is_none() {
+            Box::pin(self.load_cached(source, reference)).await;
+        }
+        let (started, at) = (Instant::now(), (self.shared.ctx.now)());
+        let outcome = {
+            let publisher = self
+                .publisher
+                .clone()
+                .filter(|_| !plan.has_olm && !self.is_in_pod);
+            // The future is large, so it is boxed only for the time of the pull.
+            let loading = Box::pin(self.load_image(source, reference));
+            let overdue = Box::pin(unpublish_when_overdue(publisher));
+            match future::select(loading, overdue).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(((), loading)) => loading.await,
+            }
+        };
+        self.shared.ctx.metrics.polled(match &outcome {
+            Ok(outcome) => *outcome,
+            Err(_) => Polled::Failed,
+        });
+        if let Err(error) = outcome {
+            self.seen.problem = Some(Problem::of_server(&unpacker::job::chain(&error)));
+            self.report(source, plan);
+            let delay = self.retry_delay(&error, poll);
+            return self.report_failure(source, &error, delay).await;
+        }
+        self.backoff.reset();
+        let retained = plan.image.as_ref().and_then(|image| image.kept.as_ref());
+        self.seen = CatalogObservation {
+            problem: Problem::of_read(retained, poll),
+            served: None,
+            may_be_served: false,
+            last_poll: poll.map(|_| at),
+            config_map: None,
+            conditions: std::mem::take(&mut self.seen.conditions),
+        };
+        self.report(source, plan);
+        let Some(poll) = poll else {
+            return sleep_or_forever(None).await;
+        };
+        // Jitter keeps catalogs that started together from being polled together.
+        let is_first = !std::mem::replace(&mut self.was_asked, true);
+        let period = poll::poll_delay(poll.every, is_first, fastrand::f64());
+        loop {
+            let remaining = poll::next_sleep(period, started.elapsed());
+            if remaining.is_zero() {
+                return;
+            }
+            sleep_or_forever(Some(remaining)).await;
+        }
+    }
+
+    /// Returns the delay before an image is tried again. An image that can never be a catalog is polled like a valid one,
+    /// because its tag may be moved to another image.
+    fn retry_delay(&mut self, error: &image::Error, poll: Option<&PollInterval>) -> Duration {
+        if self.rejected.is_none() || !error.is_terminal() {
+            return self.backoff.next_delay(Instant::now());
+        }
+        let period = poll.map_or(poll::DEFAULT_INTERVAL, |poll| poll.every);
+        poll::poll_delay(period, false, fastrand::f64())
+    }
+
+    /// Pulls, reads and publishes the image, if it has changed. If the last image was rejected, only its digest is
+    /// requested from the registry.
+    async fn load_image(
+        &mut self,
+        source: &CatalogSource,
+        reference: &str,
+    ) -> Result<Polled, image::Error> {
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let publisher = self.publisher.as_ref();
+        let publisher = publisher.filter(|_| !has_olm && !self.is_in_pod);
+        let is_served = publisher.is_some();
+        if let Some(publisher) = publisher {
+            // Otherwise, a catalog that exceeds the quota would be pulled at each attempt, and evict content that others
+            // need.
+            publisher.has_room(source).await?;
+        }
+        let mut registry_digest = None;
+        if self.rejected.is_some() || self.backoff.has_failed() {
+            let ctx = &self.shared.ctx;
+            registry_digest =
+                Box::pin(image::registry_digest(ctx, (&self.key, source), reference)).await;
+            let rejection = self.rejected.as_ref().zip(registry_digest.as_deref());
+            if let Some(error) = rejection.and_then(|(rejected, registry_digest)| {
+                rejected.same_error(registry_digest, is_served)
+            }) {
+                return Err(error);
+            }
+        }
+        let result = self.pull(source, reference, &mut registry_digest).await;
+        match &result {
+            Ok(_) => self.rejected = None,
+            Err(error) => {
+                let rejected = RejectedImage::from_error(error, registry_digest, is_served);
+                self.rejected = rejected.or(self.rejected.take());
+            }
+        }
+        result
+    }
+
+    /// Pulls, reads and publishes the image regardless of earlier results. Sets `registry_digest` to the digest in the
+    /// registry.
+    async fn pull(
+        &mut self,
+        source: &CatalogSource,
+        reference: &str,
+        registry_digest: &mut Option<String>,
+    ) -> Result<Polled, image::Error> {
+        let ctx = &self.shared.ctx;
+        let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
+        registry_digest.clone_from(&pulled.registry_digest);
+        let outcome = self.read(source, reference, &pulled).await?;
+        let digest_cache = &self.shared.digest_cache;
+        image::record(digest_cache, source, reference, Some(pulled.digest)).await;
+        Ok(outcome)
+    }
+
+    /// Reads and publishes the content that the image had before a restart. A later poll checks whether that is still
+    /// current.
+    async fn load_cached(&mut self, source: &CatalogSource, reference: &str) {
+        let (ctx, digest_cache) = (&self.shared.ctx, &self.shared.digest_cache);
+        let Some((pulled, reference)) =
+            image::load_cached(ctx, digest_cache, source, reference).await
+        else {
+            return;
+        };
+        match self.read(source, &reference, &pulled).await {
+            Ok(_) => {
+                info!(
+                    catalog = %self.key,
+                    reference,
+                    digest = %pulled.digest,
+                    "restored the previous content of a catalog"
+                );
+            }
+            Err(error) => {
+                self.last_location = None;
+                let error = unpacker::job::chain(&error);
+                warn!(
+                    catalog = %self.key,
+                    error,
+                    "failed to read the previous content of a catalog"
+                );
+            }
+        }
+    }
+
+    /// Reads and publishes the pulled content, if it has changed.
+    async fn read(
+        &mut self,
+        source: &CatalogSource,
+        reference: &str,
+        pulled: &PulledCatalog,
+    ) -> Result<Polled, image::Error> {
+        let ctx = &self.shared.ctx;
+        let place = format!("image {reference} {}", pulled.digest);
+        let mut is_same = self.last_location.as_ref() == Some(&place);
+        if self.is_selectable {
+            let catalog = image::read(ctx, &self.shared.loaded_catalogs, &self.key, pulled).await?;
+            is_same &= self.report_ready(source);
+            if !is_same {
+                let (packages, broken) = (catalog.packages.len(), catalog.broken.len());
+                self.record_loaded(source, &place, CatalogContent::Full(catalog))
+                    .await;
+                info!(catalog = %self.key, %place, packages, broken, "read a catalog");
+            }
+        }
+        self.last_location = Some(place);
+        let files = pulled.files(&self.shared.ctx);
+        self.publish(source, pulled.digest, files).await?;
+        Ok(if is_same { Polled::Same } else { Polled::New })
+    }
+}
+
+/// Empties the EndpointSlice of an earlier process if the registry is slow to respond.
+async fn unpublish_when_overdue(publisher: Option<Arc<CatalogPublisher>>) {
+    sleep(OVERDUE_AFTER).await;
+    if let Some(publisher) = publisher
+        && let Err(error) = publisher.unpublish().await
+    {
+        let problem = unpacker::job::chain(&error);
+        debug!(
+            error = problem,
+            "failed to withdraw the previous endpoint of a catalog; clients may still use it"
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! Worker of one registry pod: reconciles the pod when it changes, and polls the tag of its image.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use manifests::{
+    api::catalog_source::{CatalogSource, Origin},
+    content::normalize,
+    image::Reference,
+};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::warn;
+use unpacker::{Access, Source, image, source::Image};
+
+use super::{
+    super::{Key, pull_secrets, server_backoff::ServerBackoff},
+    Around, Content, Invalid, Options, Wanted, Watches,
+    apply::{Asks, Error, Kept, is_restricted, keep, pods},
+    manifest::CONTAINER,
+    plan::{PodObservation, PodPresence, State},
+    repair_backoff::RepairBackoff,
+};
+use crate::controllers::context::Context;
+
+/// Labels of an image with the location of its catalog: the directory of a file-based catalog, or an SQLite database.
+const LABELS: [&str; 2] = [
+    "operators.operatorframework.io.index.configs.v1",
+    "operators.operatorframework.io.index.database.v1",
+];
+/// Interval of reconciles without a change. It is needed for the namespace's Pod Security Standard, which is not watched.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(600);
+/// Delay until unreadable image labels are read again, if a pod exists.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Timeout for reading the labels from the registry.
+const LABEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for resolving a tag at the registry, before an update pod is used instead.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Configuration of the registry pod of one catalog.
+#[derive(Debug)]
+pub struct Of<'a> {
+    /// Latest version of the CatalogSource. Annotations that are added later are copied to its pod.
+    pub source: watch::Receiver<Arc<CatalogSource>>,
+    /// Image of the catalog.
+    pub image: &'a str,
+    /// Poll interval of the image's tag.
+    pub poll: Option<Duration>,
+}
+
+/// Reports whether a catalog gets a registry pod: it sets pod options, or all catalogs get one.
+pub fn needs_pod(pod: Option<&Value>, all: bool) -> bool {
+    let has_options = |value: &Value| {
+        !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty())
+    };
+    all || pod.is_some_and(has_options)
+}
+
+/// Reconciles the pod of a catalog until it is dropped, and reports each result to `report`. The objects are
+/// garbage-collected with the CatalogSource.
+pub async fn follow(
+    ctx: &Context,
+    watches: &Watches,
+    of: Of<'_>,
+    mut report: impl FnMut(&Result<Kept, Error>),
+) -> Infallible {
+    let mut following = RegistryPodWorker::new(ctx, of);
+    let mut pods = watches.watch(&ctx.client, &following.key());
+    loop {
+        let result = following.reconcile_once().await;
+        report(&result);
+        let delay = following.wait(&result);
+        tokio::select! {
+            () = sleep(delay) => {}
+            () = following.annotations_changed() => {}
+            () = pods.changed() => sleep(following.pace.remaining_delay(Instant::now())).await,
+        }
+    }
+}
+
+/// Location of the catalog in its image.
+enum CatalogDir {
+    /// The labels have not been read yet.
+    Unknown,
+    /// Path from a label or an existing pod.
+    Path(String),
+    /// The image has no such label.
+    Unlabeled,
+}
+
+struct RegistryPodWorker<'a> {
+    ctx: &'a Context,
+    of: Of<'a>,
+    /// The followed CatalogSource, with its latest annotations.
+    source: Arc<CatalogSource>,
+    place: CatalogDir,
+    /// True if `place` was taken from an existing pod, because the labels could not be read.
+    is_assumed: bool,
+    /// True if the tag may name another image than the one whose labels were read.
+    is_doubtful: bool,
+    /// Problem with the image that the tag names, until a working one is found.
+    bad: Option<String>,
+    /// Time of the last check of the tag.
+    asked: Option<Timestamp>,
+    /// Digest of the image that is being served.
+    digest: Option<String>,
+    backoff: ServerBackoff,
+    pace: RepairBackoff,
+}
+
+// === impl RegistryPodWorker ===
+
+impl<'a> RegistryPodWorker<'a> {
+    fn new(ctx: &'a Context, mut of: Of<'a>) -> Self {
+        let source = Arc::clone(&of.source.borrow_and_update());
+        let last_check = last_asked(&source, (ctx.now)());
+        Self {
+            ctx,
+            of,
+            source: Arc::clone(&source),
+            place: CatalogDir::Unknown,
+            is_assumed: false,
+            is_doubtful: false,
+            bad: None,
+            asked: last_check,
+            digest: None,
+            backoff: ServerBackoff::default(),
+            pace: RepairBackoff::default(),
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            namespace: self.source.namespace().unwrap_or_default(),
+            name: self.source.name_any(),
+        }
+    }
+
+    /// Takes over the latest annotations. Any other change of the CatalogSource starts a new worker.
+    fn take_annotations(&mut self) -> bool {
+        let newest = Arc::clone(&self.of.source.borrow_and_update());
+        let (now, was) = (&newest.metadata, &self.source.metadata);
+        let is_same = now.uid == was.uid && newest.spec == self.source.spec;
+        let is_changed = is_same && now.annotations != was.annotations;
+        if is_changed {
+            self.source = newest;
+        }
+        is_changed
+    }
+
+    /// Waits until the annotations change.
+    async fn annotations_changed(&mut self) {
+        while self.of.source.changed().await.is_ok() {
+            if self.take_annotations() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn reconcile_once(&mut self) -> Result<Kept, Error> {
+        self.take_annotations();
+        let (ctx, source) = (self.ctx, Arc::clone(&self.source));
+        let (field, pod) = pod_options(&source);
+        let options = Options::read(field, pod)?;
+        let namespace = source.namespace().unwrap_or_default();
+        let is_openshift = ctx.versions.openshift().await;
+        let around = Around {
+            program: &ctx.settings.jobs.image,
+            is_restricted: is_restricted(&ctx.client, &namespace).await?,
+            chooses_users: is_openshift.map_err(Error::Cluster)?.is_some(),
+        };
+        let now = (ctx.now)();
+        let is_due = self.is_due(now);
+        // One registry request can avoid an update pod.
+        let can_compare = is_due && self.digest.is_some();
+        let registry_digest = if can_compare {
+            self.resolve_tag().await
+        } else {
+            None
+        };
+        let is_same = can_compare && registry_digest == self.digest;
+        if options.extract_content.is_none() {
+            self.read_labels(&options, can_compare && !is_same).await?;
+        }
+        let content = match &self.place {
+            CatalogDir::Path(path) => Content::Ours(path),
+            CatalogDir::Unknown | CatalogDir::Unlabeled => Content::Entrypoint,
+        };
+        let desired = self.desired(&source, &options, content);
+        let asks = registry_digest.as_deref().map_or(Asks::Anyway, Asks::For);
+        let asks = (can_compare && !is_same).then_some(asks);
+        let mut has_written = false;
+        let result = keep(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
+        if has_written {
+            self.pace.record_write(Instant::now());
+        }
+        let mut pod_state = result?;
+        pod_state.asked |= is_same;
+        if pod_state.asked {
+            self.asked = Some(now);
+        }
+        if is_same {
+            self.bad = None;
+        }
+        self.is_doubtful = pod_state.trouble.is_some();
+        pod_state.trouble = problem_to_report(
+            &mut self.bad,
+            pod_state.judged.take(),
+            pod_state.trouble.take(),
+        );
+        let digest = match &pod_state.state {
+            State::Serving(digest) => digest.clone(),
+            State::Starting(_) => None,
+        };
+        // The tag can be compared as soon as the serving digest is known.
+        if is_due && self.digest.is_none() && digest.is_some() {
+            pod_state.again = Some(Duration::ZERO);
+        }
+        if self.is_assumed {
+            pod_state.again = Some(
+                pod_state
+                    .again
+                    .map_or(RETRY_INTERVAL, |delay| delay.min(RETRY_INTERVAL)),
+            );
+        }
+        self.digest = digest;
+        self.backoff.reset();
+        Ok(pod_state)
+    }
+
+    fn desired<'b>(
+        &'b self,
+        source: &'b CatalogSource,
+        options: &'b Options,
+        content: Content<'b>,
+    ) -> Wanted<'b> {
+        Wanted {
+            source,
+            image: self.of.image,
+            options,
+            content,
+        }
+    }
+
+    /// Reads the location of the catalog from the image's labels, and again if the tag may name another image. If the
+    /// labels are unavailable, for example after a restart during a registry outage, the location is taken from an existing
+    /// pod.
+    async fn read_labels(&mut self, options: &Options, is_other: bool) -> Result<(), Error> {
+        let is_pinned = self.of.image.contains('@');
+        let is_stale = (is_other || self.is_doubtful) && !is_pinned;
+        let is_unread = matches!(self.place, CatalogDir::Unknown);
+        if !is_unread && !self.is_assumed && !is_stale {
+            return Ok(());
+        }
+        self.is_doubtful = false;
+        let error = match self.labeled().await {
+            Ok(place) => {
+                self.place = place;
+                self.is_assumed = false;
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if is_unread {
+            let desired = self.desired(&self.source, options, Content::Entrypoint);
+            let pods = pods(&self.ctx.client, &desired).await?;
+            let Some(place) = place_in(&pods, self.of.image) else {
+                return Err(error);
+            };
+            self.place = place;
+            self.is_assumed = true;
+        }
+        // A node may still be able to pull the image.
+        let problem = unpacker::job::chain(&error);
+        warn!(
+            catalog = %self.key(),
+            error = problem,
+            "failed to read the labels of a catalog image; its pod is kept unchanged"
+        );
+        Ok(())
+    }
+
+    async fn labeled(&self) -> Result<CatalogDir, Error> {
+        Ok(place(&self.labels().await?)?)
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.until_due(now)
+            .is_some_and(|remaining| remaining.is_zero())
+    }
+
+    /// Returns the time until the next check of the tag, or `None` if the tag is not polled.
+    fn until_due(&self, now: Timestamp) -> Option<Duration> {
+        // A pinned image cannot change.
+        let poll = self.of.poll.filter(|_| !self.of.image.contains('@'))?;
+        let passed = self.asked.map_or(poll, |asked| {
+            // Clock skew: a check in the future counts as one that was made now.
+            Duration::try_from(now.duration_since(asked)).unwrap_or_default()
+        });
+        Some(poll.saturating_sub(passed))
+    }
+
+    fn wait(&mut self, kept: &Result<Kept, Error>) -> Duration {
+        let Ok(kept) = kept else {
+            return self.backoff.next_delay(Instant::now());
+        };
+        let due = self.until_due((self.ctx.now)());
+        let all = [
+            Some(RESYNC_INTERVAL),
+            kept.again,
+            due.filter(|delay| !delay.is_zero()),
+        ];
+        all.into_iter().flatten().min().unwrap_or(RESYNC_INTERVAL)
+    }
+
+    async fn access(&self) -> Result<(Image, Access), Error> {
+        let reference: Reference = self.of.image.parse().map_err(|problem| Invalid::Option {
+            field: "the catalog's image".to_owned(),
+            problem: format!("{problem}"),
+        })?;
+        let access = pull_secrets::load(self.ctx, &self.key(), &self.source).await;
+        let access = access.map_err(|error| Error::Image(Box::new(error)))?;
+        let platform = None;
+        Ok((
+            Image {
+                reference,
+                platform,
+            },
+            access,
+        ))
+    }
+
+    async fn labels(&self) -> Result<BTreeMap<String, String>, Error> {
+        let (image, access) = self.access().await?;
+        let asking = Box::pin(image::labels(&image, &access));
+        let labels = timeout(LABEL_TIMEOUT, asking).await;
+        let labels = labels.map_err(|error| Error::Image(Box::new(error)))?;
+        labels.map_err(|error| Error::Image(Box::new(error)))
+    }
+
+    /// Returns the digest that the tag currently names, or `None` if the registry does not report it.
+    async fn resolve_tag(&self) -> Option<String> {
+        let (image, access) = self.access().await.ok()?;
+        let source = Source::Image(image);
+        let resolving = Box::pin(unpacker::resolve(&source, &access));
+        match timeout(RESOLVE_TIMEOUT, resolving).await {
+            Ok(Ok(Source::Image(pinned))) => pinned.reference.digest().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the time of the last check of the tag from the status, or else the creation time of the CatalogSource. Because
+/// of clock skew, and because other clients can write the status, a time in the future is replaced by the current time.
+fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
+    let status = source.status.as_ref();
+    let asked = status.and_then(|status| status.latest_image_registry_poll.as_ref());
+    let asked = asked.or(source.metadata.creation_timestamp.as_ref());
+    asked.map(|time| time.0.min(now))
+}
+
+/// Returns the location of the catalog in the existing pods of an image. A ready pod takes precedence.
+fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
+    let location = |pod: &Pod| {
+        let containers = pod.spec.as_ref().map(|spec| spec.containers.iter());
+        let mut containers = containers.into_iter().flatten();
+        let container = containers.find(|container| container.name == CONTAINER)?;
+        if container.image.as_deref() != Some(image) {
+            return None;
+        }
+        if container.command.is_none() {
+            return Some(CatalogDir::Unlabeled);
+        }
+        let path = container.args.as_ref()?.get(1)?;
+        Some(CatalogDir::Path(path.clone()))
+    };
+    let observed = pods.iter().map(|pod| (PodObservation::from_pod(pod), pod));
+    let mut present: Vec<_> = observed
+        .filter(|(pod, _)| pod.presence == PodPresence::Present)
+        .collect();
+    present.sort_by_key(|(pod, _)| (!pod.is_ready, pod.since));
+    present.into_iter().find_map(|(_, pod)| location(pod))
+}
+
+/// Returns the pod options of a CatalogSource and the path of their field.
+fn pod_options(source: &CatalogSource) -> (&'static str, Option<&Value>) {
+    let field = if source.spec.catalog_image_source.is_some() {
+        "spec.catalogImageSource.podSpecOverrides"
+    } else {
+        "spec.grpcPodConfig"
+    };
+    match source.origin() {
+        Ok(Origin::Image { pod, .. }) => (field, pod),
+        _ => (field, None),
+    }
+}
+
+/// Returns the problem to report: the current one, or the last problem with the image that the tag names. The latter is
+/// kept until a pod shows that the image works.
+fn problem_to_report(
+    bad: &mut Option<String>,
+    judged: Option<Result<(), String>>,
+    now: Option<String>,
+) -> Option<String> {
+    match judged {
+        Some(Ok(())) => *bad = None,
+        Some(Err(problem)) => *bad = Some(problem),
+        None => {}
+    }
+    now.or_else(|| bad.clone())
+}
+
+/// Returns the absolute path of the catalog that an image's labels name.
+fn place(labels: &BTreeMap<String, String>) -> Result<CatalogDir, Invalid> {
+    let label = LABELS
+        .iter()
+        .find_map(|&label| Some((label, labels.get(label).filter(|path| !path.is_empty())?)));
+    let Some((label, path)) = label else {
+        return Ok(CatalogDir::Unlabeled);
+    };
+    let relative = path.trim_start_matches('/');
+    if matches!(relative.trim_end_matches('/'), "" | ".") {
+        return Ok(CatalogDir::Path("/".to_owned()));
+    }
+    match normalize(relative) {
+        Ok(path) => Ok(CatalogDir::Path(format!("/{path}"))),
+        Err(problem) => Err(Invalid::Option {
+            field: format!("the image's label {label}"),
+            problem: problem.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! Built-in catalog server for clusters without OLM.
+//!
+//! ```text
+//!  follow ── offer ──► Stores: one file per content ──► endpoint: one port per catalog ──► keep: Service, EndpointSlice
+//!                                                               ▲                                     │
+//!                                                               └────── watch: another client changed them ◄
+//! ```
+//!
+//! Requests of the protocol do not name a catalog, so each catalog has its own port. A Service without selector and an
+//! EndpointSlice route `<name>.<namespace>.svc:50051` to that port of the leader's pod. All catalogs with the same content
+//! are served from one file. The content that was read last is served for as long as its CatalogSource is followed. If
+//! nothing can be served because the registry has been unavailable since this process started, the EndpointSlice is
+//! emptied. Otherwise it would point to the address of a terminated pod.
+//!
+//! Both objects are owned by the CatalogSource and are garbage-collected with it. They are identified by a label and their
+//! field manager. An object of the same name that belongs to another owner is reported and left unchanged. The Service of a
+//! catalog with a registry pod belongs to [`pods`](super::registry_pod). During a handover, both EndpointSlices may have endpoints.
+
+mod apply;
+mod endpoint;
+mod error;
+mod handover;
+mod informer;
+mod listener;
+mod objects;
+mod ports;
+mod publish;
+mod quota;
+mod stores;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use catalog::registry::Calls;
+use jiff::Timestamp;
+use manifests::api::catalog_source::RegistryService;
+use tokio::task::AbortHandle;
+use unpacker::Digest;
+
+use self::{
+    apply::Requests,
+    endpoint::{CatalogEndpoint, maintain},
+    ports::PortAllocator,
+    quota::NamespaceQuotas,
+};
+pub use self::{
+    error::Error,
+    listener::Listening,
+    publish::CatalogPublisher,
+    stores::{Served, Stores},
+};
+use super::{
+    Key,
+    change_notifier::{ChangeNotifier, ChangeSubscription},
+};
+use crate::{
+    controllers::context::Context,
+    runtime::{
+        events::Events,
+        metrics::Metrics,
+        settings::{self, Share},
+    },
+};
+
+/// A served catalog and its endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServedCatalog {
+    /// Value of `registryService` in the status of the CatalogSource.
+    pub service: RegistryService,
+    /// Address for clients: `host:port`.
+    pub address: String,
+    /// Digest of the served content.
+    pub digest: Digest,
+    /// Time since which this process serves the content.
+    pub since: Timestamp,
+}
+
+/// Serving state of a catalog.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServingState {
+    /// Endpoint of the catalog. Clients can use it unless `trouble` is set.
+    pub registered: Option<ServedCatalog>,
+    /// Problem with serving the catalog; `None` if it is served without one.
+    pub trouble: Option<String>,
+}
+
+/// Server of all catalogs that this process publishes.
+pub struct RegistryServer {
+    shared: Arc<Shared>,
+    stores: Stores,
+    namespaces: settings::Namespaces,
+    /// Quota of the catalogs of one namespace.
+    share: Share,
+    /// Namespaces without a quota, because only admins create catalogs there.
+    counting: Vec<String>,
+    quotas: Mutex<NamespaceQuotas>,
+    /// Running tasks: one per served catalog, and one watch per namespace that has any.
+    tasks: Mutex<Tasks>,
+    owner_ids: AtomicU64,
+}
+
+/// State shared by all served catalogs.
+struct Shared {
+    requests: Requests,
+    events: Arc<Events>,
+    metrics: Arc<Metrics>,
+    address: IpAddr,
+    ports: Mutex<PortAllocator>,
+    endpoints: Mutex<BTreeMap<Key, Arc<CatalogEndpoint>>>,
+    notifier: Arc<ChangeNotifier>,
+    now: fn() -> Timestamp,
+}
+
+#[derive(Default)]
+struct Tasks {
+    endpoints: BTreeMap<Key, AbortOnDrop>,
+    watches: BTreeMap<String, AbortOnDrop>,
+}
+
+/// Aborts the task when dropped.
+struct AbortOnDrop(AbortHandle);
+
+// === impl RegistryServer ===
+
+impl RegistryServer {
+    /// Creates the server, or returns `None` if serving is not configured.
+    pub fn from_context(ctx: &Context) -> Option<Self> {
+        let settings::Serving {
+            address,
+            ports,
+            namespaces,
+            pods: _,
+            share,
+        } = ctx.settings.serving.clone()?;
+        let shared = Shared {
+            requests: Requests::new(ctx.client.clone()),
+            events: Arc::clone(&ctx.events),
+            metrics: Arc::clone(&ctx.metrics),
+            address,
+            ports: Mutex::new(PortAllocator::new(ports, address)),
+            endpoints: Mutex::default(),
+            notifier: Arc::default(),
+            now: ctx.now,
+        };
+        Some(Self {
+            shared: Arc::new(shared),
+            stores: Stores::new(
+                ctx.store.folder(),
+                Arc::clone(&ctx.metrics) as Arc<dyn Calls>,
+            ),
+            namespaces,
+            share,
+            counting: ctx.settings.catalog_namespaces.clone(),
+            quotas: Mutex::default(),
+            tasks: Mutex::default(),
+            owner_ids: AtomicU64::new(1),
+        })
+    }
+
+    /// Reports whether catalogs of this namespace are served.
+    pub fn serves(&self, namespace: &str) -> bool {
+        self.namespaces.has(namespace)
+    }
+
+    /// Returns the publisher of a catalog for its worker. The most recent publisher owns the endpoint.
+    pub fn publisher(self: &Arc<Self>, key: &Key) -> CatalogPublisher {
+        CatalogPublisher {
+            serving: Arc::clone(self),
+            key: key.clone(),
+            id: self.owner_ids.fetch_add(1, Ordering::Relaxed),
+            is_withdrawn: AtomicBool::new(false),
+            is_detached: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the serving state of a catalog, or `None` if it is not served.
+    pub fn state(&self, key: &Key) -> Option<ServingState> {
+        let endpoints = self.shared.endpoints();
+        endpoints.get(key).map(|endpoint| endpoint.state().clone())
+    }
+
+    /// Subscribes to changes of the serving state of a catalog.
+    pub fn changes(&self, key: &Key) -> ChangeSubscription {
+        self.shared.notifier.subscribe(key)
+    }
+
+    /// Returns the quota that applies to a catalog, or `None` if it is unlimited.
+    fn share(&self, key: &Key) -> Option<&Share> {
+        let is_an_admins = self.counting.contains(&key.namespace);
+        (!is_an_admins).then_some(&self.share)
+    }
+
+    /// Returns the endpoint of a catalog and creates it if it does not exist.
+    fn endpoint(&self, key: &Key, owner_id: u64) -> Arc<CatalogEndpoint> {
+        let mut tasks = self.tasks();
+        let mut endpoints = self.shared.endpoints();
+        if let Some(endpoint) = endpoints.get(key) {
+            endpoint.owner_id.store(owner_id, Ordering::Relaxed);
+            return Arc::clone(endpoint);
+        }
+        let endpoint = Arc::new(CatalogEndpoint::new(key.clone(), owner_id));
+        endpoints.insert(key.clone(), Arc::clone(&endpoint));
+        let maintain = tokio::spawn(maintain(Arc::clone(&self.shared), Arc::clone(&endpoint)));
+        tasks
+            .endpoints
+            .insert(key.clone(), AbortOnDrop(maintain.abort_handle()));
+        tasks
+            .watches
+            .entry(key.namespace.clone())
+            .or_insert_with(|| {
+                let watch = informer::run(Arc::clone(&self.shared), key.namespace.clone());
+                AbortOnDrop(tokio::spawn(watch).abort_handle())
+            });
+        endpoint
+    }
+
+    /// Stops serving a catalog whose CatalogSource was replaced by another one of the same name.
+    pub fn catalog_removed(&self, key: &Key) {
+        self.take_down(key, None);
+    }
+
+    /// Removes the endpoint of a catalog. With an `owner_id`, only if that publisher owns it.
+    fn take_down(&self, key: &Key, owner_id: Option<u64>) {
+        let mut tasks = self.tasks();
+        let mut endpoints = self.shared.endpoints();
+        let is_owner = |endpoint: &Arc<CatalogEndpoint>| {
+            owner_id.is_none_or(|owner_id| endpoint.owner_id.load(Ordering::Relaxed) == owner_id)
+        };
+        if !endpoints.get(key).is_some_and(is_owner) {
+            return;
+        }
+        tasks.endpoints.remove(key);
+        let endpoint = endpoints.remove(key);
+        if !endpoints
+            .keys()
+            .any(|other| other.namespace == key.namespace)
+        {
+            tasks.watches.remove(&key.namespace);
+        }
+        drop((endpoints, tasks));
+        let port = endpoint.map_or(0, |endpoint| endpoint.port.load(Ordering::Relaxed));
+        if port != 0 {
+            self.shared.ports().release(port, Instant::now());
+        }
+        self.quotas().release(key);
+        self.shared.metrics.served_gone(key);
+        self.shared.notifier.notify(key);
+    }
+
+    fn quotas(&self) -> MutexGuard<'_, NamespaceQuotas> {
+        self.quotas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<CatalogEndpoint>>> {
+        self.endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ports(&self) -> MutexGuard<'_, PortAllocator> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,149 @@
+//! Allocation of ports to catalogs.
+//!
+//! A node may route a Service to the old port for a moment after that port changed, even after a restart in the same pod.
+//! Each catalog therefore starts the search for a free port at its own offset in the range. A released port cools down
+//! before another catalog gets it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Error;
+use crate::{controllers::catalog_source::Key, runtime::settings::Ports};
+
+/// Time for which a released port is not used again. Nodes observe endpoint changes long before that.
+const REUSE_DELAY: Duration = Duration::from_secs(60);
+
+/// Allocator of the ports for served catalogs.
+#[derive(Debug)]
+pub(super) struct PortAllocator {
+    range: Ports,
+    /// Wildcard address of the pod's IP family.
+    all: IpAddr,
+    /// Released ports that are cooling down, with the time of their release.
+    cooling_down: BTreeMap<u16, Instant>,
+}
+
+// === impl PortAllocator ===
+
+impl PortAllocator {
+    pub(super) fn new(range: Ports, address: IpAddr) -> Self {
+        Self {
+            range,
+            all: match address {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            },
+            cooling_down: BTreeMap::new(),
+        }
+    }
+
+    /// Listens on a port for a catalog. Ports that are cooling down are used only if no other port is free.
+    pub(super) fn bind(&mut self, key: &Key, now: Instant) -> Result<TcpListener, Error> {
+        self.cooling_down
+            .retain(|_, since| now.saturating_duration_since(*since) < REUSE_DELAY);
+        let listen = |port| {
+            let listener = TcpListener::bind(SocketAddr::new(self.all, port))?;
+            listener.set_nonblocking(true)?;
+            Ok::<_, io::Error>(listener)
+        };
+        let (ready, cooling_down): (Vec<u16>, Vec<u16>) =
+            candidates(key, self.range).partition(|port| !self.cooling_down.contains_key(port));
+        for port in ready.into_iter().chain(cooling_down) {
+            match listen(port) {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(source) => return Err(Error::Listen { port, source }),
+            }
+        }
+        Err(Error::Ports(self.range))
+    }
+
+    /// Releases a port and starts its cool-down.
+    pub(super) fn release(&mut self, port: u16, now: Instant) {
+        self.cooling_down.insert(port, now);
+    }
+}
+
+/// Returns the ports to try, in order; 0 lets the system choose one.
+fn candidates(key: &Key, range: Ports) -> impl Iterator<Item = u16> {
+    let (first, count) = match range {
+        Ports::Any => (0, 1),
+        Ports::Range { first, last } => (first, u32::from(last.saturating_sub(first)) + 1),
+    };
+    let hash: [u8; 32] = Sha256::digest(key.to_string()).into();
+    let offset = hash
+        .iter()
+        .take(4)
+        .fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
+        % count;
+    // The sum is below 65,536, because it lies within the range.
+    (0..count).filter_map(move |at| u16::try_from(u32::from(first) + (offset + at) % count).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    fn key(name: &str) -> Key {
+        fixtures::key("catalogs", name)
+    }
+
+    #[test]
+    fn port_candidates_are_stable_and_spread() {
+        let (first, last) = (20_000, 20_003);
+        let range = Ports::Range { first, last };
+        let all: Vec<u16> = candidates(&key("a"), range).collect();
+        assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
+        assert_rows!(with!(all.clone() => |sorted| sorted.sort_unstable()) => [20_000, 20_001, 20_002, 20_003]);
+        let keys = (0..40).map(|at| key(&at.to_string()));
+        let first = keys.filter_map(|key| candidates(&key, range).next());
+        let first: std::collections::BTreeSet<_> = first.collect();
+        assert_rows!(first.len() => 4, "catalogs are spread");
+        assert_rows!(candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535);
+        assert_eq!(candidates(&key("a"), Ports::Any).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn used_ports_are_skipped_and_released_ones_cool_down() {
+        // Two ports that are very likely free.
+        let address = Ipv4Addr::LOCALHOST.into();
+        let (range, taken) = (0..100)
+            .find_map(|_| {
+                let one = TcpListener::bind("0.0.0.0:0").unwrap();
+                let first = one.local_addr().unwrap().port();
+                let last = first.checked_add(1)?;
+                drop(TcpListener::bind(("0.0.0.0", last)).ok()?);
+                Some((Ports::Range { first, last }, one))
+            })
+            .unwrap();
+        let Ports::Range { first, last } = range else {
+            panic!("a range")
+        };
+        let mut ports = PortAllocator::new(range, address);
+        let now = Instant::now();
+        let other = ports.bind(&key("a"), now).unwrap();
+        assert_eq!(other.local_addr().unwrap().port(), last);
+        let none = ports.bind(&key("b"), now).unwrap_err().to_string();
+        assert!(none.contains(&format!("{first}-{last}")), "{none}");
+        assert!(none.contains("--catalog-ports"), "{none}");
+        // Both are free: the one that cools down comes last, the others follow in the order of the offset.
+        drop((taken, other));
+        for rests in [first, last] {
+            let mut ports = PortAllocator::new(range, address);
+            ports.release(rests, now);
+            for name in ["a", "b", "c", "d"] {
+                let got = ports.bind(&key(name), now).unwrap();
+                assert_ne!(got.local_addr().unwrap().port(), rests, "{name}");
+            }
+            let got = ports.bind(&key("a"), now + REUSE_DELAY).unwrap();
+            assert_rows!(Some(got.local_addr().unwrap().port()) => candidates(&key("a"), range).next());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Publisher of a catalog: offers loaded content to the catalog server until another server takes over.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use catalog::source::Files;
+use kube::Resource as _;
+use manifests::api::catalog_source::CatalogSource;
+use tokio::time::sleep;
+use tracing::info;
+use unpacker::Digest;
+
+use super::{
+    CatalogEndpoint, Error, Key, Listening, RegistryServer, ServedCatalog, ServingState, apply,
+    handover, objects,
+};
+
+/// Time for which a catalog is still served after its endpoint was removed. Each node learns of the removal independently.
+const DRAIN_DELAY: Duration = Duration::from_secs(2);
+
+/// Result of a change to an endpoint.
+struct EndpointChange {
+    /// Number of changes so far.
+    number: u64,
+    /// True if this call changed anything.
+    is_new: bool,
+}
+
+/// Publisher of one followed catalog. Dropping it stops serving the catalog. The objects are garbage-collected with the
+/// CatalogSource.
+pub struct CatalogPublisher {
+    pub(super) serving: Arc<RegistryServer>,
+    pub(super) key: Key,
+    pub(super) id: u64,
+    /// True if no object of the catalog exists in the cluster.
+    pub(super) is_withdrawn: AtomicBool,
+    /// True if the EndpointSlice is known to have no endpoints.
+    pub(super) is_detached: AtomicBool,
+}
+
+// === impl CatalogPublisher ===
+
+impl CatalogPublisher {
+    /// Serves the content that was read, in place of the content served before. `files` is called only if no other catalog
+    /// serves the same content. Does nothing if nothing has changed.
+    ///
+    /// Failed writes of the Service and the EndpointSlice are retried by the task of the endpoint.
+    ///
+    /// # Errors
+    /// Returns an error if the catalog cannot be served, or if clients cannot reach it.
+    pub async fn publish<F>(
+        &self,
+        source: &CatalogSource,
+        digest: Digest,
+        files: F,
+    ) -> Result<ServedCatalog, Error>
+    where
+        F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
+    {
+        let endpoint = self.serving.endpoint(&self.key, self.id);
+        self.is_withdrawn.store(false, Ordering::Relaxed);
+        self.is_detached.store(false, Ordering::Relaxed);
+        match self.serve(&endpoint, source, digest, files).await {
+            Ok(changes) => {
+                if changes.is_new {
+                    endpoint.wake.notify_one();
+                }
+                let mut settled_change = endpoint.settled_change.subscribe();
+                let waited = settled_change
+                    .wait_for(|number| *number >= changes.number)
+                    .await;
+                waited.map_err(|_| Error::ShuttingDown)?;
+                let ServingState {
+                    registered,
+                    trouble,
+                } = endpoint.state().clone();
+                match (registered, trouble) {
+                    (Some(registered), None) => Ok(registered),
+                    (_, trouble) => Err(Error::Rejected(trouble.unwrap_or_default())),
+                }
+            }
+            Err(error) => {
+                self.reject(&endpoint, source, &error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks whether the quota of the namespace has room for the catalog. Called before any content is fetched for it.
+    ///
+    /// # Errors
+    /// Returns an error if the quota is exhausted. The error is also reported as the state of the catalog.
+    pub async fn has_room(&self, source: &CatalogSource) -> Result<(), Error> {
+        let Some(share) = self.serving.share(&self.key) else {
+            return Ok(());
+        };
+        let room = self.serving.quotas().has_room(&self.key, share);
+        if let Err(error) = &room {
+            let endpoint = self.serving.endpoint(&self.key, self.id);
+            self.reject(&endpoint, source, error).await;
+        }
+        room
+    }
+
+    /// Reports whether any content of the catalog is served.
+    pub fn serves(&self) -> bool {
+        let endpoints = self.serving.shared.endpoints();
+        let endpoint = endpoints.get(&self.key);
+        endpoint.is_some_and(|endpoint| endpoint.port.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Empties the EndpointSlice of a catalog without content, so that it does not point to the address of an earlier
+    /// process. Does nothing if that was done before, or if content is served.
+    ///
+    /// # Errors
+    /// Returns an error if the EndpointSlice cannot be read or written.
+    pub async fn unpublish(&self) -> Result<(), Error> {
+        if self.serves() || self.is_detached.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        apply::remove_endpoints(&self.serving.shared.requests, &self.key, || self.serves()).await?;
+        // The catalog may have been offered in the meantime.
+        self.is_detached.store(!self.serves(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until another controller's EndpointSlice has endpoints (`leads`), or until none has. The wait is limited.
+    pub async fn wait_for_handover(&self, leads: bool) {
+        Box::pin(handover::wait_for_endpoints(
+            &self.serving.shared.requests.client,
+            &self.key,
+            leads,
+        ))
+        .await;
+    }
+
+    /// Stops serving the catalog and removes its Service and EndpointSlice, because another server takes over. Does nothing
+    /// if that was done before. A cancelled call can be repeated.
+    ///
+    /// # Errors
+    /// Returns an error if an object cannot be removed.
+    pub async fn withdraw(&self) -> Result<(), Error> {
+        let endpoint = self.serving.shared.endpoints().get(&self.key).cloned();
+        // The lock keeps the task of the endpoint from writing. `is_terminating` keeps it from recreating objects after a
+        // cancellation.
+        let mut quiet = match &endpoint {
+            Some(endpoint) => Some(endpoint.published.lock().await),
+            None => None,
+        };
+        if let Some(published) = &mut quiet {
+            published.is_terminating = true;
+        }
+        let removed = self.remove().await;
+        // No await from here on: an endpoint whose objects are marked as removed must also be taken down.
+        let listening = quiet
+            .as_mut()
+            .and_then(|published| published.listener.take());
+        self.serving.take_down(&self.key, None);
+        if let Some(listening) = listening {
+            tokio::spawn(async move {
+                sleep(DRAIN_DELAY).await;
+                drop(listening);
+            });
+        }
+        removed
+    }
+
+    /// Removes the objects of the catalog unless that was done before.
+    async fn remove(&self) -> Result<(), Error> {
+        if self.is_withdrawn.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match apply::remove(&self.serving.shared.requests, &self.key).await {
+            // Without read permission, this process has not written the objects either.
+            Ok(()) | Err(Error::Forbidden { .. }) => {
+                self.is_withdrawn.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            error => error,
+        }
+    }
+
+    /// Reports that the offered content was rejected. The content published before is kept.
+    async fn reject(&self, endpoint: &CatalogEndpoint, source: &CatalogSource, error: &Error) {
+        let problem = unpacker::job::chain(error);
+        let mut published = endpoint.published.lock().await;
+        published.rejection = Some(problem.clone());
+        if published
+            .listener
+            .as_ref()
+            .is_none_or(|listening| !listening.is_used())
+        {
+            self.serving.quotas().release_served(&self.key);
+        }
+        let about = source.object_ref(&());
+        self.serving.shared.fails(endpoint, &about, problem).await;
+    }
+
+    async fn serve<F>(
+        &self,
+        endpoint: &CatalogEndpoint,
+        source: &CatalogSource,
+        digest: Digest,
+        files: F,
+    ) -> Result<EndpointChange, Error>
+    where
+        F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
+    {
+        let (key, shared) = (&self.key, &self.serving.shared);
+        objects::service_name(&key.name).map_err(|length| Error::Name {
+            catalog: key.to_string(),
+            length,
+        })?;
+        let owner = source.owner_ref(&());
+        let owner = owner.ok_or_else(|| Error::NoUid(key.to_string()))?;
+        let share = self.serving.share(key);
+        let begin = |share| self.serving.quotas().max_store_size(key, digest, share);
+        let room = share.map(begin).transpose()?;
+        let served = self.serving.stores.get(digest, room, files).await;
+        if let (Err(error), Some(share)) = (&served, share)
+            && let Some(limit) = error.store_limit()
+        {
+            let size = limit.saturating_add(1);
+            let mut quotas = self.serving.quotas();
+            quotas.record_too_large(key, digest, size, share)?;
+        }
+        let served = served?;
+        let mut published = endpoint.published.lock().await;
+        if let Some(share) = share {
+            let size = served.size();
+            self.serving.quotas().reserve(key, digest, size, share)?;
+        }
+        let listening = match &mut published.listener {
+            Some(listening) => listening,
+            none => {
+                let socket = shared.ports().bind(key, Instant::now())?;
+                let listen = |source| Error::Listen { port: 0, source };
+                none.insert(Listening::new(socket).map_err(listen)?)
+            }
+        };
+        let mut is_new = !listening.shows(&served);
+        if is_new {
+            let port = listening.port();
+            let listen = |source| Error::Listen { port, source };
+            listening.show(served).map_err(listen)?;
+            endpoint.port.store(port, Ordering::Relaxed);
+            info!(catalog = %key, port, %digest, "serving a catalog");
+        }
+        is_new |= published.owner.as_ref().is_none_or(|(of, _)| *of != owner);
+        is_new |= std::mem::take(&mut published.is_terminating);
+        is_new |=
+            *endpoint.state() == ServingState::default() || endpoint.state().trouble.is_some();
+        if is_new {
+            published.owner = Some((owner, source.object_ref(&())));
+            published.digest = Some(digest);
+            published.since = Some((shared.now)());
+            published.changes += 1;
+        }
+        // The lock is still held: no other task has seen the new content with the old rejection.
+        published.rejection = None;
+        Ok(EndpointChange {
+            number: published.changes,
+            is_new,
+        })
+    }
+}
+
+impl Drop for CatalogPublisher {
+    fn drop(&mut self) {
+        self.serving.take_down(&self.key, Some(self.id));
+    }
+}

@@ -1,0 +1,196 @@
+use std::{
+    io::Read,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use catalog::registry::{Bounds, Client};
+
+use super::{super::Listening, *};
+use crate::runtime::metrics::Metrics;
+
+#[derive(Debug)]
+struct One(String);
+
+impl Files for One {
+    fn paths(&self) -> Vec<String> {
+        vec!["catalog.json".to_owned()]
+    }
+
+    fn open<'a>(&'a self, _: &str) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(Box::new(self.0.as_bytes()))
+    }
+}
+
+fn one(package: &str) -> One {
+    let bundle = format!("{package}.v1.0.0");
+    One(format!(
+        r#"{{"schema":"olm.package","name":"{package}","defaultChannel":"stable"}}
+           {{"schema":"olm.channel","package":"{package}","name":"stable","entries":[{{"name":"{bundle}"}}]}}
+           {{"schema":"olm.bundle","package":"{package}","name":"{bundle}","image":"example.com/a:1",
+             "properties":[{{"type":"olm.package","value":{{"packageName":"{package}","version":"1.0.0"}}}}]}}"#
+    ))
+}
+
+fn opened(folder: &Path) -> Stores {
+    Stores::new(folder, Arc::new(Metrics::new()))
+}
+
+type Got = Result<Arc<Served>, Error>;
+
+async fn get(stores: &Stores, package: &str, made: &Arc<AtomicUsize>) -> Got {
+    get_within(stores, package, made, None).await
+}
+
+async fn get_within(
+    stores: &Stores,
+    package: &str,
+    made: &Arc<AtomicUsize>,
+    room: Option<u64>,
+) -> Got {
+    let (files, made) = (one(package), Arc::clone(made));
+    stores
+        .get(Digest::of(package.as_bytes()), room, move || {
+            made.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(files))
+        })
+        .await
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder.join(DIRECTORY)).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+// parity: serve-1
+#[tokio::test]
+async fn store_is_built_once_for_all_catalogs() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let all = (0..50).map(|_| get(&stores, "tide", &made));
+    let all: Vec<_> = futures::future::join_all(all).await;
+    let all: Vec<Arc<Served>> = all.into_iter().map(Result::unwrap).collect();
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    assert!(all.iter().all(|store| Arc::ptr_eq(store, &all[0])));
+    let other = get(&stores, "moon", &made).await.unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 2);
+    assert_ne!(other.digest(), all[0].digest());
+    // The first store is unused: its file is deleted when the next one is built.
+    let gone = name(all[0].digest());
+    drop(all);
+    let third = get(&stores, "star", &made).await.unwrap();
+    let expected = [other.digest(), third.digest()].map(name).into();
+    assert_eq!(names(folder.path()), expected);
+    assert!(!expected.contains(&gone));
+}
+
+#[tokio::test]
+async fn files_of_a_former_process_are_reused() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Arc::new(AtomicUsize::new(0));
+    let first = get(&opened(folder.path()), "tide", &made).await.unwrap();
+    let file = folder.path().join(DIRECTORY).join(name(first.digest()));
+    let written = |folder: &Path| {
+        let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        entry.metadata().unwrap().modified().unwrap()
+    };
+    let before = written(&file);
+    let stores = opened(folder.path());
+    let other = get(&stores, "moon", &made).await.unwrap();
+    let again = get(&stores, "tide", &made).await.unwrap();
+    assert_eq!(written(&file), before, "it is not made a second time");
+    drop((other, again));
+    // After a long time, unrequested stores are deleted.
+    let unused = with!(stores.unused() => also_earlier: true);
+    unused.remove(&folder.path().join(DIRECTORY));
+    assert!(names(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn failed_store_is_reported_and_retried() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let digest = Digest::of(b"tide");
+    let failed = stores.get(digest, None, || {
+        let source = io::Error::other("a worm in the tar");
+        Err(Error::Tar(source))
+    });
+    let error = failed.await.unwrap_err();
+    assert!(unpacker::job::chain(&error).contains("a worm"), "{error}");
+    let made = Arc::new(AtomicUsize::new(0));
+    assert!(get(&stores, "tide", &made).await.is_ok());
+    // A corrupt file is built again.
+    let stores = opened(folder.path());
+    let place = folder.path().join(DIRECTORY).join(name(digest));
+    let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
+    fs::write(file.path(), "nonsense").unwrap();
+    assert!(get(&stores, "tide", &made).await.is_ok());
+}
+
+#[tokio::test]
+async fn oversized_store_is_not_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let size = get(&stores, "tide", &made).await.unwrap().size();
+    // Each of them has this size.
+    let less = get_within(&stores, "moon", &made, Some(size - 1)).await;
+    assert_eq!(less.unwrap_err().store_limit(), Some(size - 1));
+    let place = folder
+        .path()
+        .join(DIRECTORY)
+        .join(name(Digest::of(b"moon")));
+    assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+    assert!(get_within(&stores, "moon", &made, Some(size)).await.is_ok());
+}
+
+async fn packages(port: u16) -> Vec<String> {
+    let address = format!("127.0.0.1:{port}");
+    let client = Client::connect(&address, Bounds::default()).await.unwrap();
+    client.list_packages().await.unwrap()
+}
+
+// parity: serve-4
+#[tokio::test]
+async fn replaced_catalog_is_served_without_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let tide = get(&stores, "tide", &made).await.unwrap();
+    let moon = get(&stores, "moon", &made).await.unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut listening = Listening::new(socket).unwrap();
+    let port = listening.port();
+    listening.show(Arc::clone(&tide)).unwrap();
+    assert!(listening.shows(&tide) && !listening.shows(&moon));
+    assert_eq!(packages(port).await, ["tide"]);
+
+    let address = format!("127.0.0.1:{port}");
+    let old = Client::connect(&address, Bounds::default()).await.unwrap();
+    let lost = old.lost();
+    // A client that queries continuously always gets an answer; after the switch, the new one.
+    let asking = tokio::spawn(async move {
+        let mut answers = Vec::new();
+        while answers.last().is_none_or(|answer| *answer == ["tide"]) {
+            answers.push(packages(port).await);
+        }
+        answers
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    listening.show(Arc::clone(&moon)).unwrap();
+    let answers = asking.await.unwrap();
+    assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
+    // Connected clients must reconnect.
+    let patience = Duration::from_secs(10);
+    tokio::time::timeout(patience, lost).await.unwrap();
+    drop(listening);
+    let end = async {
+        while tokio::net::TcpStream::connect(&address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(patience, end).await.unwrap();
+}

@@ -1,0 +1,302 @@
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        image_template::{ConditionUpdate as Condition, OWNED_CONDITIONS},
+        reconcile::PodReport,
+        registry_pod::{Kept, plan::State as PodState},
+        registry_server::ServedCatalog,
+    },
+    *,
+};
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-01T01:00:00Z";
+
+fn late() -> Timestamp {
+    LATE.parse().unwrap()
+}
+
+fn due(was: &Value, observation: &CatalogObservation) -> Value {
+    let was: CatalogSourceStatus = serde_json::from_value(was.clone()).unwrap();
+    let due = status(&was, observation, OWNED_CONDITIONS, Some(7), late());
+    serde_json::to_value(due).unwrap()
+}
+
+fn problem(reason: Reason, message: &str) -> Problem {
+    Problem {
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+/// Returns a registry pod in this state, with this problem.
+pub(in crate::controllers::catalog_source) fn pod_state(
+    state: PodState,
+    problem: Option<&str>,
+) -> Kept {
+    Kept {
+        service: "mine".to_owned(),
+        state,
+        trouble: problem.map(str::to_owned),
+        judged: None,
+        asked: false,
+        again: None,
+    }
+}
+
+pub(in crate::controllers::catalog_source) fn pod_report(
+    pod_state: Result<Kept, String>,
+) -> PodReport {
+    PodReport {
+        kept: pod_state,
+        is_terminal: false,
+        asked: None,
+    }
+}
+
+fn served(connection: Connection) -> Served {
+    Served {
+        address: "mine.catalogs.svc:50051".to_owned(),
+        service: Some(RegistryService {
+            protocol: Some("grpc".to_owned()),
+            service_name: Some("mine".to_owned()),
+            service_namespace: Some("catalogs".to_owned()),
+            port: Some("50051".to_owned()),
+            created_at: None,
+        }),
+        connection,
+    }
+}
+
+fn well(since: &str) -> Value {
+    json!({
+        "registryService": {
+            "protocol": "grpc", "serviceName": "mine", "serviceNamespace": "catalogs", "port": "50051", "createdAt": since,
+        },
+        "connectionState": {"address": "mine.catalogs.svc:50051", "lastConnect": since, "lastObservedState": "READY"},
+    })
+}
+
+fn with(status: &Value, more: &Value) -> Value {
+    let mut status = status.clone();
+    for (name, value) in more.as_object().unwrap() {
+        status[name] = value.clone();
+    }
+    status
+}
+
+// parity: serve-11
+#[test]
+fn status_reports_the_observation() {
+    let ready = with!(CatalogObservation::default() => served: Some(served(Connection::Ready)));
+    let refused = "couldn't ensure registry server - no";
+    let failing = with!(ready.clone() => problem: Some(problem(Reason::RegistryServer, refused)));
+    let server_error = json!({"reason": "RegistryServerError", "message": refused});
+    let invalid = with!(CatalogObservation::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
+    let invalid_reason =
+        json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
+    let last_poll = json!({"latestImageRegistryPoll": EARLY});
+    let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), last_poll: Some(late()));
+    let elsewhere = with!(served(Connection::Failing) => address: "a:1".to_owned(), service: None);
+    let elsewhere = with!(CatalogObservation, served: Some(elsewhere));
+    let empty = json!({});
+    for (was, observation, expected) in ::tests::rows![
+        &empty, &CatalogObservation::default() => empty.clone();
+        &empty, &ready => well(LATE);
+        // An unchanged observation writes nothing.
+        &well(EARLY), &ready => well(EARLY);
+        &well(EARLY), &failing => with(&well(EARLY), &server_error);
+        &with(&well(EARLY), &server_error), &ready => well(EARLY);
+        // An invalid source is not served.
+        &with(&well(EARLY), &last_poll), &invalid => with(&last_poll, &invalid_reason);
+        // A corrected source starts without a former state.
+        &with(&well(EARLY), &with(&last_poll, &invalid_reason)), &ready => well(LATE);
+        &with(&well(EARLY), &last_poll), &interval
+            => with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": LATE}));
+        &with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": EARLY})),
+            &ready => with(&well(EARLY), &last_poll);
+        &well(EARLY), &elsewhere => json!({
+            "registryService": {"protocol": "grpc", "createdAt": LATE},
+            "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
+        });
+    ] {
+        assert_eq!(due(was, observation), expected, "{was} {observation:?}");
+    }
+    let reconnecting =
+        with!(CatalogObservation::default() => served: Some(served(Connection::Connecting)));
+    let state = &due(&well(EARLY), &reconnecting)["connectionState"];
+    assert_rows!((&state["lastObservedState"], &state["lastConnect"]) => (&json!("CONNECTING"), &json!(LATE)));
+}
+
+#[test]
+fn status_of_a_served_catalog_reports_its_serving_state() {
+    let registered = ServedCatalog {
+        service: served(Connection::Ready).service.unwrap(),
+        address: "mine.catalogs.svc:50051".to_owned(),
+        digest: unpacker::Digest::of(b"a"),
+        since: late(),
+    };
+    let state = |is_registered: bool, serving_problem: Option<&str>| ServingState {
+        registered: is_registered.then(|| registered.clone()),
+        trouble: serving_problem.map(str::to_owned),
+    };
+    let interval = Some(problem(Reason::InvalidInterval, "bad"));
+    let unread = Some(problem(Reason::RegistryServer, "cannot be read"));
+    let taken = "couldn't ensure registry server - the Service is somebody's";
+    let taken = Some(problem(Reason::RegistryServer, taken));
+    let somebodys = "the Service is somebody's";
+    for (before, state, after, connection) in ::tests::rows![
+        None, state(true, None), None => Some(Connection::Ready);
+        interval.clone(), state(true, None), interval.clone() => Some(Connection::Ready);
+        interval, state(true, Some(somebodys)), taken.clone() => Some(Connection::Failing);
+        None, state(false, Some(somebodys)), taken => None;
+        unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
+        None, state(false, None), None => None;
+    ] {
+        let observation = with!(with!(CatalogObservation, problem: before) => |observation| observation.add_server(&state));
+        assert_eq!(observation.problem, after, "{state:?}");
+        assert_rows!(observation.served.map(|one| one.connection) => connection, "{state:?}");
+    }
+}
+
+#[test]
+fn pod_is_reported_as_by_olm_with_its_poll_time() {
+    let early: Timestamp = EARLY.parse().unwrap();
+    let pod_state = |pod_problem| pod_state(PodState::Serving(None), pod_problem);
+    let begin = "couldn't ensure registry server - ";
+    let update = "update pod u in a Failed state: deleted update pod";
+    let refused = "failed to create Pod a";
+    for (pod_state, message, connection) in ::tests::rows![
+        Ok(pod_state(None)), None => Some(Connection::Ready);
+        Ok(pod_state(Some(update))), Some(format!("{begin}{update}")) => Some(Connection::Ready);
+        // The prefix appears once.
+        Err(format!("{begin}{refused}")), Some(format!("{begin}{refused}")) => None;
+        Err("error fetching defaultNamespace: no".to_owned()), Some(format!("{begin}error fetching defaultNamespace: no"))
+            => None;
+    ] {
+        for (read, asked, expected) in [
+            (None, None, None),
+            (None, Some(early), Some(early)),
+            (Some(late()), Some(early), Some(late())),
+            (Some(early), Some(late()), Some(late())),
+        ] {
+            let mut observation = with!(CatalogObservation::default() => last_poll: read);
+            let pod_report = with!(pod_report(pod_state.clone()) => asked: asked);
+            observation.add_pod(&pod_report, "catalogs");
+            let problem = message
+                .as_ref()
+                .map(|text| problem(Reason::RegistryServer, text));
+            assert_eq!(
+                (observation.problem, observation.last_poll),
+                (problem, expected)
+            );
+            assert_eq!(
+                observation.served.map(|served| served.connection),
+                connection
+            );
+        }
+    }
+}
+
+// parity: switch-olm-6
+#[test]
+fn foreign_conditions_keep_their_positions() {
+    let condition = |type_: &str, status: &str, message: &str, since: &str| {
+        json!({
+            "type": type_, "status": status, "reason": "Said", "message": message, "lastTransitionTime": since,
+            "observedGeneration": 7,
+        })
+    };
+    let update = |type_: &'static str, is_true: bool, message: &str| Condition {
+        type_,
+        is_true,
+        reason: "Said",
+        message: message.to_owned(),
+    };
+    let first = condition("First", "True", "theirs", EARLY);
+    let last = condition("Last", "False", "theirs", EARLY);
+    let own = |status: &str, message: &str, since: &str| {
+        condition("ResolvedImage", status, message, since)
+    };
+    let all = |conditions: &[&Value]| json!({"conditions": conditions});
+    for (was, updates, expected) in ::tests::rows![
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![update("ResolvedImage", true, "r/c:v20")]
+            => all(&[&first, &own("True", "r/c:v20", EARLY), &last]);
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![update("ResolvedImage", false, "r/c:missing")]
+            => all(&[&first, &own("False", "r/c:missing", LATE), &last]);
+        all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![] => all(&[&first, &last]);
+        all(&[&last, &first]), vec![update("ResolvedImage", true, "r/c:v20")]
+            => all(&[&last, &first, &own("True", "r/c:v20", LATE)]);
+    ] {
+        let updates = with!(CatalogObservation::default() => conditions: updates);
+        assert_eq!(due(&was, &updates), expected, "{was}");
+        // They are also kept if the source is invalid.
+        let bad = json!({"reason": "SpecInvalidError", "message": "bad"});
+        let invalid = with(&was, &bad);
+        assert_eq!(due(&invalid, &updates), expected, "{invalid}");
+    }
+}
+
+#[test]
+fn messages_fit_the_schema() {
+    let observation = with!(CatalogObservation::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
+    let due = due(&json!({}), &observation);
+    assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(bounds::MESSAGE).unwrap() => true);
+}
+
+#[test]
+fn template_problem_precedes_interval_problem() {
+    let unresolved = |is_for_good| UnresolvedImage {
+        why: "no value".to_owned(),
+        is_for_good,
+        last: None,
+    };
+    let interval = |problem: Option<&str>| PollInterval {
+        every: std::time::Duration::from_secs(60),
+        problem: problem.map(str::to_owned),
+    };
+    let (good, bad) = (interval(None), interval(Some("too short")));
+    let (passing, lasting) = (unresolved(false), unresolved(true));
+    for (unresolved, poll, expected) in ::tests::rows![
+        None, None => None;
+        None, Some(&good) => None;
+        None, Some(&bad) => Some(problem(Reason::InvalidInterval, "too short"));
+        Some(&passing), None => Some(problem(Reason::RegistryServer, "no value"));
+        Some(&lasting), Some(&bad) => Some(problem(Reason::SpecInvalid, "no value"));
+    ] {
+        assert_eq!(
+            Problem::of_read(unresolved, poll),
+            expected,
+            "{unresolved:?} {poll:?}"
+        );
+    }
+}
+
+#[test]
+fn reported_pod_state_is_kept_while_the_pod_is_unknown() {
+    let away = pod_report(Err("the apiserver is away".to_owned()));
+    let never = with!(pod_report(Err("it can have none".to_owned())) => is_terminal: true);
+    let was = well(EARLY);
+    for (may_be_served, pod_report, is_kept) in [
+        // After a start, before the first observation.
+        (true, None, true),
+        (true, Some(&away), true),
+        (true, Some(&never), false),
+        // A source that needs no pod.
+        (false, None, false),
+    ] {
+        let mut observation = with!(CatalogObservation::default() => may_be_served: may_be_served);
+        if let Some(pod_report) = pod_report {
+            observation.add_pod(pod_report, "catalogs");
+        }
+        let due = due(&was, &observation);
+        let expected = |name: &str| is_kept.then(|| was[name].clone());
+        for name in ["registryService", "connectionState"] {
+            assert_eq!(due.get(name).cloned(), expected(name), "{pod_report:?}");
+        }
+        assert_eq!(due.get("message").is_some(), pod_report.is_some());
+        // A state that was never reported remains absent.
+        assert_rows!(self::due(&json!({}), &observation).get("connectionState") => None);
+    }
+}

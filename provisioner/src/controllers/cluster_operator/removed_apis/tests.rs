@@ -1,0 +1,164 @@
+use catalog::choose::{Answer, Offer};
+use convert::removal::calls::RequestCount;
+use manifests::{
+    api::{instance::RemovedApi, labels},
+    openshift::Release,
+};
+use serde_json::{Value, json};
+
+use super::{uses::removed, *};
+use crate::controllers::platform_operator::fixtures::limited;
+
+fn instance() -> BundleInstance {
+    with_revisions(&json!([]))
+}
+
+fn with_revisions(revisions: &Value) -> BundleInstance {
+    let accounts = (0..100).map(|number| format!("tide/a{number} 0f1e2d3c4b5a"));
+    let accounts: Vec<String> = accounts.collect();
+    object!({
+        "metadata": {"name": "tide", "uid": "1"},
+        "status": {
+            "installedBundleName": "a-1", "appliedDigest": "x",
+            "inventory": {"count": 200, "kinds": [
+                {"apiVersion": "v1", "kind": "Secret", "objects": ["tide/operator 0f1e2d3c4b5a"]},
+                {"apiVersion": "v1", "kind": "ServiceAccount", "objects": accounts},
+            ]},
+            "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0", "revisions": revisions,
+        },
+    })
+}
+
+fn counted(account: &str, until: &str) -> Calls {
+    let user = json!({"username": format!("system:serviceaccount:{account}"), "requestCount": 7});
+    let status = json!({"removedInRelease": until, "last24h": [{"byNode": [{"byUser": [user]}]}]});
+    let count: RequestCount = serde_json::from_value(status).unwrap();
+    with!(Calls::default() => |calls| calls.add("cronjobs.v1beta1.batch", &count))
+}
+
+#[test]
+fn live_revisions_and_counted_calls_use_removed_apis() {
+    let revision = |number: i64, state: &str, uses: &[(&str, &str)]| {
+        let uses = uses
+            .iter()
+            .map(|(removed_in, message)| json!({"removedIn": removed_in, "message": message}));
+        json!({
+            "number": number, "state": state, "cause": "Upgrade", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
+            "created": "2026-01-01T00:00:00Z", "removedApis": uses.collect::<Vec<_>>(),
+        })
+    };
+    let budget = ("1.25", "PodDisruptionBudget tide/a");
+    let cron = ("1.26", "CronJob tide/a");
+    let role = ("1.25", "ClusterRole tide");
+    let unknown = || {
+        let mut revision = revision(1, "Active", &[]);
+        revision.as_object_mut().unwrap().remove("removedApis");
+        revision
+    };
+    let active = |uses: &[(&str, &str)]| revision(1, "Active", uses);
+    let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day; Kubernetes 1.25 does not serve this API";
+    let none = Calls::default;
+    for (revisions, calls, expected) in ::tests::rows![
+        json!([]), none() => (vec![], true);
+        json!([unknown()]), none() => (vec![], true);
+        json!([unknown()]), counted("tide:a1", "1.25") => (vec![call], true);
+        json!([unknown(), revision(2, "RollingOut", &[budget])]), none() => (vec![budget.1], true);
+        json!([active(&[budget]), revision(2, "RollingOut", &[])]), none() => (vec![budget.1], false);
+        json!([active(&[]), revision(2, "RollingOut", &[budget, role, cron])]), none() => (vec![role.1, budget.1], false);
+        json!([active(&[budget]), revision(2, "RollingOut", &[budget])]), none() => (vec![budget.1], false);
+        json!([revision(0, "Archived", &[budget]), active(&[])]), none() => (vec![], false);
+        json!([active(&[cron])]), none() => (vec![], false);
+        json!([active(&[budget])]), counted("tide:a1", "1.25") => (vec![call, budget.1], false);
+        json!([active(&[])]), counted("tide:a1", "1.26") => (vec![], false);
+        json!([active(&[])]), counted("tide:operator", "1.25") => (vec![], false);
+        json!([active(&[])]), counted("other:a1", "1.25") => (vec![], false);
+    ] {
+        let found = removed(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
+        let messages = found.messages.iter().map(String::as_str).collect();
+        assert_eq!((messages, found.is_incomplete), expected, "{revisions}");
+    }
+    let absent =
+        with!(instance() => |absent| absent.status.as_mut().unwrap().installed_bundle_name = None);
+    assert_rows!(removed(&absent, &none(), KubeVersion::new(1, 24)) => Removed::default());
+}
+
+#[test]
+fn messages_about_removed_apis_are_bounded() {
+    let uses = (0..100).map(|number| RemovedApi {
+        removed_in: "1.25".to_owned(),
+        message: format!("Role tide/{number}"),
+    });
+    let uses: Vec<RemovedApi> = uses.collect();
+    let revisions = json!([{
+        "number": 1, "state": "Active", "cause": "Install", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
+        "created": "2026-01-01T00:00:00Z", "removedApis": uses,
+    }]);
+    let version = KubeVersion::new(1, 24);
+    let found = removed(&with_revisions(&revisions), &Calls::default(), version);
+    let found = found.messages;
+    assert_eq!(found.len(), 65);
+    assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
+}
+
+fn offer(answer: Answer<'_>) -> Offer<'_> {
+    Offer {
+        catalog: "ours/mine",
+        priority: 0,
+        answer,
+    }
+}
+
+#[test]
+fn unblocking_version_is_installable_on_this_cluster() {
+    let maxima = [("1.0.0", "4.20"), ("1.1.0", "4.21"), ("1.2.0", "4.20")];
+    let package = limited(&maxima.map(|(version, _)| version), &maxima);
+    let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
+        let running = (Release::new(4, release), None);
+        upgrade_path(instance, None, &[offer(answer)], running)
+    };
+    let whole = Answer::Package(&package);
+    let upgrade = UpgradeRemedy::Upgrade("1.1.0".to_owned());
+    let tide = instance();
+    assert_eq!(found(&tide, whole, 20), upgrade);
+    assert_eq!(found(&tide, whole, 21), UpgradeRemedy::None);
+    assert_eq!(found(&tide, Answer::Absent, 20), UpgradeRemedy::None);
+    let invalid_maximum =
+        UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".to_owned());
+    assert_eq!(found(&tide, Answer::Pending, 20), invalid_maximum);
+    assert_eq!(found(&tide, Answer::Unknown("away"), 20), invalid_maximum);
+    let mut nameless = tide.clone();
+    let facts = &mut nameless.status.as_mut().unwrap().facts;
+    (facts.package, facts.cluster_service_version) = (None, None);
+    assert_eq!(found(&nameless, whole, 20), UpgradeRemedy::None);
+
+    // Plain manifests do not contain their name; the recorded choice does.
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let memo = json!({
+        "package": "tide", "name": "tide.v1.0.0", "version": "1.0.0", "channel": "stable", "catalog": "ours/mine",
+        "image": format!("quay.io/tide@{digest}"), "mediaType": "plain+v0",
+    });
+    let memo = (labels::CHOSEN_BUNDLE.to_owned(), memo.to_string());
+    nameless.metadata.annotations = Some([memo].into());
+    let source = json!({"type": "image", "image": {"ref": format!("quay.io/tide@{digest}")}});
+    nameless.status.as_mut().unwrap().resolved_source = serde_json::from_value(source).unwrap();
+    assert_eq!(found(&nameless, whole, 20), upgrade);
+    assert_eq!(
+        found(&nameless, Answer::Unknown("away"), 20),
+        invalid_maximum
+    );
+    // The bundle is from this catalog, so no other catalog is used.
+    let others = [
+        offer(Answer::Pending),
+        with!(offer(whole) => catalog: "ours/other"),
+    ];
+    assert_rows!(upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => invalid_maximum);
+}
+
+#[test]
+fn unlisted_catalog_may_offer_an_unblocking_version() {
+    let catalogs = Catalogs::default();
+    assert_rows! {
+        remedy(&instance(), None, &catalogs, (Release::new(4, 20), None))
+            => UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned());
+    }
+}

@@ -1,0 +1,328 @@
+//! Operators of the gate: read from BundleInstances, and from the ClusterServiceVersions of OLM. Pure; no I/O.
+
+use convert::olm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+pub use manifests::api::identity::{Identity, identity, key};
+use manifests::{
+    api::{
+        instance::{BundleInstance, Constraint, RevisionStatus},
+        operator_condition::OperatorCondition,
+    },
+    openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum},
+};
+
+use super::{Operator, UpgradeRemedy, olm::Reading};
+use crate::{cluster::overrides::Digests, controllers::catalog_source::max_openshift::Maxima};
+
+impl Operator {
+    /// Reads a BundleInstance with installed objects, even of a partly applied bundle. The value of a catalog in `maxima`
+    /// precedes that of the bundle if it is a release. Of several live revisions, the lowest release counts.
+    pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
+        let status = instance.status.as_ref()?;
+        let revisions = status.revisions.iter();
+        let live: Vec<&RevisionStatus> = revisions.filter(|revision| revision.is_live()).collect();
+        let installed = status.installed_bundle_name.as_ref();
+        if installed.is_none() && live.is_empty() {
+            return None;
+        }
+        let of_catalog = identity(instance).and_then(|identity| maxima.get(&identity.key()));
+        let overridden = Digests::of_installed(status)
+            .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
+        let operator = Self {
+            namespace: status.install_namespace.clone().unwrap_or_default(),
+            name: instance.name_any(),
+            maximum: status.facts.max_open_shift_version.clone(),
+            overridden: overridden.map(|found| found.reason.clone()),
+            ..Self::default()
+        };
+        let operator = operator.with_catalog(of_catalog);
+        let others = live
+            .into_iter()
+            .filter(|revision| Some(&revision.bundle) != installed);
+        let declared = others.filter_map(|revision| revision.max_open_shift_version.as_deref());
+        Some(declared.fold(operator, Self::at_most))
+    }
+
+    /// Uses the value of another live revision if that is lower, or not a release.
+    fn at_most(mut self, value: &str) -> Self {
+        let release = |text: &str| maximum(text).ok();
+        let own = self.maximum.as_deref().map(release);
+        let is_lower = match (own, release(value)) {
+            (None, _) | (Some(Some(_)), None) => true,
+            (Some(None), _) => false,
+            (Some(Some(own)), Some(declared)) => own.is_after(declared),
+        };
+        if is_lower {
+            self.maximum = Some(value.to_owned());
+            self.is_from_catalog = false;
+        }
+        self
+    }
+
+    /// Reads a ClusterServiceVersion unless it is a copy in another namespace. `reason` is the reason of its status.
+    pub fn of_csv(metadata: &ObjectMeta, reason: Option<&str>) -> Option<Self> {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let annotations = metadata.annotations.as_ref();
+        let annotation = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+        let labels = metadata.labels.as_ref();
+        let is_copied = reason == Some("Copied")
+            || annotation(olm::NAMESPACE).is_some_and(|of| of != namespace)
+            || labels.is_some_and(|labels| labels.contains_key(olm::COPIED));
+        (!is_copied).then(|| Self {
+            namespace: namespace.to_owned(),
+            name: metadata.name.clone().unwrap_or_default(),
+            maximum: olm::maximum(annotation),
+            remedy: UpgradeRemedy::Subscription,
+            olm: Some(Reading::new(annotation(INSTALLED_PROPERTIES_ANNOTATION))),
+            ..Self::default()
+        })
+    }
+
+    /// Uses the value of a catalog in place of the bundle's, unless only the bundle's is a release.
+    #[must_use]
+    pub fn with_catalog(mut self, value: Option<&String>) -> Self {
+        let Some(value) = value else {
+            return self;
+        };
+        let is_release = |text: &str| maximum(text).is_ok();
+        if is_release(value) || !self.maximum.as_deref().is_some_and(is_release) {
+            self.maximum = Some(value.clone());
+            self.is_from_catalog = true;
+        } else {
+            self.invalid_maximum = Some(value.clone());
+        }
+        self
+    }
+
+    /// Uses the value of the catalog that a Subscription names. Every user with edit permissions in the namespace can make
+    /// the Subscription name another catalog, so the value is raised only as far as all catalogs of the admin agree.
+    /// `lowest` is the lowest release that any of them declares for the bundle; `None` if that is not known.
+    #[must_use]
+    pub fn with_subscription(mut self, value: Option<&String>, lowest: Option<&String>) -> Self {
+        let release = |text: &str| maximum(text).ok();
+        let own = self.maximum.as_deref().and_then(release);
+        let is_raise = |declared: Release| own.is_none_or(|own| declared.is_after(own));
+        let declared = value.and_then(|value| release(value));
+        let Some(declared) = declared.filter(|declared| is_raise(*declared)) else {
+            return self.with_catalog(value);
+        };
+        let lowest = lowest.and_then(|lowest| release(lowest));
+        if lowest.is_some_and(|lowest| !declared.is_after(lowest)) {
+            return self.with_catalog(value);
+        }
+        self.ignored = Some(declared);
+        let agreed = lowest.filter(|lowest| is_raise(*lowest));
+        self.with_catalog(agreed.map(|agreed| agreed.to_string()).as_ref())
+    }
+
+    /// Adds the refusal of an OperatorCondition.
+    #[must_use]
+    pub fn with_condition(mut self, condition: &OperatorCondition) -> Self {
+        self.refusal = condition
+            .refusal()
+            .map(|refusal| (refusal.reason.clone(), refusal.message.clone()));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use manifests::{api::labels, openshift::MAX_ANNOTATION};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    // parity: max-olm-13
+    #[test]
+    fn copies_of_a_csv_do_not_count() {
+        let csv = |metadata: Value, reason| {
+            let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+            Operator::of_csv(&metadata, reason)
+                .map(|operator| format!("{}/{}", operator.namespace, operator.name))
+        };
+        let own = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "a"}});
+        assert_eq!(csv(own.clone(), None).as_deref(), Some("a/etcd.v1"));
+        assert_rows!(csv(own.clone(), Some("InstallSucceeded")).as_deref() => Some("a/etcd.v1"));
+        // A ClusterServiceVersion has no spec.overrides, and no catalog offers an upgrade from it.
+        let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
+        let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
+        assert_eq!(remedy, UpgradeRemedy::Subscription);
+        assert_eq!(csv(own, Some("Copied")), None);
+        let of_other = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "b"}});
+        assert_eq!(csv(of_other, None), None);
+        let copied =
+            json!({"name": "etcd.v1", "namespace": "a", "labels": {"olm.copiedFrom": "a"}});
+        assert_eq!(csv(copied, None), None);
+    }
+
+    fn instance(status: &Value, overrides: &Value) -> BundleInstance {
+        object!({"metadata": {"name": "etcd"}, "spec": {"overrides": overrides}, "status": status})
+    }
+
+    // parity: max-6
+    #[test]
+    fn catalog_value_precedes_the_bundle_for_the_same_content() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let status = json!({
+            "installedBundleName": "etcd-1", "installNamespace": "etcd-system", "package": "etcd", "version": "1.0.0",
+            "clusterServiceVersion": "etcd.v1", "maxOpenShiftVersion": "4.12",
+            "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/etcd@{digest}")}},
+        });
+        let value = |key: String| {
+            let maxima = BTreeMap::from([(key, "\"4.13\"".to_owned())]);
+            let operator = Operator::of_instance(&instance(&status, &json!([])), &maxima);
+            operator.unwrap().maximum.unwrap()
+        };
+        assert_eq!(value(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
+        assert_eq!(value(key("etcd", "etcd.v2", &digest)), "4.12");
+        assert_eq!(value(key("etcd", "etcd.v1", "sha256:b")), "4.12");
+
+        let none = BTreeMap::new();
+        let by = |digest: &str, constraint: &str| {
+            let overrides =
+                json!([{"constraint": constraint, "digest": digest, "reason": "tested"}]);
+            let instance = instance(&status, &overrides);
+            Operator::of_instance(&instance, &none).unwrap().overridden
+        };
+        assert_rows!(by(&digest, "maxOpenShiftVersion").as_deref() => Some("tested"));
+        assert_eq!(by(&digest, "minKubeVersion"), None);
+        assert_rows!(by(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None);
+        // Nothing is installed yet.
+        let waiting = instance(&json!({"package": "etcd"}), &json!([]));
+        assert_eq!(Operator::of_instance(&waiting, &none), None);
+        assert_eq!(identity(&waiting), None);
+    }
+
+    #[test]
+    fn lowest_maximum_of_the_live_revisions_counts() {
+        let none = BTreeMap::new();
+        for (installed, revisions, expected) in ::tests::rows![
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.11"]]) => Some(Some("4.11"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.14"]]) => Some(Some("4.12"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "x"]]) => Some(Some("x"));
+            Some("4.12"), json!([["Archived", "etcd-0", "4.8"], ["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
+            // The first installation failed after some objects were applied.
+            None, json!([["RollingOut", "etcd-1", "4.13"]]) => Some(Some("4.13"));
+            None, json!([["RollingOut", "etcd-1", null]]) => Some(None);
+            None, json!([]) => None;
+        ] {
+            let revision = |row: &Value| {
+                json!({
+                    "number": 1, "state": row[0], "cause": "Install", "bundle": row[1], "digest": "", "checksum": "",
+                    "parts": 1, "created": "2026-01-01T00:00:00Z", "maxOpenShiftVersion": row[2],
+                })
+            };
+            let rows = revisions.as_array().unwrap().iter();
+            let revisions: Vec<Value> = rows.map(revision).collect();
+            let mut status = json!({"revisions": revisions});
+            if let Some(maximum) = installed {
+                status["installedBundleName"] = "etcd-1".into();
+                status["maxOpenShiftVersion"] = maximum.into();
+            }
+            let operator = Operator::of_instance(&instance(&status, &json!([])), &none);
+            let found = operator.map(|operator| operator.maximum);
+            assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {revisions:?}");
+        }
+    }
+
+    #[test]
+    fn csv_value_counts_unless_the_catalog_declares_a_release() {
+        let of = |own: Option<&str>, catalog: Option<&str>| {
+            let annotations = own.map(|own| json!({MAX_ANNOTATION: own}));
+            let metadata = json!({"name": "etcd.v1", "namespace": "a", "annotations": annotations});
+            let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+            let catalog = catalog.map(str::to_owned);
+            let operator = Operator::of_csv(&metadata, None).unwrap();
+            let operator = operator.with_catalog(catalog.as_ref());
+            let maximum = operator.maximum.unwrap_or_default();
+            (
+                maximum,
+                operator.is_from_catalog,
+                operator.invalid_maximum.is_some(),
+            )
+        };
+        for (own, catalog, maximum, is_from_catalog, is_unread) in ::tests::rows![
+            Some("4.12"), None, "4.12", false => false;
+            Some("4.12"), Some("\"4.13\""), "\"4.13\"", true => false;
+            Some("4.12"), Some("\"4.11\""), "\"4.11\"", true => false;
+            // An invalid release neither raises nor lowers the value.
+            Some("4.12"), Some("\"4.13.0\""), "4.12", false => true;
+            Some("4.12"), Some("\"4.12\" and \"4.13\""), "4.12", false => true;
+            Some("4.x"), Some("\"4.13\""), "\"4.13\"", true => false;
+            Some("4.x"), Some("\"4.y\""), "\"4.y\"", true => false;
+            Some("4.x"), Some("\"4.13.0\""), "\"4.13.0\"", true => false;
+            None, Some("\"4.13\""), "\"4.13\"", true => false;
+            None, Some("\"4.13.0\""), "\"4.13.0\"", true => false;
+            None, None, "", false => false;
+        ] {
+            assert_rows!(of(own, catalog) => (maximum.to_owned(), is_from_catalog, is_unread), "{own:?} {catalog:?}");
+        }
+    }
+
+    #[test]
+    fn subscription_raises_the_value_as_far_as_catalogs_agree() {
+        let of = |own: Option<&str>, value: Option<&str>, lowest: Option<&str>| {
+            let operator = with!(Operator::default() => maximum: own.map(str::to_owned));
+            let [value, lowest] = [value, lowest].map(|text| text.map(str::to_owned));
+            let operator = operator.with_subscription(value.as_ref(), lowest.as_ref());
+            let ignored = operator.ignored.map(|release| release.to_string());
+            (operator.maximum.unwrap_or_default(), ignored)
+        };
+        for (own, value, lowest, maximum, ignored) in ::tests::rows![
+            Some("4.12"), Some("\"4.14\""), Some("4.14"), "\"4.14\"" => None;
+            // Other catalogs declare less, or are unknown.
+            Some("4.12"), Some("4.14"), Some("4.13"), "4.13" => Some("4.14");
+            Some("4.12"), Some("4.14"), Some("4.12"), "4.12" => Some("4.14");
+            Some("4.12"), Some("4.14"), Some("4.11"), "4.12" => Some("4.14");
+            Some("4.12"), Some("4.14"), None, "4.12" => Some("4.14");
+            None, Some("4.14"), Some("4.13"), "4.13" => Some("4.14");
+            None, Some("4.14"), None, "" => Some("4.14");
+            Some("4.x"), Some("4.14"), None, "4.x" => Some("4.14");
+            // 4.23 and 5.0 are one release.
+            Some("4.22"), Some("5.0"), Some("4.23"), "5.0" => None;
+            Some("4.23"), Some("5.0"), None, "5.0" => None;
+            // The named catalog lowers the value alone; outdated copies in other catalogs do not.
+            Some("4.13"), Some("4.12"), None, "4.12" => None;
+            Some("4.13"), Some("4.13"), Some("4.12"), "4.13" => None;
+            Some("4.12"), Some("4.y"), Some("4.14"), "4.12" => None;
+            Some("4.12"), None, Some("4.14"), "4.12" => None;
+        ] {
+            assert_rows! {
+                of(own, value, lowest) => (maximum.to_owned(), ignored.map(str::to_owned)), "{own:?} {value:?} {lowest:?}";
+            }
+        }
+    }
+
+    // parity: platform-24, platform-25
+    #[test]
+    fn plain_manifests_are_identified_by_their_recorded_choice() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let status = json!({
+            "installedBundleName": "etcd-1", "installNamespace": "etcd-system",
+            "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/etcd@{digest}")}},
+        });
+        let of = |memo: &str| {
+            let mut instance = instance(&status, &json!([]));
+            let annotation = (labels::CHOSEN_BUNDLE.to_owned(), memo.to_owned());
+            instance.metadata.annotations = Some([annotation].into());
+            identity(&instance).map(|identity| identity.key())
+        };
+        let memo = |package: &str, of: &str| {
+            json!({
+                "package": package, "name": "etcd.v2", "version": "2.0.0", "channel": "stable", "catalog": "c/mine",
+                "image": format!("quay.io/etcd@{of}"), "mediaType": "plain+v0",
+            })
+            .to_string()
+        };
+        assert_rows!(of(&memo("etcd", &digest)) => Some(format!("etcd/etcd.v2@{digest}")));
+        // An unfinished rollout does not count.
+        let other = format!("sha256:{}", "b".repeat(64));
+        for memo in [&memo("etcd", &other), &memo("", &digest), "garbage"] {
+            assert_eq!(of(memo), None, "{memo}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A BundleInstance that was deleted is created again at the recorded bundle.
+
+use manifests::api::labels::CHOSEN_BUNDLE;
+
+use super::{super::record, *};
+use crate::controllers::platform_operator::fixtures::condition;
+
+const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
+
+impl Case {
+    /// The operator was installed, and its status has a field for the choice.
+    fn recorded(self, version: &str) -> Self {
+        self.pruned(version).chosen_in_status(version)
+    }
+
+    fn chosen_in_status(mut self, version: &str) -> Self {
+        let status = self.operator.status.get_or_insert_default();
+        status.chosen_bundle = Some(chosen(version, None).bundle);
+        self
+    }
+
+    /// The operator was installed, and only the annotation records the choice.
+    fn pruned(self, version: &str) -> Self {
+        let text = record::annotation(&chosen(version, None)).unwrap();
+        self.annotated(&text).was_installed()
+    }
+
+    fn annotated(mut self, text: &str) -> Self {
+        let annotations = self.operator.metadata.annotations.get_or_insert_default();
+        annotations.insert(CHOSEN_BUNDLE.into(), text.into());
+        self
+    }
+
+    fn was_installed(self) -> Self {
+        let status = json!({"activeBundleDeployment": {"name": "tide"}});
+        with!(self => operator.status: serde_json::from_value(status).unwrap())
+    }
+
+    fn respec(self, spec: &Value) -> Self {
+        let status = self.operator.status.clone();
+        with!(self.spec(spec) => operator.status: status)
+    }
+}
+
+type Edit = fn(&mut Value);
+
+#[test]
+fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
+    for version in LINE {
+        for case in [
+            Case::new(package(&LINE)).recorded(version),
+            Case::new(package(&LINE)).pruned(version),
+        ] {
+            assert_rows!(case.plan().act => InstanceAction::Apply(Box::new(chosen(version, None))));
+        }
+    }
+    // Nothing is recorded before the first choice.
+    assert_eq!(brief(&Case::new(package(&LINE)).plan()), "have 1.1.0");
+    // The record of the last approval is kept, so that later cluster upgrades count.
+    let case = || Case::new(package(&LINE)).recorded("1.0.1").on("4.13");
+    assert_eq!(
+        minors_to_record(&case().recorded_minors("4.12 1.0").plan()),
+        "4.12 1.0"
+    );
+    assert_eq!(minors_to_record(&case().plan()), "4.13 1.0");
+    // No policy skips edges: the upgrade path starts at the recorded bundle.
+    for approval in ["WithCluster", "Automatic", "Manual"] {
+        let spec = json!({"upgradeApproval": approval});
+        let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
+        assert_eq!(brief(&case.plan()), "have 1.0.0", "{approval}");
+    }
+}
+
+#[test]
+fn recreation_waits_for_an_unavailable_catalog() {
+    let two = |offer| {
+        let other = ("c/other", 9, Ok(package(&LINE)));
+        let case = Case::new(package(&LINE)).offered(vec![other, ("c/mine", 0, offer)]);
+        case.recorded("1.0.0").plan()
+    };
+    assert_eq!(brief(&two(Ok(package(&LINE)))), "have 1.0.0");
+    for (offer, pattern) in ::tests::rows![
+        Err("it is away") => "*catalog c/mine is unavailable: it is away*";
+        Err(PENDING) => "*catalog c/mine has not been read yet*";
+    ] {
+        assert_plan(&two(offer), "refuse InstallPending", pattern);
+    }
+    let mut broken = package(&LINE);
+    let bundle = broken.bundles.get_mut("tide.v1.0.0").unwrap();
+    bundle.unreadable = Some("broken off".into());
+    assert_plan(&two(Ok(broken)), "refuse InstallPending", "*broken off*");
+    // A namespace that cannot be listed may contain the catalog.
+    let hidden = vec![("c/*", 0, Err("no rights"))];
+    assert_rows!(brief(&Case::new(package(&LINE)).offered(hidden).recorded("1.0.0").plan()) => "refuse InstallPending");
+    // Another catalog does not take over the operator.
+    let gone = two(Ok(without(&package(&[]))));
+    let pattern = "*set another catalog in spec.catalog*";
+    assert_plan(&gone, "refuse SourceFailed", pattern);
+    let named = |offer| {
+        let case = Case::new(package(&LINE)).offered(vec![("c/other", 0, Ok(offer))]);
+        let case = case.recorded("1.0.0");
+        brief(&case.respec(&json!({"catalog": {"name": "other"}})).plan())
+    };
+    assert_eq!(named(package(&LINE)), "have 1.0.0");
+    assert_eq!(named(package(&["1.1.0"])), "have 1.1.0");
+}
+
+#[test]
+fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
+    let without_first = |versions: &[&str]| with!(package(versions) => |package| package.bundles.remove("tide.v1.0.0"));
+    let case = |versions: &[&str]| {
+        Case::new(without_first(versions))
+            .recorded("1.0.0")
+            .on("4.12")
+    };
+    // A patch, and nothing newer.
+    let plan = case(&LINE).plan();
+    let patch = with!(chosen("1.0.1", None) => bundle.why: why(&plan));
+    assert_eq!(plan.act, InstanceAction::Apply(Box::new(patch)));
+    // A new minor version waits as if the bundle were installed.
+    let minor = || case(&["1.0.0", "1.1.0"]);
+    let plan = minor().plan();
+    let pattern = "*catalog c/mine does not list the bundle; 1.1.0 is a new minor version*";
+    assert_plan(&plan, "refuse InstallPending, next 1.1.0", pattern);
+    assert_has(waits_for(&plan), "set spec.upgradeApproval to Automatic");
+    for (spec, expected) in ::tests::rows![
+        json!({"upgradeApproval": "Automatic"}) => "have 1.1.0";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.1.0"}) => "have 1.1.0";
+        json!({"upgradeApproval": "Manual"}) => "refuse InstallPending, next 1.1.0";
+        json!({"upgradeApproval": "Automatic", "approveNewRights": "Manual"}) => "refuse InstallPending, next 1.1.0";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "latest"}) => "refuse InstallPending";
+    ] {
+        assert_eq!(brief(&minor().respec(&spec).plan()), expected, "{spec}");
+    }
+    assert_eq!(
+        brief(&minor().recorded_minors("4.11 1.0").plan()),
+        "have 1.1.0"
+    );
+    // No edge exists: an admin decides.
+    let case = || Case::new(package(&["2.0.0"]));
+    for (case, pattern) in ::tests::rows![
+        case().recorded("1.0.0") => "*set spec.version*";
+        case().pruned("1.0.0") => "*remove the annotation*";
+    ] {
+        assert_plan(&case.plan(), "refuse SourceFailed", pattern);
+    }
+    assert_rows!(brief(&case().recorded("1.0.0").respec(&json!({"version": ">=2.0.0"})).plan()) => "have 2.0.0");
+}
+
+#[test]
+fn spec_and_cluster_may_exclude_the_recorded_bundle() {
+    let mut other = package(&LINE);
+    let entry = with!(Entry, name: "tide.v1.0.1".into(), replaces: Some("tide.v1.0.0".into()));
+    let fast = with!(Channel, name: "fast".into(), entries: vec![entry]);
+    other.channels.insert("fast".into(), fast);
+    let at = |version: &str, spec: Value| {
+        let case = Case::new(other.clone()).recorded(version).on("4.12");
+        brief(&case.respec(&spec).plan())
+    };
+    for (version, spec, expected) in ::tests::rows![
+        "1.0.0", json!({"version": ">=1.0.1"}) => "have 1.0.1";
+        "1.0.0", json!({"version": ">=1.1.0"}) => "have 1.1.0";
+        "1.1.0", json!({"version": "<1.1.0"}) => "have 1.0.1";
+        "1.0.0", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.1.0", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.0.1", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.0.0", json!({"channel": "none"}) => "have 1.0.0";
+        "1.1.0", json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0";
+        // The record of another package is ignored.
+        "1.0.0", json!({"package": {"name": "surf"}}) => "have 1.1.0";
+    ] {
+        assert_eq!(at(version, spec.clone()), expected, "{version} {spec}");
+    }
+    // The cluster exceeds the bundle's maximum: the cluster upgrade approves the versions that support it.
+    let moved = |version: &str| {
+        let case = Case::new(limited(&LINE, &[(version, "4.12")])).recorded(version);
+        case.on("4.13").recorded_minors("4.12 1.0")
+    };
+    assert_eq!(brief(&moved("1.0.1").plan()), "have 1.1.0");
+    let pattern = "*requires OpenShift <= 4.12 but the cluster is 4.13*";
+    assert_plan(&moved("1.1.0").plan(), "refuse SourceFailed", pattern);
+    let digest = image("1.1.0").rsplit_once('@').unwrap().1.to_owned();
+    let spec = json!({"bundle": {"overrides": [
+        {"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"},
+    ]}});
+    assert_eq!(brief(&moved("1.1.0").respec(&spec).plan()), "have 1.1.0");
+}
+
+/// An edited annotation installs only what a catalog offers.
+#[test]
+fn an_edited_annotation_installs_nothing_that_is_not_offered() {
+    let edit = |edit: Edit| {
+        let text = record::annotation(&chosen("1.0.0", None)).unwrap();
+        let mut value: Value = serde_json::from_str(&text).unwrap();
+        edit(&mut value);
+        let case = Case::new(package(&LINE)).annotated(&value.to_string());
+        (case.was_installed().plan(), value)
+    };
+    let evil = "evil.example/tide@sha256:66";
+    let rows: [(Edit, &str); 13] = ::tests::rows![
+        |choice| choice["why"] = json!(["x".repeat(9000)]) => "have 1.0.0";
+        |choice| choice["image"] = "evil.example/tide:v1".into() => "have 1.0.1";
+        |choice| choice["name"] = "evil.v1".into() => "refuse SourceFailed";
+        |choice| choice["catalog"] = "evil/mine".into() => "refuse SourceFailed";
+        |choice| choice["catalog"] = "".into() => "refuse SourceFailed";
+        |choice| choice["channel"] = "evil".into() => "have 1.0.0";
+        |choice| choice["version"] = "9.9.9".into() => "have 1.0.0";
+        |choice| choice["version"] = "latest".into() => "have 1.0.0";
+        |choice| choice["mediaType"] = "helm".into() => "have 1.0.0";
+        |choice| choice["after"] = json!({"name": "evil.v1"}) => "have 1.0.0";
+        |choice| choice["named"] = "evil.example/tide:v1".into() => "have 1.0.1";
+        |choice| choice["name"] = "n".repeat(16_000).into() => "refuse SourceFailed";
+        // A pinned image is not taken from an annotation.
+        |choice| { choice["named"] = choice["image"].clone(); choice["image"] = "evil.example/tide@sha256:66".into(); } => "have 1.0.0";
+    ];
+    for (edited, expected) in rows {
+        let (plan, value) = edit(edited);
+        let found = brief(&plan);
+        assert_eq!(found.split(',').next(), Some(expected), "{value}");
+        match &plan.act {
+            InstanceAction::Apply(found) => {
+                let expected = chosen(&found.bundle.version, None);
+                let expected = with!(expected => bundle.why: found.bundle.why.clone());
+                assert_eq!(**found, expected);
+            }
+            _ => assert!(refusal(&plan).len() < 8192 && !refusal(&plan).contains(evil)),
+        }
+    }
+    let case = |text: &str| Case::new(package(&LINE)).annotated(text);
+    for text in ["garbage".to_owned(), "x".repeat(200_000), "{}".to_owned()] {
+        let plan = case(&text).was_installed().plan();
+        let pattern = "*remove the annotation to choose a bundle again*";
+        assert_plan(&plan, "refuse InstallPending", pattern);
+        // Nothing was installed, so nothing is lost.
+        assert_eq!(brief(&case(&text).plan()), "have 1.1.0");
+        let case_with_status = case(&text).was_installed().chosen_in_status("1.0.0");
+        assert_eq!(brief(&case_with_status.plan()), "have 1.0.0");
+    }
+}
+
+#[test]
+fn a_recreated_instance_that_fails_approves_no_upgrade() {
+    for reason in ["UnpackFailed", "Unpacking"] {
+        let status = json!({"conditions": [condition("HasValidBundle", "False", reason)]});
+        let live = instance(&chosen("1.0.0", None), &status);
+        let case = |versions: &[&str]| {
+            let case = Case::new(package(versions)).recorded("1.0.0");
+            case.on("4.12").with(live.clone())
+        };
+        assert_rows! {
+            brief(&case(&["1.0.0", "1.1.0"]).plan()) => "have 1.0.0";
+            // A patch may help.
+            brief(&case(&LINE).plan()) => match reason { "UnpackFailed" => "have 1.0.1", _ => "have 1.0.0" }, "{reason}";
+        }
+        // Without an earlier installation, any offered bundle may help.
+        let first = with!(case(&LINE) => operator.status: None);
+        assert_rows! {
+            brief(&first.plan()) => match reason { "UnpackFailed" => "have 1.1.0", _ => "have 1.0.0" }, "{reason}";
+        }
+    }
+}
+
+/// A bundle that was never installed is not binding if the catalog no longer contains it.
+#[test]
+fn record_without_an_installation_is_not_binding() {
+    let text = record::annotation(&chosen("1.0.0", None)).unwrap();
+    let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text);
+    assert_eq!(brief(&case(&LINE).plan()), "have 1.0.0");
+    assert_eq!(brief(&case(&["2.0.0"]).plan()), "have 2.0.0");
+}
+
+#[test]
+fn recorded_catalog_is_used_among_equal_names() {
+    let spec = json!({"catalog": {"name": "mine"}});
+    let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
+    assert_rows!(requested_catalog(&case.operator, None).unwrap().namespace.as_deref() => Some("c"));
+}

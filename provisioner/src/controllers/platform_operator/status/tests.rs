@@ -1,0 +1,264 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use manifests::api::{
+    Class,
+    platform::{Kept, NewRights, NextBundle},
+};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controllers::{
+    cluster_operator::upgradeable::{Cluster, judge},
+    platform_operator::fixtures::{
+        chosen, condition as instance_condition, instance, operator, status as installed,
+    },
+};
+
+const NOW: &str = "2026-02-02T00:00:00Z";
+const APPLIED: &str = "Successfully applied the tide BundleInstance resource";
+
+fn have(version: &str) -> OperatorPlan {
+    plan(InstanceAction::Apply(Box::new(chosen(version, None))))
+}
+
+fn refuse(reason: &'static str) -> OperatorPlan {
+    plan(InstanceAction::Refuse {
+        reason,
+        message: "why not".into(),
+    })
+}
+
+fn plan(act: InstanceAction) -> OperatorPlan {
+    OperatorPlan {
+        act,
+        keep: None,
+        next: None,
+        new_rights: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// Returns an observation with nothing but a plan.
+fn planned(plan: &OperatorPlan) -> Observation<'_> {
+    Observation {
+        plan,
+        instance: None,
+        failure: None,
+        catalogs: Some(&[]),
+        verdict: None,
+    }
+}
+
+/// Returns the status of a new operator for an observation.
+fn status(found: &Observation<'_>) -> PlatformOperatorStatus {
+    build(&operator(&json!({})), found, NOW.parse().unwrap())
+}
+
+/// Returns the status of a new operator for a plan, the status of its BundleInstance, and an apply error.
+fn new_status(
+    plan: &OperatorPlan,
+    below: Option<&Value>,
+    failure: Option<&str>,
+) -> PlatformOperatorStatus {
+    let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
+    status(&with!(planned(plan) => instance: instance.as_ref(), failure: failure))
+}
+
+fn find<'a>(status: &'a PlatformOperatorStatus, type_: &str) -> &'a Condition {
+    let mut conditions = status.conditions.iter();
+    conditions
+        .find(|condition| condition.type_ == type_)
+        .unwrap()
+}
+
+fn line(condition: &Condition) -> String {
+    format!(
+        "{} {}: {}",
+        condition.status, condition.reason, condition.message
+    )
+}
+
+#[test]
+fn installed_condition_ignores_failing_later_steps() {
+    let installed_status = installed("1.0.0", true);
+    let unpacking =
+        json!({"conditions": [instance_condition("HasValidBundle", "False", "Unpacking")]});
+    let failing = json!({"conditions": [
+        instance_condition("HasValidBundle", "True", "UnpackSuccessful"), instance_condition("Installed", "False", "InstallFailed"),
+    ]});
+    let warned = with!(have("1.0.0") => warnings: vec!["it is old".into(), "it is odd".into()]);
+    let (image, class) = ("image".to_owned(), Class::Registry);
+    let look = plan(InstanceAction::CheckPermissions { image, class });
+    for (plan, below, failure, expected) in ::tests::rows![
+        have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
+        have("1.0.0"), Some(&unpacking), None => "False Unpacking: Unpacking!".into();
+        have("1.0.0"), Some(&failing), None => "False InstallFailed: InstallFailed!".into();
+        have("1.0.0"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}");
+        // Warnings do not affect the condition.
+        warned.clone(), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
+        warned, Some(&failing), None => "False InstallFailed: InstallFailed!; it is old; it is odd".into();
+        // The instance cannot be applied.
+        have("1.0.0"), None, Some("no rights") => "False InstallFailed: no rights".into();
+        have("1.0.0"), Some(&failing), Some("no rights") => "False InstallFailed: no rights".into();
+        have("1.0.0"), Some(&installed_status), Some("no rights") => format!("True InstallSuccessful: {APPLIED}; no rights");
+        // No bundle can be chosen.
+        refuse("SourceFailed"), None, None => "False SourceFailed: why not".into();
+        refuse("InstallPending"), None, None => "False InstallPending: why not".into();
+        refuse("SourceFailed"), Some(&failing), None => "False SourceFailed: why not".into();
+        refuse("SourceFailed"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; why not");
+        // The permissions could not be checked.
+        look, Some(&installed_status), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
+        // The instance is recreated.
+        plan(InstanceAction::NoChange), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
+        plan(InstanceAction::NoChange), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}");
+    ] {
+        let status = new_status(&plan, below, failure);
+        let found = find(&status, "Installed");
+        assert_eq!(line(found), expected, "{plan:?} {below:?} {failure:?}");
+        assert_eq!(found.observed_generation, Some(3));
+    }
+}
+
+// parity: openshift-4
+#[test]
+fn catalog_condition_has_three_states() {
+    let state = |name: &str, is_read, problem: Option<&str>| catalog_source::State {
+        catalog: crate::fixtures::key("c", name),
+        is_read,
+        trouble: problem.map(str::to_owned),
+    };
+    let well = state("well", true, None);
+    let new = state("new", false, None);
+    let away = state("away", true, Some("nobody is there"));
+    let never = state("never", false, Some("no such image"));
+    let plan = have("1.0.0");
+    for (catalogs, expected) in ::tests::rows![
+        None => "Unknown CatalogsPending: catalogs have not been listed yet";
+        Some(&[][..]) => "False NoCatalogs: no catalog found; create a CatalogSource in a namespace that the \
+                          provisioner reads catalogs from, or correct spec.catalog";
+        Some(&[&well][..]) => "True CatalogsAvailable: all catalogs are available";
+        Some(&[&well, &new][..]) => "Unknown CatalogsPending: c/new has not been read yet";
+        Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: nobody is there";
+        Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: nobody is there; c/never: no such image";
+    ] {
+        let status = status(&with!(planned(&plan) => catalogs: catalogs));
+        assert_eq!(line(find(&status, "CatalogAvailable")), expected);
+    }
+}
+
+#[test]
+fn reasons_of_an_unchanged_choice_are_kept() {
+    let of = |version: &str, why: &[&str]| {
+        let why = why.iter().map(|&one| one.to_owned()).collect();
+        let bundle = with!(chosen(version, None).bundle => why: why);
+        with!(PlatformOperatorStatus, chosen_bundle: Some(bundle))
+    };
+    for (mut status, before, why) in [
+        (of("1.0.1", &[]), of("1.0.1", &["a"]), &["a"][..]),
+        (of("1.0.1", &["b"]), of("1.0.1", &["a"]), &["b"]),
+        (of("1.0.1", &[]), of("1.0.0", &["a"]), &[]),
+        (of("1.0.1", &[]), PlatformOperatorStatus::default(), &[]),
+    ] {
+        restore_reasons(&mut status, &before);
+        assert_eq!(status.chosen_bundle.unwrap().why, why);
+    }
+}
+
+#[test]
+fn upgradeable_condition_follows_the_gate() {
+    let verdict = |is_upgradeable, reason| {
+        let verdict = judge(&Cluster::Kubernetes, [], &[]);
+        with!(verdict => is_upgradeable: is_upgradeable, reason: reason, message: "said".into())
+    };
+    let plan = have("1.0.0");
+    let (open, closed) = (verdict(true, "AsExpected"), verdict(false, "Closed"));
+    for (verdict, expected) in [
+        (None, "Unknown NotInstalled: no bundle is installed yet"),
+        (Some(&open), "True AsExpected: said"),
+        (Some(&closed), "False Closed: said"),
+    ] {
+        let status = status(&with!(planned(&plan) => verdict: verdict));
+        assert_eq!(line(find(&status, "Upgradeable")), expected);
+    }
+}
+
+#[test]
+fn known_facts_survive_failures() {
+    let best = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
+    let keep = Some("4.12 1.0".parse::<Kept>().unwrap());
+    let first = with!(plan(InstanceAction::Apply(Box::new(best))) => keep: keep);
+    let installed_status = installed("1.0.0", true);
+    let before = new_status(&first, Some(&installed_status), None);
+    // Under both names that CRDs use for the field.
+    for active in [
+        &before.active_bundle_instance,
+        &before.active_bundle_deployment,
+    ] {
+        assert_eq!(active.as_ref().unwrap().name, "tide");
+    }
+    assert_eq!(before.cluster_minor.as_deref(), Some("4.12"));
+    assert_eq!(before.package_minor.as_deref(), Some("1.0"));
+    assert_eq!(before.observed_generation, Some(3));
+
+    let mut operator = operator(&json!({}));
+    operator.status = Some(before.clone());
+    let later = |plan: &OperatorPlan, below: Option<&Value>| {
+        let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
+        let found = with!(planned(plan) => instance: instance.as_ref());
+        build(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
+    };
+    // An unchanged observation writes nothing; an unchanged choice keeps its reasons.
+    assert_eq!(later(&have("1.0.0"), Some(&installed_status)), before);
+    // A failure keeps facts that are still true.
+    let failed = later(&refuse("SourceFailed"), None);
+    assert_eq!(failed.chosen_bundle, before.chosen_bundle);
+    assert_eq!(failed.active_bundle_instance, before.active_bundle_instance);
+    assert_eq!(failed.cluster_minor, before.cluster_minor);
+    let at = |status: &PlatformOperatorStatus, type_: &str| {
+        find(status, type_).last_transition_time.0.to_string()
+    };
+    assert_eq!(at(&failed, "Installed"), "2027-01-01T00:00:00Z");
+    assert_eq!(at(&failed, "CatalogAvailable"), NOW);
+    // Another bundle has other reasons.
+    let next = later(&have("1.0.1"), Some(&installed_status))
+        .chosen_bundle
+        .unwrap();
+    assert_eq!((next.version.as_str(), next.why.len()), ("1.0.1", 0));
+    // The next bundle is that of the current plan.
+    let (next, rights) = (Some(NextBundle::default()), Some(NewRights::default()));
+    let waiting = with!(have("1.0.0") => next: next, new_rights: rights);
+    let waiting = later(&waiting, Some(&installed_status));
+    assert_eq!(waiting.next_available, Some(NextBundle::default()));
+    assert_eq!(waiting.new_rights, Some(NewRights::default()));
+    operator.status = Some(waiting);
+    let plan = have("1.0.0");
+    let over = build(&operator, &planned(&plan), NOW.parse().unwrap());
+    assert_eq!((over.next_available, over.new_rights), (None, None));
+}
+
+#[test]
+fn untrusted_texts_are_truncated_to_fit_the_status() {
+    let long = "ö".repeat(100_000);
+    let text = || long.clone();
+    let hostile = with!(chosen("1.0.0", None) => bundle.name: text(), bundle.version: text(), bundle.channel: text(),
+        bundle.catalog: text(), bundle.image: text());
+    let plan =
+        with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![long.clone()]);
+    let status = new_status(&plan, Some(&installed("1.0.0", true)), Some(&long));
+    let bundle = status.chosen_bundle.as_ref().unwrap();
+    let word = bounds::WORD as usize;
+    let (version, channel, catalog) = (&bundle.version, &bundle.channel, &bundle.catalog);
+    for text in [&bundle.name, version, channel, catalog] {
+        assert!(text.len() <= word, "{}", text.len());
+    }
+    assert!(bundle.image.len() <= bounds::REFERENCE as usize);
+    let message = &find(&status, "Installed").message;
+    assert!(message.chars().count() <= bounds::MESSAGE as usize);
+    // Texts within the limits are unchanged.
+    let fits = with!(chosen("1.0.0", None) => bundle.image: format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64)));
+    let status = new_status(
+        &self::plan(InstanceAction::Apply(Box::new(fits.clone()))),
+        None,
+        None,
+    );
+    assert_eq!(status.chosen_bundle.unwrap().image, fits.bundle.image);
+}

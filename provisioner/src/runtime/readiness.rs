@@ -1,0 +1,82 @@
+//! Readiness: the process is ready as soon as all readiness tasks are dropped.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Open readiness tasks. Clones share the list.
+///
+/// ```
+/// let ready = provisioner::runtime::readiness::Ready::default();
+/// let task = ready.task("watch Bundles");
+/// assert_eq!(ready.waiting(), ["watch Bundles"]);
+/// task.done();
+/// assert!(ready.waiting().is_empty());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Ready {
+    open: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+}
+
+/// A readiness task. Dropping it marks it as done.
+#[derive(Debug)]
+#[must_use = "dropping it marks the task as done"]
+pub struct Task {
+    name: &'static str,
+    ready: Ready,
+}
+
+impl Ready {
+    /// Adds a task. `/readyz` lists the names of open tasks.
+    pub fn task(&self, name: &'static str) -> Task {
+        *self.lock().entry(name).or_default() += 1;
+        Task {
+            name,
+            ready: self.clone(),
+        }
+    }
+
+    /// Returns the names of the open tasks.
+    pub fn waiting(&self) -> Vec<&'static str> {
+        self.lock().keys().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    /// Marks the task as done.
+    pub fn done(self) {}
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let mut open = self.ready.lock();
+        if let Some(count) = open.get_mut(self.name) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.remove(self.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_name_is_waiting_until_all_its_tasks_end() {
+        let ready = Ready::default();
+        let (first, second, other) = (ready.task("watch"), ready.task("watch"), ready.task("open"));
+        drop(first);
+        assert_eq!(ready.waiting(), ["open", "watch"]);
+        second.done();
+        assert_eq!(ready.waiting(), ["open"]);
+        drop(other);
+        assert!(ready.waiting().is_empty());
+    }
+}

@@ -1,0 +1,139 @@
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+
+use super::{
+    ca::{CA_LIFETIME, CERTIFICATE_LIFETIME, CaRotation, CertificateAuthority, Error, RetiredCa},
+    certificate, secret,
+};
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+fn days(days: i64) -> SignedDuration {
+    SignedDuration::from_hours(days * 24)
+}
+
+fn names() -> Vec<String> {
+    vec!["core.system.svc".to_owned(), "127.0.0.1".to_owned()]
+}
+
+/// Rotates the CA, and names the change.
+fn rotate(authorities: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
+    let rotated = authorities.rotate(at).unwrap();
+    let change = match &rotated {
+        None => "same",
+        Some(rotated) if rotated.current != authorities.current => "succession",
+        Some(rotated) if rotated.next.is_some() && authorities.next.is_none() => "successor",
+        Some(_) => "farewell",
+    };
+    (rotated.unwrap_or_else(|| authorities.clone()), change)
+}
+
+#[test]
+fn ca_is_succeeded_by_a_published_successor() {
+    let start = now();
+    let mut authorities = CaRotation::new(start).unwrap();
+    let first = authorities.current.clone();
+    for (day, change, certificates) in [
+        (0, "same", 1),
+        (304, "same", 1),
+        (305, "successor", 2),
+        (334, "same", 2),
+        (335, "succession", 2),
+        (336, "same", 2),
+        (365, "farewell", 1),
+        (609, "same", 1),
+        (610, "successor", 2),
+    ] {
+        let (rotated, found) = rotate(&authorities, start + days(day));
+        assert_eq!(found, change, "day {day}");
+        let count = rotated.bundle().matches("BEGIN").count();
+        assert_eq!(count, certificates, "day {day}");
+        let again = rotated.rotate(start + days(day)).unwrap();
+        assert!(again.is_none(), "day {day}, again");
+        authorities = rotated;
+    }
+    assert!(first != authorities.current);
+}
+
+#[test]
+fn unpublished_successor_waits_unless_the_ca_expires() {
+    let start = now();
+    let authorities = CaRotation::new(start).unwrap();
+    let (late, change) = rotate(&authorities, start + days(350));
+    assert_eq!(change, "successor");
+    let soon = start + days(350) + SignedDuration::from_hours(1);
+    assert_eq!(rotate(&late, soon).1, "same");
+    assert_eq!(rotate(&late, start + days(351)).1, "succession");
+    let (too_late, change) = rotate(&authorities, start + days(400));
+    assert_eq!(change, "succession");
+    assert!(too_late.previous.is_none());
+    // After years, the successor has expired as well.
+    let (older, change) = rotate(&late, start + days(2000));
+    assert_eq!(change, "succession");
+    assert!(older.current.ends > start + days(2300));
+}
+
+#[test]
+fn certificates_are_limited_to_their_names_and_their_ca() {
+    let authority = CertificateAuthority::new(now()).unwrap();
+    let (_, ends) = authority.issue(&names(), now()).unwrap();
+    assert_eq!(ends, now() + CERTIFICATE_LIFETIME);
+    let late = now() + CA_LIFETIME - SignedDuration::from_hours(1);
+    let (_, ends) = authority.issue(&names(), late).unwrap();
+    assert_eq!(ends, authority.ends);
+    // A name that clients cannot verify is rejected when the certificate is issued.
+    assert!(authority.issue(&["not a name".to_owned()], now()).is_err());
+    assert!(authority.issue(&[], now()).is_err());
+}
+
+#[test]
+fn secret_round_trips_and_detects_corruption() {
+    let start = now();
+    let old = CaRotation::new(start - days(300)).unwrap();
+    let previous = RetiredCa {
+        certificate: old.current.certificate.clone(),
+        ends: old.current.ends,
+    };
+    let (next, previous) = (
+        Some(CertificateAuthority::new(start).unwrap()),
+        Some(previous),
+    );
+    let full = with!(CaRotation::new(start).unwrap() => next: next, previous: previous);
+    for authorities in [&old, &full] {
+        let secret = secret::write(authorities, "a", "b", None);
+        assert!(secret::is_managed(&secret));
+        assert!(secret::read(&secret).as_ref() == Some(authorities));
+    }
+    for key in ["tls.crt", "tls.key"] {
+        let mut secret = secret::write(&full, "a", "b", None);
+        let data = secret.data.as_mut().unwrap();
+        data.insert(key.to_owned(), ByteString(b"nonsense".to_vec()));
+        let read = secret::read(&secret).unwrap();
+        let issued = read.current.issue(&names(), start);
+        assert!(matches!(issued, Err(Error::Damaged)), "{key}");
+        secret.data.as_mut().unwrap().remove(key);
+        assert!(secret::read(&secret).is_none(), "no {key}");
+    }
+    // A key of another CA.
+    let mixed = with!(full.current.clone() => key: old.current.key.clone());
+    assert!(matches!(mixed.issue(&names(), start), Err(Error::Damaged)));
+}
+
+#[test]
+fn provided_certificate_is_checked_without_logging_its_key() {
+    let authority = CertificateAuthority::new(now()).unwrap();
+    let other = CertificateAuthority::new(now()).unwrap();
+    let (chain, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
+    assert!(certificate::read(chain, key).is_ok());
+    for (chain, key, problem) in ::tests::rows![
+        chain, other.key.as_bytes() => "tls.key does not match tls.crt";
+        b"".as_slice(), key => "tls.crt has no certificate";
+        chain, b"".as_slice() => "tls.key contains no private key in PEM";
+        chain, chain => "tls.key contains no private key in PEM";
+    ] {
+        let error = certificate::read(chain, key).unwrap_err();
+        assert_eq!(error, problem);
+    }
+}
