@@ -20,7 +20,7 @@ use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
-use unpacker::wire;
+use unpacker::transfer::Problem;
 
 use crate::{
     args::ServiceArgs,
@@ -198,7 +198,7 @@ async fn ca_roots(cluster: &Cluster) -> anyhow::Result<RootCertStore> {
 
 /// Describes an error response of the service.
 fn describe_rejection(status: http::StatusCode, body: &[u8]) -> String {
-    let Ok(wire::Problem { reason, message }) = serde_json::from_slice(body) else {
+    let Ok(Problem { reason, message }) = serde_json::from_slice(body) else {
         return format!("content service returned {status}");
     };
     match status.as_u16() {

@@ -75,7 +75,7 @@ fn block_on(future: impl Future<Output = Result<(), Error>>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            error!(error = unpacker::job::chain(&error), "failed");
+            error!(error = manifests::error::chain(&error), "failed");
             ExitCode::FAILURE
         }
     }

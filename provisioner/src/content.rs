@@ -5,7 +5,7 @@
 //!  TLS (own CA, or a Secret) ─> authentication (TokenReview) ─> authorization (SubjectAccessReview)
 //!     ├─ GET, HEAD /bundles/<name>.tgz   plain content; ?content=original for the fetched content
 //!     ├─ GET, HEAD /uploads/<name>.tgz   uploaded content
-//!     ├─ PUT       /uploads/<name>.tgz ─> wire::receive ─> store ─> ConfigMaps ─> status: pending
+//!     ├─ PUT       /uploads/<name>.tgz ─> transfer::receive ─> store ─> ConfigMaps ─> status: pending
 //!     └─ PUT       /unpack/<name>.tgz, with the token of the pod of the Bundle's Job ─> the same ─> the Job's annotation
 //! ```
 //!

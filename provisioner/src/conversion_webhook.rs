@@ -170,7 +170,7 @@ async fn convert(State(shared): State<Shared>, request: Request) -> Response {
             (headers, Body::from(answer)).into_response()
         }
         Err(error) => {
-            let problem = unpacker::job::chain(&error);
+            let problem = manifests::error::chain(&error);
             warn!(problem, "failed to answer a request");
             (error.status(), problem).into_response()
         }

@@ -5,8 +5,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)] // benchmarks may panic, and criterion's macros have no docs
 
-use std::io::{BufWriter, Write};
-use std::{fmt::Write as _, fs::File, path::Path};
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flate2::{Compression, write::GzEncoder};

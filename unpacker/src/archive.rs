@@ -10,11 +10,13 @@ use tar::Header;
 
 use crate::{
     Error, Options, Result,
-    block::{Blocks, Meter, explain},
-    inflate::Decompressor,
-    pax::{self, PendingHeaders, lossy},
+    decompress::Decompressor,
     select::Select,
     spool::Storage,
+    tar::{
+        blocks::{Blocks, Meter, explain},
+        pax::{self, PendingHeaders, lossy},
+    },
     tree::{Builder, Tree},
 };
 

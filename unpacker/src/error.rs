@@ -136,7 +136,7 @@ pub enum Error {
     /// An HTTP request failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
-    Web(#[from] crate::web::Error),
+    Web(#[from] crate::http_client::Error),
     /// The requests for a source together exceeded the total timeout.
     #[cfg(feature = "sources")]
     #[error(
@@ -156,11 +156,11 @@ pub enum Error {
     /// An archive at a URL failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
-    Http(#[from] crate::http::Error),
+    Http(#[from] crate::http_archive::Error),
     /// The ConfigMaps are not a bundle.
     #[cfg(feature = "sources")]
     #[error(transparent)]
-    ConfigMaps(#[from] crate::configmaps::Error),
+    ConfigMaps(#[from] crate::config_maps::Error),
     /// An image pull or push failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -308,7 +308,7 @@ impl Error {
 
 #[cfg(feature = "sources")]
 impl Error {
-    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Unpack { path, source } => Self::Unpack {

@@ -1,33 +1,11 @@
 //! Fetching and resolving of all kinds of sources.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, io};
 
 use crate::{
-    Access, Digest, Error, Options, Result, Source, Tree, git, http, image, open_tree,
+    Access, Error, Fetched, Options, Progress, Result, Source, git, http_archive, image, open_tree,
     source::Local, stream_tree,
 };
-
-/// A completely fetched and verified source.
-#[derive(Debug)]
-pub struct Fetched {
-    /// The source with a digest or commit, if it can be pinned.
-    pub resolved: Source,
-    /// Digest of the transferred data: of the image manifest, or of the archive as received.
-    pub digest: Option<Digest>,
-    /// Regular files, and the entries that are not regular files.
-    pub tree: Tree,
-    /// Number of entries that are not selected.
-    pub unselected: usize,
-    /// Labels of an image, if they determined the selection ([`crate::Selection::Natural`]); otherwise empty.
-    pub labels: BTreeMap<String, String>,
-}
 
 /// Fetches the content of a source. If an archive has one top-level directory with the bundle, its contents are
 /// returned.
@@ -47,7 +25,12 @@ pub async fn fetch(
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
         Source::Http(at) => {
-            with_timeout(source, access, http::fetch(at, access, options, progress)).await
+            with_timeout(
+                source,
+                access,
+                http_archive::fetch(at, access, options, progress),
+            )
+            .await
         }
         Source::Image(at) => {
             with_timeout(source, access, image::fetch(at, access, options, progress)).await
@@ -128,44 +111,5 @@ async fn blocking(work: impl FnOnce() -> Result<Fetched> + Send + 'static) -> Re
             path: "the source".into(),
             source: io::Error::other(error),
         }),
-    }
-}
-
-/// Counts transferred bytes, for display. Clones share the counters.
-#[derive(Debug, Clone, Default)]
-pub struct Progress {
-    counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Progress {
-    /// Adds received bytes.
-    pub fn add(&self, bytes: u64) {
-        self.counts.done.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Resets the received bytes when a transfer restarts.
-    pub fn restart(&self) {
-        self.counts.done.store(0, Ordering::Relaxed);
-    }
-
-    /// Sets the total number of bytes, once known.
-    pub fn set_total(&self, bytes: u64) {
-        self.counts.total.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Returns the received bytes.
-    pub fn done(&self) -> u64 {
-        self.counts.done.load(Ordering::Relaxed)
-    }
-
-    /// Returns the total number of bytes, or zero if it is unknown.
-    pub fn total(&self) -> u64 {
-        self.counts.total.load(Ordering::Relaxed)
     }
 }

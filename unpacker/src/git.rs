@@ -30,20 +30,20 @@
 
 #[cfg(test)]
 mod attacks;
+mod checkout;
 mod delta;
 mod error;
-mod id;
 mod inflate;
 mod known_hosts;
-mod line;
+mod object_id;
 mod pack;
-mod receive;
+mod pack_receiver;
+mod pkt_line;
+mod protocol;
 mod refs;
-mod smart;
+mod smart_http;
 mod ssh;
-mod talk;
 mod tree;
-mod walk;
 
 use std::{
     collections::BTreeMap,
@@ -58,17 +58,15 @@ use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
 pub use error::{Error, Problem};
 
 use crate::{
-    Access, Options, Progress, Source,
-    fetch::Fetched,
+    Access, Fetched, Options, Progress, Source, http_client,
     source::{Git, Revision},
-    web,
 };
+use checkout::FaultOrigin;
 use error::Result;
-use id::{Id, Kind};
+use object_id::{Id, Kind};
 use pack::{Bounds, Pack};
+use protocol::{Depth, GitConnection};
 use refs::Target;
-use talk::{Depth, GitConnection};
-use walk::FaultOrigin;
 
 /// Fetches a directory of a commit.
 ///
@@ -147,7 +145,7 @@ fn pinned(git: &Git, commit: String) -> Git {
 
 async fn connect(git: &Git, access: &Access) -> Result<GitConnection> {
     match git.repository.scheme() {
-        "https" | "http" => smart::connect(&git.repository, access).await,
+        "https" | "http" => smart_http::connect(&git.repository, access).await,
         "ssh" => ssh::connect(&git.repository, access).await,
         _ => Err(Problem::Scheme),
     }
@@ -186,7 +184,7 @@ async fn transfer(
     let read = spawn_blocking(move || {
         let mut pack = pack;
         pack.resolve(&[Kind::Commit, Kind::Tag, Kind::Tree], None)?;
-        let commit = walk::commit(&mut pack, start).map_err(|problem| match &git.revision {
+        let commit = checkout::commit(&mut pack, start).map_err(|problem| match &git.revision {
             // All commits of branches and tags were fetched, so the commit is not among them.
             Revision::Commit(commit) if matches!(problem, Problem::Missing { .. }) => {
                 Problem::NoCommit {
@@ -196,7 +194,8 @@ async fn transfer(
             }
             _ => problem,
         })?;
-        let (tree, unselected) = walk::read(&mut pack, commit, git.directory.as_deref(), &options)?;
+        let (tree, unselected) =
+            checkout::read(&mut pack, commit, git.directory.as_deref(), &options)?;
         Ok(Fetched {
             resolved: Source::Git(pinned(&git, commit.to_string())),
             digest: None,
@@ -219,7 +218,8 @@ async fn with_retries<T, F: Future<Output = Result<T, FaultOrigin>>>(
     loop {
         let outcome = attempt().await;
         let Err(FaultOrigin::Repository(
-            problem @ (Problem::Disconnected { .. } | Problem::Web(web::Error::Broken { .. })),
+            problem @ (Problem::Disconnected { .. }
+            | Problem::Web(http_client::Error::Broken { .. })),
         )) = &outcome
         else {
             return outcome;
@@ -314,7 +314,7 @@ async fn receive(
         receiver,
         chunk: Bytes::new(),
     };
-    let reading = spawn_blocking(move || receive::receive(chunks, bounds));
+    let reading = spawn_blocking(move || pack_receiver::receive(chunks, bounds));
     let sent = talk
         .fetch(wants, depth, bounds.received, sender, progress)
         .await;

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use unpacker::{Access, Options, fetch::Progress, image, source::Image};
+//! use unpacker::{Access, Options, Progress, image, source::Image};
 //!
 //! let bundle = Image { reference: "quay.io/org/bundle:v1".parse()?, platform: None };
 //! let fetched = image::fetch(&bundle, &Access::default(), &Options::default(), &Progress::default()).await?;
@@ -18,9 +18,7 @@ use std::collections::BTreeMap;
 use manifests::image::Reference;
 
 use crate::{
-    Access, Options, Result, Selection, Source,
-    fetch::{Fetched, Progress},
-    oci,
+    Access, Fetched, Options, Progress, Result, Selection, Source, oci,
     registry::{
         Blob, Checksum, Error, manifest,
         mirrors::RegistryEndpoint,

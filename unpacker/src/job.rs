@@ -1,5 +1,5 @@
 //! Client of the unpack Job: uploads a directory of its container to the content service, in the format of
-//! [`wire`](crate::wire). No file is held in memory.
+//! [`wire`](crate::transfer). No file is held in memory.
 //!
 //! ```
 //! use unpacker::{Options, Selection, job::Load};
@@ -20,13 +20,12 @@ mod address;
 mod connect;
 mod error;
 mod install;
-mod load;
+mod payload;
 mod send;
 mod upload;
 
 pub use address::Address;
 pub use error::Error;
 pub use install::install;
-pub use load::{Load, Packed};
-pub use manifests::error::chain;
+pub use payload::{Load, Packed};
 pub use send::{Receiver, Sent, send};

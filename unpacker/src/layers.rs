@@ -39,9 +39,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod name;
+mod overlay;
 mod parents;
-mod stack;
+mod path;
 
 use std::io::{self, Read};
 
@@ -50,18 +50,20 @@ use manifests::content;
 use crate::{
     Error, ImageLimits, Options, Result,
     archive::{self, EXTENDED, Entry, skip_body},
-    block::{Blocks, Meter, explain},
-    inflate::Decompressor,
-    pax::lossy,
+    decompress::Decompressor,
     select::Select,
     spool::Failure,
+    tar::{
+        blocks::{Blocks, Meter, explain},
+        pax::lossy,
+    },
     tree::{Builder, Tree},
 };
 
-use name::Change;
-pub(crate) use name::LayerPath;
+use overlay::{LayerChanges, Overlay};
 use parents::Parents;
-use stack::{LayerChanges, Overlay};
+use path::Change;
+pub(crate) use path::LayerPath;
 
 /// The files of an image, which are added layer by layer.
 #[derive(Debug)]
@@ -322,11 +324,11 @@ impl Layer<'_> {
     }
 }
 
-impl From<stack::Conflict> for Error {
-    fn from(conflict: stack::Conflict) -> Self {
+impl From<overlay::Conflict> for Error {
+    fn from(conflict: overlay::Conflict) -> Self {
         Self::Content(match conflict {
-            stack::Conflict::Duplicate(path) => content::Error::Duplicate { path },
-            stack::Conflict::FileAsFolder(path, other) => {
+            overlay::Conflict::Duplicate(path) => content::Error::Duplicate { path },
+            overlay::Conflict::FileAsFolder(path, other) => {
                 content::Error::FileAsFolder { path, other }
             }
         })

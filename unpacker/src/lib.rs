@@ -52,21 +52,24 @@ extern crate tests;
 #[cfg(feature = "sources")]
 pub mod access;
 mod archive;
-mod block;
 #[cfg(feature = "sources")]
-pub mod configmaps;
+pub mod config_maps;
+mod decompress;
 mod digest;
+mod dir;
 mod error;
 #[cfg(feature = "sources")]
 pub mod fetch;
-mod folder;
+#[cfg(feature = "sources")]
+mod fetched;
 #[cfg(feature = "sources")]
 pub mod git;
 #[cfg(feature = "sources")]
-pub mod http;
+pub mod http_archive;
+#[cfg(feature = "sources")]
+pub mod http_client;
 #[cfg(feature = "sources")]
 pub mod image;
-mod inflate;
 pub mod job;
 #[cfg(feature = "sources")]
 pub mod layers;
@@ -75,7 +78,8 @@ pub mod local;
 #[cfg(feature = "sources")]
 pub mod oci;
 mod pack;
-mod pax;
+#[cfg(feature = "sources")]
+mod progress;
 #[cfg(feature = "sources")]
 pub mod registry;
 mod select;
@@ -84,12 +88,13 @@ pub mod source;
 mod spool;
 #[cfg(feature = "sources")]
 pub mod store;
+mod tar;
+pub mod transfer;
 pub mod tree;
 #[cfg(feature = "sources")]
-pub mod unpack;
+mod trust;
 #[cfg(feature = "sources")]
-pub mod web;
-pub mod wire;
+pub mod unpack;
 
 use std::{
     fs,
@@ -102,16 +107,22 @@ pub use access::Access;
 pub use digest::{Digest, NotADigest};
 pub use error::{Error, Result};
 #[cfg(feature = "sources")]
-pub use fetch::{Fetched, Progress, fetch, local, resolve};
+pub use fetch::{fetch, local, resolve};
+#[cfg(feature = "sources")]
+pub use fetched::Fetched;
 pub use manifests::content::{Content, Limits, SkippedEntries};
 pub use pack::{Format, pack};
+#[cfg(feature = "sources")]
+pub use progress::Progress;
 #[cfg(feature = "sources")]
 pub use source::Source;
 #[cfg(feature = "sources")]
 pub use store::Store;
+#[cfg(feature = "sources")]
+pub use store::shared_fetches::Pinned;
 pub use tree::{FileInfo, Tree};
 #[cfg(feature = "sources")]
-pub use unpack::{Pinned, unpack};
+pub use unpack::unpack;
 
 use manifests::content::Paths;
 use spool::Storage;
@@ -209,7 +220,7 @@ fn open_in(path: &Path, options: &Options, storage: Storage) -> Result<(Tree, us
     };
     let kind = fs::metadata(path).map_err(failed)?.file_type();
     let read = if kind.is_dir() {
-        folder::read(path, options, storage)
+        dir::read(path, options, storage)
     } else if kind.is_file() {
         archive::read(fs::File::open(path).map_err(failed)?, options, storage)
     } else {

@@ -10,10 +10,10 @@
 //! Every blob must have the digest in its name. A compressed archive is first decompressed into an unnamed temporary
 //! file, because images are not read in the order of the archive.
 
-mod docker;
+mod docker_archive;
 mod error;
-mod layout;
-mod shelf;
+mod files;
+mod oci_layout;
 
 use std::{
     collections::BTreeMap,
@@ -24,12 +24,12 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Digest, Error as Failure, Options, Result, Selection, Source, fetch::Fetched, layers::Layers,
-    oci, source::Local,
+    Digest, Error as Failure, Fetched, Options, Result, Selection, Source, layers::Layers, oci,
+    source::Local,
 };
 
 pub use error::Error;
-use shelf::LayoutFiles;
+use files::LayoutFiles;
 
 /// Reads an image from an OCI layout, an OCI archive or a Docker archive. The platform selects one of several images:
 /// see [`oci::Index::choose`].
@@ -51,8 +51,8 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
             _ => LayoutFiles::archive(path, options)?,
         };
         match local {
-            Local::DockerArchive(..) => docker::read(&files, name, options),
-            _ => layout::read(&files, name, platform, options),
+            Local::DockerArchive(..) => docker_archive::read(&files, name, options),
+            _ => oci_layout::read(&files, name, platform, options),
         }
     };
     let image = read().map_err(|source| unpack(path, source))?;

@@ -8,7 +8,7 @@
 //! ```
 
 mod address;
-mod show;
+mod display;
 #[cfg(test)]
 mod tests;
 
@@ -129,7 +129,7 @@ impl Source {
     /// Returns an error if the text does not describe a source, or is ambiguous.
     pub fn parse(text: &str, exists: impl Fn(&Path) -> bool) -> Result<Self, Error> {
         Self::read(text, exists).map_err(|problem| Error {
-            text: show::without_secrets(text).chars().take(200).collect(),
+            text: display::without_secrets(text).chars().take(200).collect(),
             problem,
         })
     }
@@ -209,7 +209,7 @@ impl Image {
             Err(problem) => problem,
         };
         Err(Error {
-            text: show::without_secrets(text).chars().take(200).collect(),
+            text: display::without_secrets(text).chars().take(200).collect(),
             problem,
         })
     }

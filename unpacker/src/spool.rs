@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 
 #[cfg(feature = "sources")]
-use crate::block::explain;
+use crate::tar::blocks::explain;
 use crate::{Error, Result};
 
 /// Maximum number of bytes in memory.

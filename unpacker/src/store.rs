@@ -27,19 +27,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod clock;
+mod access_clock;
 mod disk;
 mod error;
 mod files;
-mod flight;
 mod hold;
-mod key;
-mod memory;
-mod reading;
-mod sources;
-mod state;
+mod memory_cache;
+mod reader;
+pub(crate) mod shared_fetches;
+mod single_flight;
+mod source_index;
+mod source_key;
 mod stats;
-mod writing;
+mod usage;
+mod writer;
 
 use std::{
     io::BufReader,
@@ -50,18 +51,19 @@ use std::{
 use manifests::content::{Content, Limits};
 use tracing::warn;
 
-use crate::{Access, Digest, Format, Options, SkippedEntries, Source, Tree, unpack};
+use self::shared_fetches::Flights;
+use crate::{Access, Digest, Format, Options, SkippedEntries, Source, Tree};
 use disk::Disk;
-use flight::SingleFlight;
 use hold::Holds;
-use memory::MemoryCache;
+use memory_cache::MemoryCache;
+use single_flight::SingleFlight;
 use stats::Counts;
-use writing::CommitOutcome;
+use writer::CommitOutcome;
 
 pub use error::{Error, Result};
 pub use hold::Hold;
-pub use key::Key;
-pub use reading::{Reader, Served};
+pub use reader::{Reader, Served};
+pub use source_key::Key;
 pub use stats::Stats;
 
 /// Size limits of a store, in bytes.
@@ -86,7 +88,7 @@ struct Inner {
     memory: MemoryCache,
     holds: Holds,
     reads: SingleFlight<(Digest, Limits), Result<Arc<Content>>>,
-    fetches: unpack::Flights,
+    fetches: Flights,
     counts: Counts,
 }
 
@@ -114,7 +116,7 @@ impl Store {
             memory: MemoryCache::new(budget.memory),
             holds: Holds::default(),
             reads: SingleFlight::default(),
-            fetches: unpack::Flights::default(),
+            fetches: Flights::default(),
             counts: Counts::default(),
         };
         Ok(Self {
@@ -150,7 +152,7 @@ impl Store {
             ..
         } = &*self.inner;
         let write = || {
-            let (writer, evicted) = disk.reserve(writing::size_of(tree))?;
+            let (writer, evicted) = disk.reserve(writer::size_of(tree))?;
             counts.evicted.add(evicted);
             let digest = writer.fill(tree, stop)?;
             Ok((digest, writer.commit(&digest)?))
@@ -331,7 +333,7 @@ impl Store {
     }
 
     /// Returns the running fetches.
-    pub(crate) fn fetches(&self) -> &unpack::Flights {
+    pub(crate) fn fetches(&self) -> &Flights {
         &self.inner.fetches
     }
 

@@ -25,8 +25,6 @@
 //! # }
 //! ```
 
-mod flights;
-
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -35,28 +33,13 @@ use std::sync::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-pub(crate) use flights::Flights;
-
 use crate::{
-    Access, Digest, Options, Progress, Result, SkippedEntries, Source, Store,
-    fetch::{self, Fetched},
-    store::{self, Hold, Stored},
+    Access, Fetched, Options, Progress, Result, Source, Store, fetch,
+    store::{
+        shared_fetches::{FetchKey, Pinned},
+        {self},
+    },
 };
-
-/// The stored content of a source.
-#[derive(Debug, Clone)]
-pub struct Pinned {
-    /// Source with a digest or commit, if it can be pinned.
-    pub resolved: Source,
-    /// Digest of the content in the store.
-    pub digest: Digest,
-    /// Size of the tar archive in bytes.
-    pub size: u64,
-    /// Entries of the source that are not regular files, and that a bundle does not need.
-    pub skipped: SkippedEntries,
-    /// Protects the content from eviction.
-    pub hold: Hold,
-}
 
 /// Fetches a source into the store, unless the store has its content. Concurrent callers share one fetch if they have
 /// the same source, credentials, trust, timeouts and limits. The fetch continues as long as one of them waits, and
@@ -126,7 +109,7 @@ where
         progress,
     } = &*request;
     let key = store.request_key(source, options, access);
-    let key = key.map(|key| flights::FetchKey::new(key, source, access, options));
+    let key = key.map(|key| FetchKey::new(key, source, access, options));
     let progress = progress.clone();
     let work = {
         let store = store.clone();
@@ -184,19 +167,6 @@ async fn store_fetched(
     });
     let (stored, skipped) = stored.await??;
     Ok(Pinned::new(resolved, stored, skipped))
-}
-
-impl Pinned {
-    fn new(resolved: Source, stored: Stored, skipped: SkippedEntries) -> Self {
-        let Stored { digest, size, hold } = stored;
-        Self {
-            resolved,
-            digest,
-            size,
-            skipped,
-            hold,
-        }
-    }
 }
 
 /// Cancels a blocking thread when it is dropped, which means that all callers gave up.

@@ -14,12 +14,10 @@ use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 use manifests::image::Reference;
 use serde_json::{Value, json};
-use unpacker::{
-    Access, Source,
-    access::{Basic, Secret, Ssh, Trust, Verify},
-    registry::{Credentials, Mirrors},
-    web::Patience,
-};
+use unpacker::access::{Basic, Secret, Ssh, Trust, Verify};
+use unpacker::http_client::Patience;
+use unpacker::registry::{Credentials, Mirrors};
+use unpacker::{Access, Source};
 
 use super::usage;
 

@@ -38,7 +38,7 @@ pub enum Error {
         /// Path of the file.
         path: PathBuf,
         /// Error of the parser.
-        source: unpacker::web::Error,
+        source: unpacker::http_client::Error,
     },
     /// A file of `--registries-conf` is invalid.
     #[error("failed to read mirrors from {path}")]

@@ -64,7 +64,7 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let error = unpacker::job::chain(&error);
+            let error = manifests::error::chain(&error);
             error!(error, "failed");
             last_words(&args.termination_log, &error);
             ExitCode::FAILURE
@@ -130,7 +130,7 @@ pub(super) fn copy(args: &CopyArgs) -> ExitCode {
     match unpacker::job::install(&args.folder, "provisioner") {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(error = unpacker::job::chain(&error), "failed");
+            error!(error = manifests::error::chain(&error), "failed");
             ExitCode::FAILURE
         }
     }
@@ -146,7 +146,7 @@ fn prebuilt(source: Source<'_>, limits: &Limits, directory: &Path) -> Option<Sto
     // In most images it is the cache of opm, which cannot be used here.
     opened
         .inspect_err(|error| {
-            let error = unpacker::job::chain(error);
+            let error = manifests::error::chain(error);
             info!(error, "the existing cache is not used");
         })
         .ok()

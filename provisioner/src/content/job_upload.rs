@@ -18,10 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time;
 use tracing::{debug, info, warn};
-use unpacker::{
-    Digest, Selection,
-    wire::{self, Demand, Received, Terms},
-};
+use unpacker::transfer::{self, Demand, Received, Terms};
+use unpacker::{Digest, Selection};
 
 use super::{
     authz::PodToken,
@@ -69,11 +67,11 @@ pub(super) async fn put(
         idle: IDLE_TIMEOUT,
         total: TOTAL_TIMEOUT,
     };
-    let received = wire::receive(&shared.parts.store, &terms, request).await;
+    let received = transfer::receive(&shared.parts.store, &terms, request).await;
     match received {
         Ok(received) => match record_delivery(shared, &bundle, token, &received).await {
             Ok(()) => {
-                let response = wire::answer(&Ok(received.clone())).map(Body::from);
+                let response = transfer::answer(&Ok(received.clone())).map(Body::from);
                 log_upload(name, token, &received, response.status());
                 response
             }
@@ -93,7 +91,7 @@ pub(super) async fn put(
             if refusal.reason() == unpacker::Error::ENTRY_REFUSED {
                 reject(shared, name, token, &refusal.problem().message).await;
             }
-            wire::answer(&Err(refusal)).map(Body::from)
+            transfer::answer(&Err(refusal)).map(Body::from)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
-use unpacker::wire::Problem;
+use unpacker::transfer::Problem;
 
 /// Delay in seconds after which a client may retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");

@@ -12,7 +12,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, mpsc},
     task,
 };
-use unpacker::{Digest, wire};
+use unpacker::{Digest, transfer};
 
 /// Size of one chunk in bytes.
 const CHUNK_SIZE: usize = 64 << 10;
@@ -63,7 +63,7 @@ pub(super) fn is_known(headers: &HeaderMap, digest: &Digest) -> bool {
 /// Returns a response with an archive.
 pub(super) fn archive(digest: &Digest, body: Body) -> Response {
     let mut response = Response::new(body);
-    let content_type = HeaderValue::from_static(wire::CONTENT_TYPE);
+    let content_type = HeaderValue::from_static(transfer::CONTENT_TYPE);
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, content_type);

@@ -15,11 +15,9 @@ use kube::ResourceExt;
 use manifests::api::{bundle::Bundle, install::CONTENT_CLIENT};
 use tokio::{task, time};
 use tracing::{info, warn};
-use unpacker::{
-    Digest, SkippedEntries,
-    store::Stored,
-    wire::{self, Accepted, Demand, Received, Terms},
-};
+use unpacker::store::Stored;
+use unpacker::transfer::{self, Accepted, Demand, Received, Terms};
+use unpacker::{Digest, SkippedEntries};
 
 use super::{
     authz::Caller,
@@ -79,7 +77,7 @@ pub(super) async fn put(
         idle: IDLE_TIMEOUT,
         total: TOTAL_TIMEOUT,
     };
-    let received = wire::receive(&shared.parts.store, &terms, request).await;
+    let received = transfer::receive(&shared.parts.store, &terms, request).await;
     match received {
         Ok(received) => {
             let response = persist(shared, &bundle, &received).await;
@@ -92,7 +90,7 @@ pub(super) async fn put(
         }
         Err(refusal) => {
             info!(bundle = name, %caller, reason = refusal.reason(), "rejected upload");
-            wire::answer(&Err(refusal)).map(Body::from)
+            transfer::answer(&Err(refusal)).map(Body::from)
         }
     }
 }

@@ -5,9 +5,10 @@ use url::Url;
 
 use super::*;
 use crate::{
-    Digest, Source, access::Quotes, git, git::Problem, http::Error as HttpError, job::chain, oci,
-    oci::Document, registry::Error as RegistryError, web, web::Shown,
+    Digest, Source, git, git::Problem, http_archive::Error as HttpError, http_client,
+    http_client::Shown, oci, oci::Document, registry::Error as RegistryError, trust::Quotes,
 };
+use manifests::error::chain;
 
 /// Text that is chosen by a server.
 const REMOTE: &str = "REMOTE";
@@ -16,7 +17,7 @@ fn remote() -> String {
     REMOTE.to_owned()
 }
 
-/// Returns the URL of a redirect as `web::Client` reports it in errors.
+/// Returns the URL of a redirect as `http_client::Client` reports it in errors.
 fn redirected() -> Shown {
     let url = Url::parse("https://internal.example.com/REMOTE").unwrap();
     Shown::from(&url).with_written(Some("https://example.com/a (redirected)".into()))
@@ -26,8 +27,8 @@ fn cause() -> Box<dyn std::error::Error + Send + Sync> {
     REMOTE.into()
 }
 
-fn web_errors() -> Vec<(web::Error, &'static str)> {
-    use web::Error as E;
+fn web_errors() -> Vec<(http_client::Error, &'static str)> {
+    use crate::http_client::Error as E;
     let status = |code: u16| E::Status {
         method: Method::GET,
         url: redirected(),
@@ -45,7 +46,7 @@ fn web_errors() -> Vec<(web::Error, &'static str)> {
          server expects";
         E::Redirect { url: redirected(), problem: format!("to https://{REMOTE}, which is not encrypted") }
             => "https://example.com/a (redirected) redirects to an address that is not followed; use the final address";
-        E::Untrusted { url: redirected(), problem: web::Untrusted::Name, source: Some(cause()) }
+        E::Untrusted { url: redirected(), problem: http_client::Untrusted::Name, source: Some(cause()) }
             => "the certificate of https://example.com/a (redirected) is for another name; use a name in the \
                 certificate, or reissue it for this name";
         E::TooLarge { url: redirected(), limit: 5 }

@@ -8,10 +8,10 @@ use futures::{StreamExt as _, stream};
 
 use super::{
     error::{Problem, Result},
-    id::{Id, Kind},
-    line::{ByteSource, PktLine, PktReader},
+    object_id::{Id, Kind},
     pack::{Bounds, Pack},
-    receive::receive,
+    pack_receiver::receive,
+    pkt_line::{ByteSource, PktLine, PktReader},
 };
 
 const BOUNDS: Bounds = Bounds {

@@ -4,7 +4,7 @@ mod withhold;
 
 use std::{fmt, io, time::Duration};
 
-use crate::web::{self, Shown};
+use crate::http_client::{self, Shown};
 
 /// Result of functions in this module that do not know the repository.
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -187,7 +187,7 @@ pub enum Problem {
     Collision,
     /// The HTTP request failed.
     #[error(transparent)]
-    Web(#[from] web::Error),
+    Web(#[from] http_client::Error),
     /// The ssh server is unreachable.
     #[error("failed to reach {host} by ssh; check the address and the network")]
     Connect {

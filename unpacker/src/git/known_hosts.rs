@@ -259,6 +259,6 @@ mod tests {
     #[test]
     fn hmac_matches_the_published_test_vector() {
         let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
-        assert_rows!(crate::git::id::Id::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+        assert_rows!(crate::git::object_id::Id::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
     }
 }

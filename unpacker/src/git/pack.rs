@@ -15,8 +15,8 @@ use tempfile::SpooledTempFile;
 use super::{
     delta,
     error::{Problem, Result},
-    id::{Id, Kind},
     inflate::Inflater,
+    object_id::{Id, Kind},
 };
 
 /// Temporary storage for packed bytes: in memory, and in an unnamed file above a certain size.

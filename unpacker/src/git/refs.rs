@@ -2,9 +2,9 @@
 
 use super::{
     error::{Problem, Result},
-    id::Id,
+    object_id::Id,
 };
-use crate::{source::Revision, web::printable};
+use crate::{http_client::printable, source::Revision};
 
 /// Maximum number of branches and tags. Repositories with bundles have fewer.
 const MAX_REFS: usize = 200_000;

@@ -1,6 +1,6 @@
 //! Git over ssh: runs one command on the server and uses its standard input and output.
 
-mod login;
+mod keys;
 
 use std::{
     io,
@@ -21,11 +21,11 @@ use url::Url;
 use super::{
     error::{Problem, Result},
     known_hosts::{KeyCheck, KnownHosts},
-    line::{self, ByteSource},
-    talk::{GitConnection, Transport},
+    pkt_line::{self, ByteSource},
+    protocol::{GitConnection, Transport},
 };
-use crate::{Access, access::Verify, web::printable};
-use login::Keys;
+use crate::{Access, http_client::printable, trust::Verify};
+use keys::Keys;
 
 /// Maximum number of bytes of standard error that are stored for messages.
 const MAX_STDERR: usize = 2000;
@@ -290,7 +290,7 @@ impl Reader {
                 found: format!("{} has no git-upload-pack", self.address),
                 media_type: String::new(),
             },
-            (_, false) => line::refused(message.as_bytes()),
+            (_, false) => pkt_line::refused(message.as_bytes()),
             _ => Problem::Disconnected {
                 during: "before the server sent anything",
             },
@@ -311,7 +311,7 @@ impl Writer {
 
     /// Closes the connection in an orderly way if the server cooperates.
     pub(super) async fn end(mut self) {
-        let _ = self.send(line::FLUSH.to_vec()).await;
+        let _ = self.send(pkt_line::FLUSH.to_vec()).await;
         let disconnect = self.handle.disconnect(Disconnect::ByApplication, "", "");
         let _ = timeout(Duration::from_secs(1), disconnect).await;
     }

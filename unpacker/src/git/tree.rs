@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     error::{Problem, Result},
-    id::Id,
+    object_id::Id,
 };
 
 /// An entry of a directory.

@@ -11,12 +11,11 @@ use tempfile::SpooledTempFile;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
-    Options, Tree,
-    fetch::Progress,
+    Options, Progress, Tree,
+    http_client::{Patience, Reader},
     layers::Layers,
     oci::{Descriptor, Manifest},
     registry::{Blob, Checksum, Error, Failure, session::Session},
-    web::{Patience, Reader},
 };
 
 /// Number of layers that are downloaded ahead.

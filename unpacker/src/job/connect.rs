@@ -1,6 +1,11 @@
 //! Connections to the receiver, with and without TLS.
 
-use std::{env, io, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls::{
     ClientConfig, RootCertStore,

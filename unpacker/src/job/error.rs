@@ -1,6 +1,11 @@
 //! Errors of the unpack Job.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// An error while a directory is uploaded or the program is installed.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use manifests::object::is_unprintable;
 use tokio::time::{self, Instant};
 
 use super::{Address, Error, Load, Packed, connect, upload};
-use crate::wire::{self, Accepted, Problem};
+use crate::transfer::{self, Accepted, Problem};
 
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE: usize = 64 << 10;
@@ -197,8 +197,8 @@ fn request(receiver: &Receiver) -> Result<request::Builder, Error> {
             header::USER_AGENT,
             concat!("rukpak-unpack/", env!("CARGO_PKG_VERSION")),
         )
-        .header(header::CONTENT_TYPE, wire::CONTENT_TYPE)
-        .header(header::TRAILER, wire::TRAILERS);
+        .header(header::CONTENT_TYPE, transfer::CONTENT_TYPE)
+        .header(header::TRAILER, transfer::TRAILERS);
     if let Some(path) = &receiver.token_file {
         let failed = |source| Error::Configuration {
             what: "the token in",

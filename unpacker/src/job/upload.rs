@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task, time};
 
 use super::{Error, Load, Packed};
-use crate::wire::Claims;
+use crate::transfer::Claims;
 
 /// Size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;

@@ -142,7 +142,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Json { what, .. } => Self::Json {

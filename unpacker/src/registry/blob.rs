@@ -16,8 +16,8 @@ use super::{
     session::Session,
 };
 use crate::{
-    fetch::Progress,
-    web::{self, Patience, Reader, Response},
+    Progress,
+    http_client::{self, Patience, Reader, Response},
 };
 
 /// Progress in bytes that resets the attempt counter. A large blob may lose its connection more often than a small
@@ -69,7 +69,10 @@ impl Blob {
     ) -> (Reader, Failure) {
         let failure = Failure::default();
         let transfer = BlobTransfer::new(session.clone(), self, patience.clone(), progress.clone());
-        (web::reader(transfer.into_stream(failure.clone())), failure)
+        (
+            http_client::reader(transfer.into_stream(failure.clone())),
+            failure,
+        )
     }
 }
 
@@ -80,7 +83,7 @@ struct BlobTransfer {
     patience: Patience,
     progress: Progress,
     started: Instant,
-    body: Option<Pin<Box<dyn Stream<Item = web::Result<Bytes>> + Send>>>,
+    body: Option<Pin<Box<dyn Stream<Item = http_client::Result<Bytes>> + Send>>>,
     hasher: Hasher,
     read: u64,
     /// Bytes to discard from the next response, because the server ignored the range and starts at the beginning.
@@ -220,7 +223,7 @@ impl BlobTransfer {
     }
 
     /// Waits before the next attempt. Fails if the attempts or the total time are used up.
-    async fn back_off(&mut self, error: web::Error) -> Result<()> {
+    async fn back_off(&mut self, error: http_client::Error) -> Result<()> {
         self.body = None;
         if self.read - self.reset_at >= MIN_PROGRESS {
             self.reset_at = self.read;

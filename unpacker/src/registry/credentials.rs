@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
-use crate::access::{Basic, Secret};
+use crate::trust::{Basic, Secret};
 use auth::Auth;
 use helper::HelperResult;
 use key::Key;

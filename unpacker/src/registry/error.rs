@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{credentials, mirrors};
-use crate::{oci, web};
+use crate::{http_client, oci};
 
 /// Result of a registry operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -24,7 +24,7 @@ pub enum Error {
         action: String,
         /// Cause of the failure.
         #[source]
-        source: web::Error,
+        source: http_client::Error,
     },
     /// The registry requires credentials, and none are configured.
     #[error(
@@ -137,7 +137,7 @@ pub enum Error {
         read: u64,
         /// Cause of the last failure.
         #[source]
-        source: web::Error,
+        source: http_client::Error,
     },
     /// A manifest, index or image configuration is not supported.
     #[error("failed to unpack {what}")]
@@ -289,7 +289,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Web { action, source } => Self::Web {

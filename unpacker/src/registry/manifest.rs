@@ -1,13 +1,16 @@
 //! Resolution of a tag or digest to the manifest of one image.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header::ACCEPT, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
 
 use super::{Error, Result, checksum::Checksum, session::Session};
 use crate::{
     Digest,
+    http_client::{self, Response},
     oci::{self, Document, Index, Manifest},
-    web::{self, Response},
 };
 
 /// Maximum number of entries of an index. The largest known indexes have some dozens.
@@ -144,7 +147,7 @@ async fn get(session: &Session, name: &str) -> Result<RawManifest> {
     let digest_header = digest_header(&response);
     let bytes = response.bytes(oci::DOCUMENT_LIMIT).await;
     let bytes = bytes.map_err(|source| match source {
-        web::Error::TooLarge { .. } => Error::Document {
+        http_client::Error::TooLarge { .. } => Error::Document {
             what: image.clone(),
             source: oci::Error::TooLarge,
         },

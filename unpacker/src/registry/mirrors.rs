@@ -12,11 +12,11 @@
 //! # Ok::<(), unpacker::registry::mirrors::Error>(())
 //! ```
 
-mod conf;
-mod scope;
+mod image_name;
+mod registries_conf;
 
+use image_name::{ImageName, matched};
 use manifests::image::Reference;
-use scope::{ImageName, matched};
 
 /// Mirrors of registries, blocked registries, and rules for admitted images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -376,7 +376,7 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
         format!("{plain}.any")
     };
     let path = text.get(host.len()..).unwrap_or_default();
-    if wildcard && scope::names_one_image(text) {
+    if wildcard && image_name::names_one_image(text) {
         let image = format!("{plain}{path}").parse::<Reference>();
         return match image {
             Ok(image) if image.domain() == plain => Ok(()),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Access, Digest,
-    web::{Request, Response},
+    http_client::{Request, Response},
 };
 
 /// Pushes a bundle under a tag, or only under its digest. Blobs that the registry already has are not sent.

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Access,
-    access::{Secret, Verify},
-    web::{self, Client, Request, Response},
+    http_client::{self, Client, Request, Response},
+    trust::{Secret, Verify},
 };
 use token::Token;
 
@@ -256,7 +256,7 @@ impl Session {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn failed(&self, source: web::Error) -> Error {
+    pub(crate) fn failed(&self, source: http_client::Error) -> Error {
         Error::Web {
             action: format!("reach the registry {}", self.shared.endpoint.registry),
             source,
@@ -329,20 +329,20 @@ fn access_for(endpoint: &RegistryEndpoint, access: &Access) -> Access {
 
 /// Reports whether an unverified registry uses https rather than plain HTTP. If both fail, the probes are repeated,
 /// because the failure may be transient.
-async fn speaks_https(https: &Url, http: &Url, access: &Access) -> web::Result<bool> {
+async fn speaks_https(https: &Url, http: &Url, access: &Access) -> http_client::Result<bool> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         let error = match probe(https, access).await {
             Ok(()) => return Ok(true),
             // A response that is not TLS comes from an HTTP server.
-            Err(web::Error::NotTls { .. }) => return Ok(false),
+            Err(http_client::Error::NotTls { .. }) => return Ok(false),
             Err(error) => error,
         };
         if probe(http, access).await.is_ok() {
             return Ok(false);
         }
-        if attempts >= access.patience.tries || !web::is_retryable(&error) {
+        if attempts >= access.patience.tries || !http_client::is_retryable(&error) {
             return Err(error);
         }
         tokio::time::sleep(access.patience.pause_after(attempts)).await;
@@ -350,7 +350,7 @@ async fn speaks_https(https: &Url, http: &Url, access: &Access) -> web::Result<b
 }
 
 /// Sends one request without repeating it; the session repeats its own requests.
-async fn probe(base: &Url, access: &Access) -> web::Result<()> {
+async fn probe(base: &Url, access: &Access) -> http_client::Result<()> {
     let mut once = access.clone();
     once.patience.tries = 1;
     let client = Client::of(&once)?;

@@ -3,13 +3,13 @@
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{Git, Http, Image, Revision, show};
+use super::{Git, Http, Image, Revision, display};
 
 /// Problem and remedy for a text that contains credentials.
 const CREDENTIALS: &str = "contains credentials; remove them, and pass them with --username and --password-file, or in a Secret";
 
 pub(super) fn image(text: &str) -> Result<Image, String> {
-    if let Some((before, after)) = show::credentials(text)
+    if let Some((before, after)) = display::credentials(text)
         && (after.contains('/') || !before.contains('/') && before.contains(':'))
     {
         return Err(CREDENTIALS.to_owned());
@@ -85,7 +85,7 @@ fn percent_decode(text: &str) -> Result<String, String> {
 pub(super) fn http(text: &str) -> Result<Http, String> {
     let mut url = address(text, &["https", "http"])?;
     let query = percent_decode_str(url.query().unwrap_or_default());
-    if query.decode_utf8_lossy() == show::REDACTED {
+    if query.decode_utf8_lossy() == display::REDACTED {
         return Err(
             "was copied from output without its query; add the query after the ?".to_owned(),
         );

@@ -22,11 +22,11 @@ use tracing::{debug, warn};
 
 use super::{
     Error, Result,
-    clock::Clock,
+    access_clock::Clock,
     files,
-    sources::SourceIndex,
-    state::{UsageFile, UsageLock},
-    writing::ContentWriter,
+    source_index::SourceIndex,
+    usage::{UsageFile, UsageLock},
+    writer::ContentWriter,
 };
 use crate::Digest;
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use super::{Error, Result, disk::Disk, files, reading::VerifyingReader};
+use super::{Error, Result, disk::Disk, files, reader::VerifyingReader};
 use crate::Digest;
 
 /// A hold on content. Neither this process nor another one evicts the content while a clone of this value lives. The

@@ -1,13 +1,22 @@
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicUsize};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::atomic::AtomicUsize,
+    time::{Duration, Instant},
+};
 
 use manifests::content::{Builder, Irregular, Kind};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::access::{Basic, Ssh, Verify};
-use crate::{Limits, registry::Mirrors, store::Budget};
+use crate::Digest;
+use crate::{
+    Limits,
+    registry::Mirrors,
+    store::Budget,
+    trust::{Basic, Ssh, Verify},
+};
 
 /// A source that waits for a permit before each fetch and counts fetches.
 #[derive(Clone)]

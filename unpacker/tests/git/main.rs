@@ -13,17 +13,25 @@ mod hostile;
 mod revisions;
 mod ssh;
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::process::{Command, Stdio};
-use std::{fs, io::Write as _, net::TcpListener, path::Path, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use tests::{
     Authority, Cell, FileServer, GitServer, OWNER, Port, Received, Repository, Script,
     ScriptedServer, Sshd, TENANT, User, Values, assert_has, chain, noise, pairs, table, write,
 };
-use unpacker::access::{Basic, Ssh, Trust, Verify};
-use unpacker::source::{Git, Revision};
-use unpacker::{Access, Error, Fetched, Limits, Options, Progress, Selection, Source, Tree};
+use unpacker::{
+    Access, Error, Fetched, Limits, Options, Progress, Selection, Source, Tree,
+    access::{Basic, Ssh, Trust, Verify},
+    source::{Git, Revision},
+};
 
 /// Parses a source of a URL and a fragment.
 fn source(url: &str, fragment: &str) -> Git {

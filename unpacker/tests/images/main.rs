@@ -10,13 +10,16 @@ mod buildah;
 mod choice;
 mod contents;
 
-use std::path::{Path, PathBuf};
-use std::{fs, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use tempfile::TempDir;
 use tests::{Buildah, Cell, Values, chain, pairs, table, write};
 use unpacker::{
-    Digest, Options, Selection, Source, Tree, fetch::Fetched, local, open_tree, source::Local,
+    Digest, Fetched, Options, Selection, Source, Tree, local, open_tree, source::Local,
 };
 
 use buildah::Store;

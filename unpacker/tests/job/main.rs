@@ -15,11 +15,20 @@ mod sending;
 mod tls;
 mod uploads;
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
-use std::{ffi::OsStr, fmt::Write as _, fs, io::Read as _, os::unix::net::UnixListener, sync::Arc};
+use std::{
+    ffi::OsStr,
+    fmt::Write as _,
+    fs,
+    io::Read as _,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, symlink},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -32,16 +41,23 @@ use tests::{
     Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, gzip, noise,
     pairs, table, write,
 };
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    process,
+    process::Command,
+    task::JoinHandle,
+    time,
 };
-use tokio::net::{TcpListener, TcpStream};
-use tokio::{process, process::Command, task::JoinHandle, time};
 use tokio_rustls::TlsAcceptor;
-use unpacker::web::{Client, Patience, Proxies};
-use unpacker::wire::{Accepted, Claims, Demand, Problem, Terms};
 use unpacker::{
-    Content, Digest, Format, Limits, Options, Store, access::Trust, store::Budget, web, wire,
+    Content, Digest, Format, Limits, Options, Store,
+    access::Trust,
+    http_client,
+    http_client::{Client, Patience, Proxies},
+    store::Budget,
+    transfer,
+    transfer::{Accepted, Claims, Demand, Problem, Terms},
 };
 
 use command::{BINARY, Run, printed};

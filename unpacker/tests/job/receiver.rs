@@ -79,8 +79,8 @@ async fn serve(
     let service = service_fn(|request: Request<Incoming>| {
         let (store, terms) = (store.clone(), terms.clone());
         async move {
-            let result = wire::receive(&store, &terms, request).await;
-            Ok::<_, hyper::Error>(wire::answer(&result).map(Full::<Bytes>::from))
+            let result = transfer::receive(&store, &terms, request).await;
+            Ok::<_, hyper::Error>(transfer::answer(&result).map(Full::<Bytes>::from))
         }
     });
     // The client reports failures of a connection.

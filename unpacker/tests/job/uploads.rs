@@ -289,7 +289,7 @@ async fn uploads_may_have_a_length_and_a_top_directory() {
     let packed = shell.output().await.unwrap().stdout;
     let (trust, patience) = (Trust::default(), Patience::default());
     let client = Client::with_proxies(&trust, &patience, &Proxies::default());
-    let mut request = web::Request::get(receiver.url().parse().unwrap());
+    let mut request = http_client::Request::get(receiver.url().parse().unwrap());
     (request.method, request.body) = (http::Method::PUT, Some(packed.into()));
     let response = client.unwrap().send(&request).await.unwrap();
     assert_eq!(response.status, 201);

@@ -15,8 +15,13 @@ mod real;
 mod tokens;
 mod transfers;
 
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, io::Write as _, sync::LazyLock, thread};
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    sync::LazyLock,
+    thread,
+    time::{Duration, Instant},
+};
 
 use flate2::{Compression, write::GzEncoder};
 use manifests::content::{Builder, Content, Limits};
@@ -25,10 +30,13 @@ use tests::{
     Answer, Auth, Authority, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT,
     TokenServer, Values, assert_has, chain, counted, docker_config, noise, pairs, table,
 };
-use unpacker::fetch::{Fetched, Progress};
-use unpacker::registry::{BundleImage, Credentials, Mirrors, push};
 use unpacker::{
-    Access, Digest, Error, Options, Source, access::Verify, image, source::Image, web::Patience,
+    Access, Digest, Error, Fetched, Options, Progress, Source,
+    access::Verify,
+    http_client::Patience,
+    image,
+    registry::{BundleImage, Credentials, Mirrors, push},
+    source::Image,
 };
 
 use images::{INDEX, LAYER, MANIFEST, Registry, Store, descriptor, digest, layer};

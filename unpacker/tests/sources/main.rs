@@ -16,9 +16,15 @@ mod layers;
 mod layouts;
 mod packing;
 
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::{
-    ffi::OsStr, fs, io, io::Read, os::unix::ffi::OsStrExt, os::unix::net::UnixListener,
+    ffi::OsStr,
+    fs, io,
+    io::Read,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
     process::Command,
 };
 

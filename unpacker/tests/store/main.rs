@@ -17,22 +17,29 @@ mod model;
 mod processes;
 mod sources;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant, SystemTime};
-use std::{cell::RefCell, fmt::Display, fs, sync::Arc, thread};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    fs,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
 
 use manifests::content::Builder;
 use tempfile::TempDir;
 use tests::{Cell, Values, assert_has, fuzz::Random, table, write};
-use unpacker::access::{Basic, Ssh};
-use unpacker::store::{Budget, Error, Hold, Key, Stored};
 use unpacker::{
     Access, Content, Digest, Format, Limits, Options, Selection, SkippedEntries, Source, Store,
-    Tree, registry::Credentials,
+    Tree,
+    access::{Basic, Ssh},
+    registry::Credentials,
+    store::{Budget, Error, Hold, Key, Stored},
 };
 
 /// Variable with the role of a process that a test starts from its own binary.

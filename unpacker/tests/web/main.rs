@@ -14,8 +14,13 @@ mod requests;
 mod tls;
 mod withheld;
 
-use std::time::{Duration, Instant};
-use std::{cell::LazyCell, error::Error as StdError, io::Read as _, process::Command};
+use std::{
+    cell::LazyCell,
+    error::Error as StdError,
+    io::Read as _,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use futures::StreamExt as _;
 use http::Method;
@@ -25,10 +30,13 @@ use tests::{
     Answer, Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, chain,
     counted, gzip, table,
 };
-use unpacker::access::{Basic, Quotes, Secret, Trust, Verify};
-use unpacker::web::{Client, Error, Patience, Proxies, Request, reader};
 use unpacker::{
-    Access, Digest, Format, Limits, Options, Progress, Source, http::fetch, pack, source::Http,
+    Access, Digest, Format, Limits, Options, Progress, Source,
+    access::{Basic, Quotes, Secret, Trust, Verify},
+    http_archive::fetch,
+    http_client::{Client, Error, Patience, Proxies, Request, reader},
+    pack,
+    source::Http,
 };
 use url::Url;
 

@@ -5,7 +5,9 @@ use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 use jiff::SignedDuration;
 use manifests::{api::bundle::Pull, image::Reference};
-use unpacker::{access::Trust, registry::Mirrors, web};
+use unpacker::access::Trust;
+use unpacker::http_client;
+use unpacker::registry::Mirrors;
 use url::Url;
 
 use crate::{
@@ -237,7 +239,7 @@ pub(super) fn ca_certificates(files: &[PathBuf]) -> Result<String, Error> {
             roots: text.clone(),
             ..Trust::default()
         };
-        let client = web::Client::new(&trust, &web::Patience::default());
+        let client = http_client::Client::new(&trust, &http_client::Patience::default());
         client.map_err(|source| Error::Authorities {
             path: path.clone(),
             source,

@@ -147,7 +147,7 @@ async fn served(
                 return served;
             }
             Err(error) => {
-                let error = unpacker::job::chain(&error);
+                let error = manifests::error::chain(&error);
                 warn!(
                     error,
                     "failed to determine whether the cluster serves pull configuration; retrying"

@@ -9,12 +9,11 @@ use manifests::api::pulling::{
     ImageTagMirrorSetSpec, MirrorSet, ProxySpec, ProxyStatus,
 };
 use serde::de::DeserializeOwned;
-use unpacker::{
-    Access,
-    access::Trust,
-    registry::{Credentials, Mirrors, mirrors::Pull},
-    web::{Client, Patience, Proxies},
-};
+use unpacker::Access;
+use unpacker::access::Trust;
+use unpacker::http_client::{Client, Patience, Proxies};
+use unpacker::registry::mirrors::Pull;
+use unpacker::registry::{Credentials, Mirrors};
 
 use super::{
     ConfigProblem, Source,

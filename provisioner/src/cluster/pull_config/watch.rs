@@ -124,6 +124,9 @@ fn describe_failure(target: &Target, code: Option<u16>, error: &watcher::Error) 
             "the provisioner is not allowed to watch {subject}; apply manifests/install/openshift.yaml, which grants \
              this permission, or set --follow-openshift=false"
         ),
-        _ => format!("failed to watch {subject}: {}", unpacker::job::chain(error)),
+        _ => format!(
+            "failed to watch {subject}: {}",
+            manifests::error::chain(error)
+        ),
     }
 }

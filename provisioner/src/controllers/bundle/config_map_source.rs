@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use manifests::api::bundle::ConfigMapSource;
-use unpacker::configmaps;
+use unpacker::config_maps;
 
 use super::fetch;
 
@@ -38,7 +38,7 @@ pub(super) async fn read(
     client: &Client,
     namespace: &str,
     listed: &[ConfigMapSource],
-) -> Result<Vec<configmaps::ConfigMap>, Error> {
+) -> Result<Vec<config_maps::ConfigMap>, Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let mut maps = Vec::with_capacity(listed.len());
     for source in listed {
@@ -56,7 +56,7 @@ pub(super) async fn read(
             }
         };
         let binary = map.binary_data.unwrap_or_default().into_iter();
-        maps.push(configmaps::ConfigMap {
+        maps.push(config_maps::ConfigMap {
             name,
             data: map.data.unwrap_or_default(),
             binary_data: binary.map(|(key, bytes)| (key, bytes.0)).collect(),

@@ -24,10 +24,10 @@ use kube::{
     },
 };
 use manifests::api::{bundle::Bundle, labels};
+use manifests::error::chain;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
-use unpacker::job::chain;
 
 use super::{
     cache::{BundleCache, Change},

@@ -7,7 +7,8 @@ use manifests::api::bundle::{Bundle, BundleSource, BundleStatus, SkippedEntries}
 use serde::de::DeserializeOwned;
 use tokio::{task::spawn_blocking, time};
 use tracing::debug;
-use unpacker::{Access, Digest, Progress, Source, Tree, configmaps, store::Stored};
+use unpacker::store::Stored;
+use unpacker::{Access, Digest, Progress, Source, Tree, config_maps};
 
 use super::{
     config_map_source, credentials, job,
@@ -200,7 +201,7 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<FetchState, 
             let maps = config_map_source::read(&ctx.client, namespace, listed).await?;
             let options = ctx.settings.unpack.clone();
             let stored = store(ctx, move || {
-                configmaps::read(&maps, &options).map(|(tree, _)| tree)
+                config_maps::read(&maps, &options).map(|(tree, _)| tree)
             });
             FetchState::ready(source::resolved(spec, None), stored.await?, None)
         }

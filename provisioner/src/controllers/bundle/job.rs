@@ -3,7 +3,7 @@
 //! ```text
 //!  Bundle ── declare ──> Job ──> pod: the image as a volume, or the program in it ── PUT /unpack/<bundle>.tgz ─┐
 //!    ▲                    │ state and message for the condition                                                │ admit
-//!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄────── wire::receive ◄────────┘
+//!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄── transfer::receive ◄────────┘
 //! ```
 //!
 //! A Bundle has one Job, identified by its name and the uid of its owner. Only the declared specs are compared, never the
@@ -25,6 +25,7 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
+use manifests::error::chain;
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource, Phase, Pull, SkippedEntries},
@@ -34,7 +35,7 @@ use manifests::{
 };
 use tokio::time::{self, Instant};
 use tracing::{info, warn};
-use unpacker::{Digest, Source, job::chain, source::Image};
+use unpacker::{Digest, Source, source::Image};
 
 use super::{
     credentials,

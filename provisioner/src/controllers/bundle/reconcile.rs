@@ -12,8 +12,9 @@ use manifests::api::{
     bundle::{Bundle, Facts, Phase},
     condition::reason::ENTRY_REFUSED,
 };
+use manifests::error::chain;
 use tokio::{sync::Semaphore, time::timeout};
-use unpacker::{Digest, job::chain, store::Hold};
+use unpacker::{Digest, store::Hold};
 
 use super::{
     cache::BundleCache,

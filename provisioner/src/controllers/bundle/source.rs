@@ -4,11 +4,9 @@ use manifests::{
     api::bundle::{BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource},
     content, image,
 };
-use unpacker::{
-    NotADigest, Source,
-    source::{Git, Http, Image, Revision},
-    web::Shown,
-};
+use unpacker::http_client::Shown;
+use unpacker::source::{Git, Http, Image, Revision};
+use unpacker::{NotADigest, Source};
 use url::Url;
 
 /// Validated request for the content of a source.

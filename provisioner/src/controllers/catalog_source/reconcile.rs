@@ -263,7 +263,7 @@ impl CatalogWorker {
                         sleep_or_forever(Some(delay)).await;
                     }
                     Err(error) => {
-                        let problem = unpacker::job::chain(&error);
+                        let problem = manifests::error::chain(&error);
                         self.seen.problem = Some(Problem {
                             reason: Reason::RegistryServer,
                             message: format!("couldn't connect to registry - {problem}"),
@@ -310,7 +310,7 @@ impl CatalogWorker {
                     .try_remove_pod(source, Some(MAX_REMOVAL_ATTEMPTS))
                     .await;
                 removal.map_err(|error| {
-                    let problem = unpacker::job::chain(&error);
+                    let problem = manifests::error::chain(&error);
                     registry_server::Error::Rejected(format!(
                         "failed to delete its registry pod after the handover: {problem}"
                     ))
@@ -333,7 +333,7 @@ impl CatalogWorker {
         if let Err(error) = publisher.unpublish().await
             && !matches!(error, registry_server::Error::Forbidden { .. })
         {
-            let problem = unpacker::job::chain(&error);
+            let problem = manifests::error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,
@@ -348,7 +348,7 @@ impl CatalogWorker {
             return;
         };
         if let Err(error) = publisher.withdraw().await {
-            let problem = unpacker::job::chain(&error);
+            let problem = manifests::error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,
@@ -363,7 +363,7 @@ impl CatalogWorker {
         error: &(dyn std::error::Error + Sync),
         delay: Duration,
     ) {
-        let problem = unpacker::job::chain(error);
+        let problem = manifests::error::chain(error);
         warn!(catalog = %self.key, error = problem, "failed to read catalog");
         self.report_problem(source, problem).await;
         self.unpublish().await;

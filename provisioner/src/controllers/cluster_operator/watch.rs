@@ -79,7 +79,7 @@ where
                 let outage = outage.get_or_insert_with(WatchOutage::start);
                 outage.why = match code(&error) {
                     Some(401 | 403) => FORBIDDEN.to_owned(),
-                    _ => unpacker::job::chain(&error),
+                    _ => manifests::error::chain(&error),
                 };
                 let is_refusal = code(&error).is_some_and(is_refusal);
                 self.report(shared, outage, is_refusal);

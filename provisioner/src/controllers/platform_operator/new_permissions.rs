@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use convert::{Class as Format, Conversion, Options, rights};
 use kube::{Api, ResourceExt};
+use manifests::error::chain;
 use manifests::{
     api::{Class, bundle::Bundle, instance::BundleInstance, platform::PlatformOperator},
     content::Content,
@@ -13,7 +14,7 @@ use manifests::{
     yaml,
 };
 use tokio::task::spawn_blocking;
-use unpacker::{Progress, Source, job::chain, source::Image, store};
+use unpacker::{Progress, Source, source::Image, store};
 
 use self::cache::PermissionQuery;
 pub(crate) use self::cache::{PermissionCache, PermissionResult, QueryFailure};

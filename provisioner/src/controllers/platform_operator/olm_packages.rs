@@ -137,7 +137,7 @@ impl OlmPackages {
                 Ok(Event::Delete(object)) => self.set(kind, name(&object), None),
                 Err(error) => {
                     warn!(kind, %error, "watch of OLM objects failed; reconnecting");
-                    self.record_error(kind, unpacker::job::chain(&error));
+                    self.record_error(kind, manifests::error::chain(&error));
                 }
             }
         }

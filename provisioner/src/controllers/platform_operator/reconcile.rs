@@ -83,7 +83,7 @@ pub(super) fn failed(
     shared: Arc<Shared>,
 ) -> Action {
     let name = operator.name_any();
-    let error = unpacker::job::chain(error);
+    let error = manifests::error::chain(error);
     warn!(operator = name, error, "reconcile failed; retrying");
     shared.ctx.metrics.failed(
         Controller::Platform,
@@ -221,7 +221,7 @@ fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kub
 async fn facts(shared: &Shared) -> Facts {
     let versions = &shared.ctx.versions;
     let kubernetes = versions.kubernetes_release().await;
-    let kubernetes = kubernetes.map_err(|error| unpacker::job::chain(&error));
+    let kubernetes = kubernetes.map_err(|error| manifests::error::chain(&error));
     let (bounds, cluster) = match versions.openshift().await {
         Err(error) => {
             let why = error.to_string();

@@ -13,6 +13,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use manifests::content::Content;
+use manifests::error::chain;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use unpacker::{
@@ -131,7 +132,7 @@ impl Kubelet {
                     .await;
             }
             Err(error) => {
-                let message = format!("{}: {}", error.reason(), job::chain(error));
+                let message = format!("{}: {}", error.reason(), chain(error));
                 self.report(pod, "Failed", &ended(1, "Error", &message))
                     .await;
             }

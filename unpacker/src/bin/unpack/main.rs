@@ -11,6 +11,7 @@ use std::{
 };
 
 use arguments::{Command, Target, Unpack};
+use manifests::error::chain;
 use report::Report;
 use tokio::{
     runtime,
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
                 Ok(Command::Unpack(unpack)) => unpack.report.clone(),
                 _ => Report::default(),
             };
-            report.failure(error.reason(), &job::chain(&error));
+            report.failure(error.reason(), &chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -97,7 +98,7 @@ async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
         Target::Receiver(receiver) => {
             let sent = job::send(&load, receiver, |error, tries, delay| {
                 let (of, delay) = (receiver.tries, delay.as_secs_f32());
-                let error = job::chain(error);
+                let error = chain(error);
                 report::line(&format!(
                     "attempt {tries} of {of} failed; retrying in {delay:.1} s: {error}"
                 ));

@@ -7,7 +7,7 @@ use base64::{
 use serde::Deserialize;
 
 use super::Credential;
-use crate::access::Basic;
+use crate::trust::Basic;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{Credential, Error, truncate};
-use crate::{access::Basic, web::printable};
+use crate::{http_client::printable, trust::Basic};
 
 /// Timeout of a helper. It includes the time that a user needs to unlock a keychain.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use url::{Url, form_urlencoded};
 
 use super::{Action, Credential, Error, Result, Session};
 use crate::{
-    access::{Secret, Verify},
-    web::{self, Request},
+    http_client::{self, Request},
+    trust::{Secret, Verify},
 };
 
 /// Maximum size of a response of a token service, in bytes. Tokens have a few KiB.
@@ -115,12 +115,12 @@ impl Session {
                     action: format!("get a token for the registry {registry}"),
                     source: match response.into_error().await {
                         // A service may echo the posted form, which contains a secret in some encoding.
-                        web::Error::Status {
+                        http_client::Error::Status {
                             method,
                             url,
                             status,
                             ..
-                        } if request.method == Method::POST => web::Error::Status {
+                        } if request.method == Method::POST => http_client::Error::Status {
                             method,
                             url,
                             status,

@@ -3,6 +3,7 @@
 use apply::revision::{self, Revision};
 use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
 use kube::ResourceExt as _;
+use manifests::error::chain;
 use manifests::{
     api::{
         Class,
@@ -14,7 +15,6 @@ use manifests::{
     object::Object,
     openshift::{MaxOpenShiftVersion, Spelling},
 };
-use unpacker::job::chain;
 
 use super::removed_apis;
 use crate::{

@@ -29,7 +29,7 @@ impl RejectedImage {
         Some(Self {
             digest,
             for_serving,
-            why: unpacker::job::chain(error),
+            why: manifests::error::chain(error),
         })
     }
 

@@ -93,7 +93,7 @@ impl CatalogWorker {
                     let now = Instant::now();
                     if outage.record_failure(now) {
                         let name = name.to_owned();
-                        let problem = unpacker::job::chain(&error);
+                        let problem = manifests::error::chain(&error);
                         return self
                             .handle_error(source, plan, &Error::Api { name, why: problem }, true)
                             .await;
@@ -129,7 +129,7 @@ impl CatalogWorker {
         error: &Error,
         retries: bool,
     ) {
-        let problem = unpacker::job::chain(error);
+        let problem = manifests::error::chain(error);
         self.seen.problem = Some(match error {
             Error::Serving(_) => Problem::of_server(&problem),
             _ => Problem {

@@ -48,7 +48,7 @@ impl CatalogWorker {
                 Ok(_) => self.backoff.reset(),
                 Err(error) => {
                     delay = Some(self.retry_delay(&error, None));
-                    let error = unpacker::job::chain(&error);
+                    let error = manifests::error::chain(&error);
                     warn!(
                         catalog = %self.key,
                         error,
@@ -100,7 +100,7 @@ impl CatalogWorker {
             Err(_) => Polled::Failed,
         });
         if let Err(error) = outcome {
-            self.seen.problem = Some(Problem::of_server(&unpacker::job::chain(&error)));
+            self.seen.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
             self.report(source, plan);
             let delay = self.retry_delay(&error, poll);
             return self.report_failure(source, &error, delay).await;
@@ -217,7 +217,7 @@ impl CatalogWorker {
             }
             Err(error) => {
                 self.last_location = None;
-                let error = unpacker::job::chain(&error);
+                let error = manifests::error::chain(&error);
                 warn!(
                     catalog = %self.key,
                     error,
@@ -260,7 +260,7 @@ async fn unpublish_when_overdue(publisher: Option<Arc<CatalogPublisher>>) {
     if let Some(publisher) = publisher
         && let Err(error) = publisher.unpublish().await
     {
-        let problem = unpacker::job::chain(&error);
+        let problem = manifests::error::chain(&error);
         debug!(
             error = problem,
             "failed to withdraw the previous endpoint of a catalog; clients may still use it"

@@ -98,7 +98,7 @@ impl CatalogWorker {
                 is_terminal: result.as_ref().is_err_and(registry_pod::Error::is_terminal),
                 kept: match result {
                     Ok(state) => Ok(state.clone()),
-                    Err(error) => Err(unpacker::job::chain(error)),
+                    Err(error) => Err(manifests::error::chain(error)),
                 },
                 asked: last_check,
             };
@@ -199,7 +199,7 @@ impl CatalogWorker {
             if error.is_forbidden() {
                 break; // without permission, none was created either
             }
-            let problem = unpacker::job::chain(&error);
+            let problem = manifests::error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,
@@ -239,7 +239,7 @@ async fn wait_until_reachable(
 async fn withdraw(publisher: &CatalogPublisher) {
     let mut delay = Duration::from_secs(1);
     while let Err(error) = publisher.withdraw().await {
-        let problem = unpacker::job::chain(&error);
+        let problem = manifests::error::chain(&error);
         warn!(
             error = problem,
             "failed to withdraw the previous endpoint of a catalog that its registry pod serves"

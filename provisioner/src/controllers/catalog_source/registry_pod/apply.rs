@@ -315,7 +315,7 @@ impl<'a> RegistryPodClient<'a> {
             }
             let annotations = json!({"metadata": {"annotations": changes}});
             if let Err(error) = self.patch(&pod.name_any(), &annotations).await {
-                let problem = unpacker::job::chain(&error);
+                let problem = manifests::error::chain(&error);
                 let catalog = format!("{}/{}", self.namespace, self.name);
                 warn!(
                     catalog,

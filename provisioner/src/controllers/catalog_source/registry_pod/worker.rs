@@ -282,7 +282,7 @@ impl<'a> RegistryPodWorker<'a> {
             self.is_assumed = true;
         }
         // A node may still be able to pull the image.
-        let problem = unpacker::job::chain(&error);
+        let problem = manifests::error::chain(&error);
         warn!(
             catalog = %self.key(),
             error = problem,

@@ -115,7 +115,7 @@ impl Shared {
                 if matches!(error, Error::Foreign(_)) {
                     endpoint.state().registered = None;
                 }
-                self.fails(endpoint, about, unpacker::job::chain(&error))
+                self.fails(endpoint, about, manifests::error::chain(&error))
                     .await;
                 Outcome::Failed
             }

@@ -63,7 +63,7 @@ impl Listening {
         let stopped = stop.clone();
         tokio::spawn(async move {
             if let Err(error) = service.serve(listener, stopped.cancelled_owned()).await {
-                let error = unpacker::job::chain(&error);
+                let error = manifests::error::chain(&error);
                 warn!(port, error, "a catalog is no longer served");
             }
         });

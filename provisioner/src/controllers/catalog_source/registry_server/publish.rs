@@ -187,7 +187,7 @@ impl CatalogPublisher {
 
     /// Reports that the offered content was rejected. The content published before is kept.
     async fn reject(&self, endpoint: &CatalogEndpoint, source: &CatalogSource, error: &Error) {
-        let problem = unpacker::job::chain(error);
+        let problem = manifests::error::chain(error);
         let mut published = endpoint.published.lock().await;
         published.rejection = Some(problem.clone());
         if published

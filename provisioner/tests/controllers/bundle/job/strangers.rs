@@ -4,10 +4,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use reqwest::StatusCode;
 use serde_json::Value;
-use unpacker::{
-    Digest,
-    wire::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims},
-};
+use unpacker::Digest;
+use unpacker::transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims};
 
 use super::*;
 use crate::content::site::visit;

@@ -118,7 +118,10 @@ async fn failed_store_is_reported_and_retried() {
         Err(Error::Tar(source))
     });
     let error = failed.await.unwrap_err();
-    assert!(unpacker::job::chain(&error).contains("a worm"), "{error}");
+    assert!(
+        manifests::error::chain(&error).contains("a worm"),
+        "{error}"
+    );
     let made = Arc::new(AtomicUsize::new(0));
     assert!(get(&stores, "tide", &made).await.is_ok());
     // A corrupt file is built again.

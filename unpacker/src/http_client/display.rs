@@ -5,7 +5,7 @@ use std::fmt;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use url::Url;
 
-use crate::access::Secret;
+use crate::trust::Secret;
 
 /// A URL for messages: scheme, host, port and path. Other parts may contain secrets, such as the signature of a
 /// storage service in the query.

@@ -9,7 +9,7 @@ use std::{
 use super::{Error, error::describe};
 use crate::{
     Digest, Options, Selection, SkippedEntries,
-    folder::{DirListing, Links, WalkScope},
+    dir::{DirListing, Links, WalkScope},
     pack,
 };
 

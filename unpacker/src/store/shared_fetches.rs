@@ -13,16 +13,44 @@ use futures::{
     future::{BoxFuture, Shared, WeakShared},
 };
 
-use super::Pinned;
+use super::{Hold, Key, Stored};
 use crate::{
-    Access, Error, ImageLimits, Limits, Options, Progress, Result, Source, registry::Credentials,
-    store::Key,
+    Access, Digest, Error, ImageLimits, Limits, Options, Progress, Result, SkippedEntries, Source,
+    registry::Credentials,
 };
+
+/// The stored content of a source.
+#[derive(Debug, Clone)]
+pub struct Pinned {
+    /// Source with a digest or commit, if it can be pinned.
+    pub resolved: Source,
+    /// Digest of the content in the store.
+    pub digest: Digest,
+    /// Size of the tar archive in bytes.
+    pub size: u64,
+    /// Entries of the source that are not regular files, and that a bundle does not need.
+    pub skipped: SkippedEntries,
+    /// Protects the content from eviction.
+    pub hold: Hold,
+}
+
+impl Pinned {
+    pub(crate) fn new(resolved: Source, stored: Stored, skipped: SkippedEntries) -> Self {
+        let Stored { digest, size, hold } = stored;
+        Self {
+            resolved,
+            digest,
+            size,
+            skipped,
+            hold,
+        }
+    }
+}
 
 /// The key of a fetch: the source, selection, credentials, limits and access settings. Errors under other credentials
 /// or limits do not apply to this caller, and content from an unverified server must not be shared.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FetchKey {
+pub(crate) struct FetchKey {
     key: Key,
     limits: Limits,
     image: ImageLimits,
@@ -31,7 +59,7 @@ pub(super) struct FetchKey {
 }
 
 impl FetchKey {
-    pub(super) fn new(key: Key, source: &Source, access: &Access, options: &Options) -> Self {
+    pub(crate) fn new(key: Key, source: &Source, access: &Access, options: &Options) -> Self {
         let is_ssh = matches!(source, Source::Git(git) if git.repository.scheme() == "ssh");
         Self {
             key,
@@ -71,7 +99,7 @@ struct Running {
 
 impl Flights {
     /// Waits for the running fetch with this key, or starts this one.
-    pub(super) async fn get_or_start(
+    pub(crate) async fn get_or_start(
         &self,
         id: FetchKey,
         progress: &Progress,
@@ -87,8 +115,9 @@ impl Flights {
     }
 
     /// Returns the number of waiting callers.
+
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |running_fetch: &Running| running_fetch.flight.upgrade()?.strong_count();
         // Without the clone that was created for counting.

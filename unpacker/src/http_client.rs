@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use unpacker::{access::Trust, web::{Client, Patience, Request}};
+//! use unpacker::{access::Trust, http_client::{Client, Patience, Request}};
 //!
 //! let client = Client::new(&Trust::default(), &Patience::default())?;
 //! let response = client.send(&Request::get("https://example.com/bundle.tgz".parse()?)).await?;
@@ -16,13 +16,13 @@
 //! ```
 
 mod body;
+mod classify;
+mod deadline;
+mod display;
 mod error;
-mod explain;
-mod proxies;
+mod proxy;
 mod redirect;
 mod retry;
-mod show;
-mod wait;
 
 use std::{
     sync::{Arc, Once},
@@ -36,19 +36,18 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 pub use body::{Reader, reader};
+pub use display::Shown;
+pub(crate) use display::{is_markup, printable};
 pub use error::{Error, Result, Untrusted};
-pub use proxies::Proxies;
+pub use proxy::Proxies;
 pub(crate) use retry::is_retryable;
-pub use show::Shown;
-pub(crate) use show::is_markup;
-pub(crate) use show::printable;
 
 use crate::{
     Access,
-    access::{Quotes, Secret, Trust, Verify},
+    trust::{Quotes, Secret, Trust, Verify},
 };
 use body::{Body, Upload};
-use wait::Deadline;
+use deadline::Deadline;
 
 /// Timeouts and retry policy of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,7 +207,7 @@ impl Client {
             result => result,
         };
         let http = result.map_err(|error| {
-            let source = explain::cause(&error);
+            let source = classify::cause(&error);
             if trust.roots.trim().is_empty() {
                 Error::Client { source }
             } else {
@@ -323,7 +322,7 @@ impl Client {
         }
         let response = deadline.bound(&url, builder.send()).await?;
         let response =
-            response.map_err(|error| explain::classify(&error, url.clone(), attempts))?;
+            response.map_err(|error| classify::classify(&error, url.clone(), attempts))?;
         Ok(Response {
             status: response.status(),
             headers: response.headers().clone(),
@@ -403,12 +402,12 @@ impl Response {
             }
         }
         bytes.truncate(4000);
-        if show::is_markup(&bytes) {
+        if display::is_markup(&bytes) {
             return String::new();
         }
         let text = String::from_utf8_lossy(&bytes);
         match authorization {
-            Some(secret) => printable(&show::strip_credentials(&text, &secret), 200),
+            Some(secret) => printable(&display::strip_credentials(&text, &secret), 200),
             None => printable(&text, 200),
         }
     }

@@ -14,10 +14,10 @@ use super::{Error, HashingReader};
 use crate::{
     Digest, Error as Failure, Options, Result,
     archive::{self, EXTENDED},
-    block::{Blocks, Meter, Wrapping, explain},
-    inflate::Decompressor,
+    decompress::Decompressor,
     layers::LayerPath,
     oci,
+    tar::blocks::{Blocks, Meter, Wrapping, explain},
 };
 
 /// Maximum number of entries. Every layer in older archives of Docker has four entries.

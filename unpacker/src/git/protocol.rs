@@ -5,13 +5,13 @@ use tokio::sync::mpsc::Sender;
 
 use super::{
     error::{Problem, Result},
-    id::Id,
-    line::{self, ByteSource, DELIMITER, FLUSH, PktLine, PktReader},
+    object_id::Id,
+    pkt_line::{self, ByteSource, DELIMITER, FLUSH, PktLine, PktReader},
     refs::Refs,
-    smart::SmartHttp,
+    smart_http::SmartHttp,
     ssh,
 };
-use crate::{Progress, web::printable};
+use crate::{Progress, http_client::printable};
 
 const AGENT: &str = concat!("agent=rukpak-rs/", env!("CARGO_PKG_VERSION"));
 /// Maximum number of bytes in the list of branches and tags.
@@ -153,12 +153,12 @@ impl GitConnection {
             return Ok(self.listed.take().unwrap_or_default());
         }
         let mut body = Vec::new();
-        line::write(&mut body, "command=ls-refs\n");
-        line::write(&mut body, AGENT);
+        pkt_line::write(&mut body, "command=ls-refs\n");
+        pkt_line::write(&mut body, AGENT);
         body.extend_from_slice(DELIMITER);
-        line::write(&mut body, "peel\n");
+        pkt_line::write(&mut body, "peel\n");
         for prefix in prefixes {
-            line::write(&mut body, &format!("ref-prefix {prefix}\n"));
+            pkt_line::write(&mut body, &format!("ref-prefix {prefix}\n"));
         }
         body.extend_from_slice(FLUSH);
         self.request(body, MAX_LIST_SIZE, "its branches and tags")
@@ -253,23 +253,23 @@ impl GitConnection {
 
     fn fetch_body_v2(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
         let mut body = Vec::new();
-        line::write(&mut body, "command=fetch");
-        line::write(&mut body, AGENT);
+        pkt_line::write(&mut body, "command=fetch");
+        pkt_line::write(&mut body, AGENT);
         body.extend_from_slice(DELIMITER);
-        line::write(&mut body, "no-progress");
-        line::write(&mut body, "ofs-delta");
+        pkt_line::write(&mut body, "no-progress");
+        pkt_line::write(&mut body, "ofs-delta");
         let fetch = self
             .capabilities
             .iter()
             .find_map(|capability| capability.strip_prefix("fetch="));
         let is_shallow = fetch.is_some_and(|fetch| fetch.split(' ').any(|word| word == "shallow"));
         if depth == Depth::Shallow && is_shallow {
-            line::write(&mut body, "deepen 1");
+            pkt_line::write(&mut body, "deepen 1");
         }
         for want in wants {
-            line::write(&mut body, &format!("want {want}\n"));
+            pkt_line::write(&mut body, &format!("want {want}\n"));
         }
-        line::write(&mut body, "done\n");
+        pkt_line::write(&mut body, "done\n");
         body.extend_from_slice(FLUSH);
         body
     }
@@ -284,14 +284,14 @@ impl GitConnection {
         capabilities.push(AGENT);
         let mut extra = format!(" {}", capabilities.join(" "));
         for want in wants {
-            line::write(&mut body, &format!("want {want}{extra}\n"));
+            pkt_line::write(&mut body, &format!("want {want}{extra}\n"));
             extra.clear();
         }
         if depth == Depth::Shallow && self.has_capability("shallow") {
-            line::write(&mut body, "deepen 1");
+            pkt_line::write(&mut body, "deepen 1");
         }
         body.extend_from_slice(FLUSH);
-        line::write(&mut body, "done\n");
+        pkt_line::write(&mut body, "done\n");
         body
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Error, HashingReader, Image, LayoutFiles, is_named, layers, listed,
-    shelf::{check, digest_of},
+    Error, HashingReader, Image, LayoutFiles,
+    files::{check, digest_of},
+    is_named, layers, listed,
 };
 use crate::{
     Digest, Options, Result,

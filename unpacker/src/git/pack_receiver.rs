@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read, Write as _};
 
 use super::{
     error::{Problem, Result},
-    id::{Hasher, Id, Kind},
     inflate::Inflater,
+    object_id::{Hasher, Id, Kind},
     pack::{Bounds, Encoding, Entry, Pack, Spool},
 };
 

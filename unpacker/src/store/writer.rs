@@ -12,7 +12,7 @@ use std::{
 use tempfile::NamedTempFile;
 use tracing::warn;
 
-use super::{Error, Result, disk::Disk, files, reading::VerifyingReader};
+use super::{Error, Result, disk::Disk, files, reader::VerifyingReader};
 use crate::{Digest, Tree};
 
 /// Size of the buffer between the many small pieces of a tar archive and its file.

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt as _, stream};
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{Error, Result, Shown, explain, wait::Deadline};
+use super::{Error, Result, Shown, classify, deadline::Deadline};
 
 // === Body ===
 
@@ -55,7 +55,7 @@ impl Body {
         let chunk = chunk.map_err(|error| Error::Broken {
             url: self.url.clone(),
             read: self.read,
-            source: explain::cause(&error),
+            source: classify::cause(&error),
         })?;
         self.read += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Ok(chunk)

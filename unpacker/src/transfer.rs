@@ -38,13 +38,13 @@
 //! the body is still being sent, so the sender must read it concurrently.
 //!
 //! ```
-//! use unpacker::{Digest, wire::Claims};
+//! use unpacker::{Digest, transfer::Claims};
 //!
 //! let claims = Claims { body: Some(Digest::of(b"")), content: None, size: Some(1024) };
 //! let headers = claims.to_headers();
 //! assert_eq!(headers["content-digest"], "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
 //! assert_eq!(Claims::read(&headers)?, claims);
-//! # Ok::<(), unpacker::wire::BadClaim>(())
+//! # Ok::<(), unpacker::transfer::BadClaim>(())
 //! ```
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -54,16 +54,16 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 
 #[cfg(feature = "sources")]
-mod check;
-#[cfg(feature = "sources")]
 mod receive;
 #[cfg(feature = "sources")]
-mod refusal;
+mod rejection;
+#[cfg(feature = "sources")]
+mod verify;
 
 #[cfg(feature = "sources")]
 pub use receive::{Demand, Received, Terms, answer, receive};
 #[cfg(feature = "sources")]
-pub use refusal::Refusal;
+pub use rejection::Refusal;
 
 /// Media type of the body.
 pub const CONTENT_TYPE: &str = "application/gzip";

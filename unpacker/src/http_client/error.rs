@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::show::Shown;
+use super::display::Shown;
 
 /// Result of an HTTP request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -279,7 +279,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => self,

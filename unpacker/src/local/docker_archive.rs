@@ -3,15 +3,16 @@
 use serde::Deserialize;
 
 use super::{
-    Error, HashingReader, Image, LayoutFiles, is_named, layers, listed,
-    shelf::{check, digest_of},
+    Error, HashingReader, Image, LayoutFiles,
+    files::{check, digest_of},
+    is_named, layers, listed,
 };
 use crate::{
     Digest, Options, Result,
-    block::explain,
-    inflate::Decompressor,
+    decompress::Decompressor,
     layers::{LayerPath, Layers},
     oci::{self, LAYERS_LIMIT},
+    tar::blocks::explain,
 };
 
 const MANIFEST: &str = "manifest.json";

@@ -7,7 +7,7 @@ use super::{
     error::{Problem, Result},
     ssh,
 };
-use crate::web;
+use crate::http_client;
 
 /// Maximum length of a line, including its length prefix.
 const MAX_LINE_LEN: usize = 65_520;
@@ -28,7 +28,7 @@ pub(super) enum PktLine {
 
 /// A source of bytes from the server.
 pub(super) enum ByteSource {
-    Http(BoxStream<'static, web::Result<Bytes>>),
+    Http(BoxStream<'static, http_client::Result<Bytes>>),
     Ssh(ssh::Reader),
 }
 
@@ -148,7 +148,7 @@ impl PktReader {
 
 /// Converts a message of the server into an error, depending on its meaning.
 pub(super) fn refused(message: &[u8]) -> Problem {
-    let message = web::printable(&String::from_utf8_lossy(message), 300);
+    let message = http_client::printable(&String::from_utf8_lossy(message), 300);
     let lower = message.to_ascii_lowercase();
     let is_hidden = ["not found", "does not exist", "does not appear", "no such"]
         .iter()

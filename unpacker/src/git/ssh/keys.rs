@@ -5,8 +5,8 @@ use std::sync::Arc;
 use russh::keys::{self, Algorithm, HashAlg};
 
 use crate::{
-    access::{Secret, Ssh},
     git::error::{Problem, Result},
+    trust::{Secret, Ssh},
 };
 
 /// The keys to offer to the server, in this order.

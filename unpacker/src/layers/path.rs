@@ -1,6 +1,6 @@
 //! Names of layer entries: their path in the image, and their effect on lower layers.
 
-use crate::{Result, archive::refuse, pax::lossy};
+use crate::{Result, archive::refuse, tar::pax::lossy};
 
 /// A path relative to the root of the image.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 
 use super::{BadClaim, Problem};
-use crate::{Digest, Error, job::chain, store};
+use manifests::error::chain;
+
+use crate::{Digest, Error, store};
 
 /// The reason why content was not stored, with a message for the sender.
 #[derive(Debug, thiserror::Error)]

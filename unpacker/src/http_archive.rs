@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Access, Digest, Fetched, Options, Progress, Result, Source, Tree,
-    access::Basic,
-    block::explain,
+    http_client::{self, Client, Reader, Request, Shown},
     source::Http,
     stream_tree,
-    web::{self, Client, Reader, Request, Shown},
+    tar::blocks::explain,
+    trust::Basic,
 };
 
 /// An error of an archive at a URL.
@@ -85,7 +85,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Digest { url, expected, .. } => Self::Digest {
@@ -138,7 +138,7 @@ async fn fetch_with_retries(
     let mut attempts = 1;
     loop {
         match attempt(&client, http, access, options, progress).await {
-            Err(crate::Error::Web(web::Error::Broken { url, read, source }))
+            Err(crate::Error::Web(http_client::Error::Broken { url, read, source }))
                 if attempts < patience.tries && started.elapsed() < patience.total =>
             {
                 tracing::debug!(%url, read, error = source, "retrying the download of an archive");
@@ -173,14 +173,14 @@ async fn attempt(
         progress.set_total(size);
     }
     let body = HashingBody {
-        reader: web::reader(response.into_body()),
+        reader: http_client::reader(response.into_body()),
         hash: Sha256::new(),
         start: Vec::new(),
         progress: progress.clone(),
     };
     let (options, pin) = (options.clone(), http.sha256);
     let task = tokio::task::spawn_blocking(move || body.read_whole(&options, pin.is_some()));
-    let read = task.await.map_err(|error| web::Error::Client {
+    let read = task.await.map_err(|error| http_client::Error::Client {
         source: error.into(),
     })?;
     let (unpacked, body) = match read {
@@ -188,7 +188,7 @@ async fn attempt(
         Err(error) => return Err(unpack_failed(url, error)),
         Ok(read) => read,
     };
-    let is_page = web::is_markup(&body.start);
+    let is_page = http_client::is_markup(&body.start);
     let digest = Digest::from(body.hash);
     let (tree, unselected) = match (unpacked, pin) {
         (unpacked, Some(expected)) if expected != digest => {

@@ -11,7 +11,7 @@ use tracing::error;
 
 use super::{
     Accepted, CONTENT_TYPE, Claims, Refusal,
-    check::{self, BodyReader, Message},
+    verify::{self, BodyReader, Message},
 };
 use crate::{Digest, Options, SkippedEntries, Store, store::Stored};
 
@@ -143,7 +143,7 @@ where
         .spool
         .get_or_insert_with(|| store.spool().to_owned());
     let (messages, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-    let reading = task::spawn_blocking(move || check::read(BodyReader::new(receiver), &options));
+    let reading = task::spawn_blocking(move || verify::read(BodyReader::new(receiver), &options));
 
     let timed_out = |_| Refusal::Late { after: terms.total };
     let trailers = time::timeout(terms.total, forward_body(body, &messages, terms.idle)).await;
@@ -159,7 +159,7 @@ where
     let archive = reading.await.map_err(|error| failed(&error))??;
     let claims = claims.and(Claims::read(&trailers)?)?;
     let (store, demand, expected) = (store.clone(), terms.demand, terms.expected);
-    task::spawn_blocking(move || check::pack_and_store(&store, demand, expected, &claims, archive))
+    task::spawn_blocking(move || verify::pack_and_store(&store, demand, expected, &claims, archive))
         .await
         .map_err(|error| failed(&error))?
 }

@@ -7,13 +7,13 @@ use url::Url;
 
 use super::{
     error::{Problem, Result},
-    line::ByteSource,
-    talk::{GitConnection, Transport},
+    pkt_line::ByteSource,
+    protocol::{GitConnection, Transport},
 };
 use crate::{
     Access,
-    access::{Basic, Secret},
-    web::{Client, Request, Response, Shown, printable},
+    http_client::{Client, Request, Response, Shown, printable},
+    trust::{Basic, Secret},
 };
 
 const PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Demand, Received, Refusal};
-use crate::{Digest, Error, Options, Store, Tree, block::fill, store::Stored, stream_tree};
+use crate::{Digest, Error, Options, Store, Tree, store::Stored, stream_tree, tar::blocks::fill};
 
 /// A message of the channel for the body.
 pub(super) enum Message {

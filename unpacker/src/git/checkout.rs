@@ -6,11 +6,11 @@ use manifests::content::{self, Irregular, Kind as IrregularKind};
 
 use super::{
     error::{Problem, Result},
-    id::{Id, Kind},
+    object_id::{Id, Kind},
     pack::Pack,
     tree::{self, EntryKind},
 };
-use crate::{Options, Tree, select::Select, tree::Builder, web::printable};
+use crate::{Options, Tree, http_client::printable, select::Select, tree::Builder};
 
 /// Maximum number of names in a message.
 const MAX_SHOWN: usize = 10;

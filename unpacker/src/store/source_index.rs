@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Key, Result, files, state::UsageLock};
+use super::{Error, Key, Result, files, usage::UsageLock};
 use crate::{Digest, SkippedEntries};
 
 /// Maximum number of links. They are small, but commits and credentials accumulate. A source without a link is

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 
 use flate2::bufread::GzDecoder;
 
-use crate::block::{Trailing, Wrapping, fill};
+use crate::tar::blocks::{Trailing, Wrapping, fill};
 
 /// Number of bytes that identify the format.
 const MAGIC: usize = 4;
@@ -67,8 +67,8 @@ impl<R: Read> Read for Decompressor<R> {
             #[cfg(feature = "sources")]
             Self::Zstd(reader) => reader.read(buffer).map_err(|error| {
                 // Zstd errors have no kinds. Errors of the underlying reader were marked by the meter.
-                let is_zstd_error =
-                    error.kind() == io::ErrorKind::Other && !crate::block::is_source_error(&error);
+                let is_zstd_error = error.kind() == io::ErrorKind::Other
+                    && !crate::tar::blocks::is_source_error(&error);
                 if is_zstd_error {
                     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
                 } else {
