@@ -12,14 +12,14 @@
 //! No edge leads to a lower version. If an author rebuilds a version (`3.6.4` and `3.6.4+0.1649.p`), an edge that names
 //! the installed bundle is followed, unless edges lead back from its target to the installed bundle.
 
-mod ahead;
-mod chooser;
-mod decider;
+mod authority;
+mod before_cluster_upgrade;
 mod display;
-mod eligible;
+mod eligibility;
+mod resolver;
 #[cfg(test)]
 mod tests;
-mod way;
+mod upgrade_path;
 
 use manifests::{
     openshift::{self, MaxOpenShiftVersion},
@@ -27,9 +27,11 @@ use manifests::{
     version::Version,
 };
 
-pub use self::ahead::{Ahead, Followed, ahead};
-use self::chooser::Resolver;
-pub use self::chooser::stands_for;
+use self::resolver::Resolver;
+pub use self::{
+    before_cluster_upgrade::{Ahead, Followed, ahead},
+    resolver::stands_for,
+};
 use crate::model::{Bundle, Channel, Package, Release};
 
 /// Parameters of a decision.

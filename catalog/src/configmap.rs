@@ -15,7 +15,7 @@
 //! built while they are read, so a CRD that several bundles own is in memory only once.
 
 mod blobs;
-mod read;
+mod parse;
 #[cfg(test)]
 mod tests;
 
@@ -136,7 +136,7 @@ impl ConfigMap {
         let crds = list(CRDS, "CustomResourceDefinitions")?;
         let csvs = list(CSVS, "ClusterServiceVersions")?;
         let packages = list(PACKAGES, "packages")?;
-        read::read(crds, csvs, &packages, limits)
+        parse::read(crds, csvs, &packages, limits)
     }
 
     /// Reads a ConfigMap that the kubelet has mounted as one file per key. Returns `None` for other files.

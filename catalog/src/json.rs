@@ -13,18 +13,18 @@
 //! assert_eq!(root.field("value").unwrap().raw(), b"4.10"); // as it was written
 //! ```
 
+mod compact;
+mod strings;
 mod tape;
 #[cfg(test)]
 mod tests;
-mod text;
-mod write;
 
 use std::borrow::Cow;
 
 use self::tape::Slot;
 pub use self::{
+    strings::write_text,
     tape::{Error, Tape},
-    text::write_text,
 };
 
 /// Type of a value.
@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
     /// becomes U+FFFD.
     pub fn text(self) -> Option<Cow<'a, str>> {
         match self.raw() {
-            [b'"', inner @ .., b'"'] => Some(text::decode(inner)),
+            [b'"', inner @ .., b'"'] => Some(strings::decode(inner)),
             _ => None,
         }
     }
@@ -173,7 +173,7 @@ impl<'a> Node<'a> {
             }
             _ => self
                 .text()
-                .is_some_and(|key| text::fold(&key) == name.to_ascii_lowercase()),
+                .is_some_and(|key| strings::fold(&key) == name.to_ascii_lowercase()),
         }
     }
 
@@ -188,13 +188,13 @@ impl<'a> Node<'a> {
 
     /// Appends the value without white space between its tokens, as `json.Compact` does.
     pub fn compact(self, out: &mut Vec<u8>) {
-        write::compact(self.raw(), out);
+        compact::compact(self.raw(), out);
     }
 
     /// Appends the value as Go writes it after decoding into a generic map (A.2). The output is compact and has sorted
     /// keys, only the last of equal keys, numbers as `float64`, and no HTML escapes.
     pub fn sorted(self, out: &mut Vec<u8>) {
-        write::sorted(self, out);
+        compact::sorted(self, out);
     }
 
     fn slot(self) -> Slot {
@@ -265,5 +265,5 @@ impl<'a> Iterator for Entries<'a> {
 
 /// Folds the case of a key as Go does when it compares the keys of blobs.
 pub(crate) fn folded(key: &str) -> String {
-    text::fold(key)
+    strings::fold(key)
 }

@@ -1,10 +1,10 @@
 //! File-based catalogs: packages, channels and bundles, and the selection of the bundle to install.
 //!
 //! ```text
-//! directory, Content ──► source ──► stream ──► json ──► walk: metas ──┬──► load ──► Catalog: packages, findings
-//!                        (files)    (documents) (values)              │               │
-//!                                                                     │               ├──► choose ──► Decision
-//!                                                  readers of raw blobs               └──► graph  ──► Mermaid, DOT
+//! directory, Content ──► source ──► document_stream ──► json ──► documents: metas ──┬──► load ──► Catalog, findings
+//!                        (files)    (documents)         (values)                    │               │
+//!                                                                                   │               ├──► choose
+//!                                                                readers of raw blobs               └──► draw
 //! ```
 //!
 //! A [`template`] becomes a catalog after its bundles were rendered.
@@ -20,35 +20,35 @@ extern crate tests;
 #[cfg(test)]
 mod testing;
 
-mod blob;
-mod check;
 pub mod choose;
+pub mod compose;
 pub mod configmap;
-pub mod draft;
-pub mod facts;
+mod document_stream;
+pub mod documents;
+pub mod draw;
 pub mod finding;
 pub mod generate;
-pub mod graph;
-pub mod inject;
+mod go_json;
+#[cfg(feature = "web")]
+pub mod http;
+pub mod init;
 pub mod json;
 mod load;
 pub mod model;
+pub mod properties;
 #[cfg(feature = "registry")]
 pub mod registry;
 pub mod render;
-mod shape;
+mod schema;
 pub mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-mod stream;
 pub mod template;
-pub mod walk;
-#[cfg(feature = "web")]
-pub mod web;
+mod validate;
 
 pub use self::{
+    documents::{Fault, Meta, collect, walk},
     finding::{Finding, Level},
     load::{Catalog, load},
     source::{Error, Limits, Source},
-    walk::{Fault, Meta, collect, walk},
 };

@@ -6,12 +6,12 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::{
-    blob,
-    check::Validator,
+    documents,
     finding::{self, Finding, Level, Scope},
     model::{self, Package},
+    schema,
     source::{Error, Limits, Source, describe_skipped},
-    walk,
+    validate::Validator,
 };
 
 /// A loaded catalog: its usable packages, and the findings.
@@ -94,7 +94,7 @@ impl Catalog {
 /// Returns an error if the directory cannot be read, or if the whole catalog exceeds a limit. Problems of documents and
 /// packages are findings.
 pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
-    let parsed = walk::collect(source, limits, blob::parse_blob)?;
+    let parsed = documents::collect(source, limits, schema::parse_blob)?;
     let skipped = source.skipped(limits)?;
     let mut catalog = Validator::default().run(parsed);
     catalog.enforce_limits(limits);

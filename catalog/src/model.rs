@@ -5,7 +5,11 @@
 
 mod size;
 
-use std::{cmp::Ordering, collections::BTreeMap, fmt};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 use semver::Prerelease;
@@ -145,8 +149,24 @@ impl Package {
 impl Channel {
     /// Returns the only entry that no other entry replaces or skips, or `None` if none or several exist.
     pub fn head(&self) -> Option<&Entry> {
-        let mut heads = crate::check::heads(self).into_iter();
+        let mut heads = self.heads().into_iter();
         heads.next().filter(|_| heads.next().is_none())
+    }
+
+    /// Returns the entries that no other entry replaces or skips, sorted by name.
+    pub(crate) fn heads(&self) -> Vec<&Entry> {
+        let mut targets: HashSet<&str> = HashSet::new();
+        for entry in &self.entries {
+            targets.extend(entry.replaces.as_deref());
+            targets.extend(entry.skips.iter().map(String::as_str));
+        }
+        let mut heads: Vec<&Entry> = self
+            .entries
+            .iter()
+            .filter(|entry| !targets.contains(entry.name.as_str()))
+            .collect();
+        heads.sort_by(|a, b| a.name.cmp(&b.name));
+        heads
     }
 }
 

@@ -12,24 +12,24 @@
 //! unchanged catalog opens without a build. Invalid packages are skipped and reported. Bundles in formats that OLM does
 //! not support are skipped too, if upgrade paths lead past them.
 
-mod assemble;
 mod cache;
 pub mod client;
-mod csv;
-mod graph;
-pub mod hosting;
+mod document;
+mod fetch_packages;
+mod filter_channel;
 mod index;
-mod packages;
-mod part;
+mod index_builder;
+pub mod proto;
 mod query;
 mod server;
+pub mod startup;
 mod store;
-pub mod wire;
+mod synthetic_csv;
 
 pub use self::{
     cache::{Cache, Error},
     client::{Bounds, Client},
-    packages::{Packages, packages},
+    fetch_packages::{Packages, packages},
     server::{Calls, DESCRIPTORS, Failed, Service, serve},
     store::{Digest, Error as StoreError, Store},
 };

@@ -24,31 +24,31 @@
 //! ```
 
 pub(crate) mod blob;
+pub(crate) mod builders;
 mod bundle;
 mod csv_metadata;
+mod image_ref_template;
 mod json;
 mod migration;
 mod objects;
 mod output;
-pub(crate) mod parts;
-mod template;
-mod writing;
+mod parallel;
 
 use manifests::{content::Content, object::text};
 
 use self::{
     blob::{Blob, KeyOrder, ReadBlob},
-    parts::Icon,
+    builders::Icon,
 };
 pub use self::{
     bundle::Image,
+    image_ref_template::{Template, TemplateError},
     migration::{Level, UnknownLevel},
     output::{File, FolderError, Format, Rendered, WriteError, check_empty},
-    template::{Template, TemplateError},
 };
 use crate::{
+    documents::{self, Fault, Meta},
     source::{self, Limits, Source},
-    walk::{self, Fault, Meta},
 };
 
 /// Reasons why content cannot be rendered.
@@ -149,7 +149,7 @@ impl Render {
             Source::Files(files) if files.keeps_order() => KeyOrder::Original,
             _ => KeyOrder::Sorted,
         };
-        let read = walk::collect(source, limits, |meta| {
+        let read = documents::collect(source, limits, |meta| {
             let meta = meta.map_err(Error::Document)?;
             read(&meta, order, level).map_err(|message| {
                 Error::Document(Fault {

@@ -1,7 +1,7 @@
 //! Files of a catalog: all files of a directory, regardless of their names, except those that an `.indexignore`
 //! excludes.
 
-mod ignored;
+mod indexignore;
 mod meter;
 mod mounted;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use manifests::content::{Content, Irregular, SkippedEntries};
 
-use self::ignored::IgnoreRules;
+use self::indexignore::IgnoreRules;
 pub(crate) use self::meter::Meter;
 pub use self::mounted::Mounted;
 

@@ -19,12 +19,12 @@
 //! for them.
 
 mod budget;
+mod connection;
 mod documents;
-mod graph;
-mod layout;
-mod names;
+mod edges;
+mod interner;
 mod rows;
-mod tables;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -38,9 +38,9 @@ use rusqlite::ErrorCode;
 use tempfile::NamedTempFile;
 
 use self::{
+    connection::SqliteConnection,
     documents::PackageBlobs,
     rows::{RowIndex, RowLimits},
-    tables::SqliteConnection,
 };
 use crate::source::{Files, Limits};
 

@@ -38,12 +38,12 @@ use manifests::version::{self, Version};
 pub use self::mermaid::mermaid;
 use self::{basic::Basic, semver::Semver, substitutes::Substitutes};
 use crate::{
-    blob::{self, ParsedBlob},
+    documents::{self, Fault, Meta},
+    go_json::{self, Struct},
     json::Tape,
     render::{self, Bundle, Rendered},
-    shape::{self, Struct},
+    schema::{self, ParsedBlob},
     source::{self, Files, Limits, Source},
-    walk::{self, Fault, Meta},
 };
 
 /// Kind of a template.
@@ -166,7 +166,7 @@ impl Template {
     ) -> Result<Self, Error> {
         let input = TemplateFile { file, text };
         let (mut read, mut has_more) = (None, false);
-        let _ = walk::walk(Source::Files(&input), limits, |meta| match meta {
+        let _ = documents::walk(Source::Files(&input), limits, |meta| match meta {
             Err(fault) if is_empty_document(&fault) => ControlFlow::Continue(()),
             _ if read.is_some() => {
                 has_more = true;
@@ -277,7 +277,7 @@ fn is_empty_document(fault: &Fault) -> bool {
 
 /// Returns an error if a value of the template has the wrong type.
 fn check_types(meta: &Meta<'_>, ty: &'static Struct) -> Result<(), Error> {
-    shape::check(meta.root, ty).map_err(|problem| {
+    go_json::check(meta.root, ty).map_err(|problem| {
         Error::Document(Fault {
             file: meta.file.to_owned(),
             line: meta.line,
@@ -290,7 +290,7 @@ fn check_types(meta: &Meta<'_>, ty: &'static Struct) -> Result<(), Error> {
 /// Returns the blobs of the template, or the problems of malformed ones.
 fn entries<'a>(meta: &Meta<'a>) -> impl Iterator<Item = Result<Meta<'a>, String>> {
     let (file, mut lines) = (meta.file, meta.lines());
-    shape::list(meta.root, "entries")
+    go_json::list(meta.root, "entries")
         .enumerate()
         .map(move |(at, node)| {
             let line = lines.of(node);
@@ -305,11 +305,11 @@ fn parse_rendered(blob: &render::blob::Blob, file: &str) -> Result<ParsedBlob, S
     let root = tape
         .read(&blob.json, Limits::default().values)
         .map_err(|error| error.to_string())?;
-    Ok(blob::parse_blob(Ok(Meta::at(file, 1, root)?)))
+    Ok(schema::parse_blob(Ok(Meta::at(file, 1, root)?)))
 }
 
 /// Returns the version in the only `olm.package` property of a bundle.
-fn version_of(bundle: &blob::Bundle) -> Result<(&crate::facts::Identity, Version), String> {
+fn version_of(bundle: &schema::Bundle) -> Result<(&crate::properties::Identity, Version), String> {
     let name = &bundle.name;
     let facts = bundle.facts.as_ref();
     let facts =

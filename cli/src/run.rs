@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! BUNDLE-IMAGE ─ pulling ─► bundle, facts ──┐
-//! --index-image ─ pulling ─► index ─────────┼─ catalog::inject::compose ─► a valid catalog, or an error
+//! --index-image ─ pulling ─► index ─────────┼─ catalog::compose::compose ─► a valid catalog, or an error
 //! annotations ─ history ─► earlier bundles ─┘                                    │
 //! APIs of the cluster ───── engine ─┬► native: one BundleInstance ◄──────────────┤
 //!                                   └► olm: a CatalogSource, a Subscription ◄────┘
@@ -22,10 +22,8 @@ mod pulling;
 use std::cell::RefCell;
 
 use anyhow::{Context, anyhow, bail};
-use catalog::inject::{
-    DEFAULT_INDEX, Index,
-    history::{History, INDEX_IMAGE, Mode},
-};
+use catalog::compose::history::{History, INDEX_IMAGE, Mode};
+use catalog::compose::{DEFAULT_INDEX, Index};
 
 use unpacker::source::Image;
 

@@ -11,11 +11,11 @@ use std::{
 };
 
 use super::{
-    assemble,
-    part::DocumentPart,
+    document::DocumentPart,
+    index_builder,
     store::{self, Digest, Store, Writer, is_unfinished, sweep},
 };
-use crate::{Fault, Limits, Meta, Source, blob, check::Validator, collect};
+use crate::{Fault, Limits, Meta, Source, collect, schema, validate::Validator};
 
 /// File extension of stores.
 const EXTENSION: &str = ".registry";
@@ -184,12 +184,12 @@ impl Cache {
             let part = meta.as_ref().map_or(Ok(DocumentPart::Empty), |meta| {
                 DocumentPart::from_document(meta, &writer)
             });
-            (blob::parse_blob(meta), part)
+            (schema::parse_blob(meta), part)
         };
         let (documents, parts): (Vec<_>, Vec<_>) =
             collect(source, limits, make)?.into_iter().unzip();
         let parts = parts.into_iter().collect::<store::Result<_>>()?;
-        let index = assemble::index(&Validator::default().run(documents), parts);
+        let index = index_builder::index(&Validator::default().run(documents), parts);
         if digest::compute(source, limits)? != digest {
             return Err(Error::Changed);
         }

@@ -7,7 +7,7 @@
 
 mod error;
 
-mod once;
+mod connector;
 
 use std::{error::Error as _, time::Duration};
 
@@ -22,7 +22,7 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use super::wire;
+use super::proto;
 
 pub use self::error::Error;
 
@@ -98,7 +98,7 @@ impl Client {
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(2 << 20);
         let (alive, disconnected) = watch::channel(());
-        let connector = once::OneShotConnector::new(alive);
+        let connector = connector::OneShotConnector::new(alive);
         let connect = timeout(bounds.connect, endpoint.connect_with_connector(connector));
         let channel = match connect.await {
             Ok(Ok(channel)) => channel,
@@ -156,8 +156,8 @@ impl Client {
     /// # Errors
     /// Returns an error if the server rejects the request, stalls or exceeds the limits.
     pub async fn list_packages(&self) -> Result<Vec<String>> {
-        let list = self.list("/api.Registry/ListPackages", wire::ListPackageRequest {});
-        list.map_ok(|package: wire::PackageName| package.name)
+        let list = self.list("/api.Registry/ListPackages", proto::ListPackageRequest {});
+        list.map_ok(|package: proto::PackageName| package.name)
             .try_collect()
             .await
     }
@@ -167,10 +167,13 @@ impl Client {
     /// # Errors
     /// Returns an error if the package is not found, or if the server rejects the request, stalls or exceeds the
     /// limits.
-    pub async fn get_package(&self, name: &str) -> Result<wire::Package> {
+    pub async fn get_package(&self, name: &str) -> Result<proto::Package> {
         let name = name.to_owned();
-        self.one("/api.Registry/GetPackage", wire::GetPackageRequest { name })
-            .await
+        self.one(
+            "/api.Registry/GetPackage",
+            proto::GetPackageRequest { name },
+        )
+        .await
     }
 
     /// Returns a bundle with its manifests, without the bundles that it replaces and skips.
@@ -182,8 +185,8 @@ impl Client {
         package: &str,
         channel: &str,
         name: &str,
-    ) -> Result<wire::Bundle> {
-        let request = wire::GetBundleRequest {
+    ) -> Result<proto::Bundle> {
+        let request = proto::GetBundleRequest {
             pkg_name: package.to_owned(),
             channel_name: channel.to_owned(),
             csv_name: name.to_owned(),
@@ -193,8 +196,8 @@ impl Client {
 
     /// Lists every bundle of every channel. Bundles with an image come without manifests. The list is complete only if
     /// it ends without an error.
-    pub fn list_bundles(&self) -> impl Stream<Item = Result<wire::Bundle>> + Send + use<> {
-        self.list("/api.Registry/ListBundles", wire::ListBundlesRequest {})
+    pub fn list_bundles(&self) -> impl Stream<Item = Result<proto::Bundle>> + Send + use<> {
+        self.list("/api.Registry/ListBundles", proto::ListBundlesRequest {})
     }
 
     async fn one<Q, A>(&self, rpc: &'static str, request: Q) -> Result<A>

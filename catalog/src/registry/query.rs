@@ -4,7 +4,7 @@
 
 use super::{
     index::{ChannelRow, Entry, Index, PackageRow},
-    wire::{Channel, ChannelEntry, Deprecation, Package},
+    proto::{Channel, ChannelEntry, Deprecation, Package},
 };
 
 /// Query without a result.

@@ -5,9 +5,9 @@
 //! of the catalog. The server also offers the health service, which reports SERVING for any name because probers use
 //! different names, and reflection for `grpcurl`.
 
-mod answer;
-mod call;
 mod connection;
+mod instrument;
+mod rpcs;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use tonic_health::pb::{
 };
 use tracing::{info, warn};
 
-pub use self::call::Calls;
+pub use self::instrument::Calls;
 use self::{
-    answer::{Experimental, Registry},
-    call::CallObserver,
     connection::Connection,
+    instrument::CallObserver,
+    rpcs::{Experimental, Registry},
 };
 use super::store::Store;
 

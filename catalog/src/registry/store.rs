@@ -13,7 +13,7 @@
 //! index contains a checksum of each file range. Files are written under another name, synced and renamed. A file with
 //! the name of a store is therefore complete; later damage is detected when it is opened or read.
 
-mod writing;
+mod writer;
 
 use std::{
     collections::HashMap,
@@ -29,10 +29,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     index::{Entry, FileRange, Index},
-    wire::Deprecation,
+    proto::Deprecation,
 };
 
-pub(super) use writing::{Writer, is_unfinished, sweep};
+pub(super) use writer::{Writer, is_unfinished, sweep};
 
 /// Magic number and version of the format. Change it whenever the same catalog would produce a different file.
 const MAGIC: &[u8; 8] = b"rkregis\x01";

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use super::{
+    builders::{Icon, Package},
     json::depth,
-    parts::{Icon, Package},
 };
 use crate::{
+    documents::Meta,
+    go_json::{self, Struct, borrowed, list, text},
     json::{Node, write_text},
-    shape::{self, Struct, borrowed, list, text},
-    walk::Meta,
 };
 
 /// Kind of a blob, in the order of output within a package.
@@ -85,23 +85,23 @@ pub(crate) struct RelatedImage {
 pub(crate) fn read(meta: &Meta<'_>, order: KeyOrder) -> Result<ReadBlob, String> {
     let root = meta.root;
     let check = |ty: &'static Struct, subject: &str| {
-        shape::check(root, ty).map_err(|problem| format!("parse {subject}: {problem}"))
+        go_json::check(root, ty).map_err(|problem| format!("parse {subject}: {problem}"))
     };
     let blob = match &*meta.schema {
         "olm.package" => {
-            check(&shape::PACKAGE, "package")?;
+            check(&go_json::PACKAGE, "package")?;
             package(root).map_err(|problem| format!("parse package: {problem}"))?
         }
         "olm.channel" => {
-            check(&shape::CHANNEL, "channel")?;
+            check(&go_json::CHANNEL, "channel")?;
             channel(root)
         }
         "olm.bundle" => {
-            check(&shape::BUNDLE, "bundle")?;
+            check(&go_json::BUNDLE, "bundle")?;
             return Ok(ReadBlob::Bundle(bundle(root, order)));
         }
         "olm.deprecations" => {
-            check(&shape::DEPRECATION, "deprecation")?;
+            check(&go_json::DEPRECATION, "deprecation")?;
             deprecations(root)
         }
         other => {
@@ -117,7 +117,7 @@ fn package(root: Node<'_>) -> Result<Blob, String> {
     let icon = root.field("icon").map(|icon| {
         let data = icon.field("base64data").and_then(Node::text);
         Ok::<_, String>(Icon {
-            data: data.map(|data| shape::base64(&data)).transpose()?,
+            data: data.map(|data| go_json::base64(&data)).transpose()?,
             media_type: text(icon, "mediatype"),
         })
     });

@@ -5,7 +5,7 @@
 //! with a warning.
 
 mod csv;
-mod manifests_folder;
+mod manifests_dir;
 mod metadata;
 mod properties;
 
@@ -18,9 +18,9 @@ use self::csv::CsvView;
 use super::{
     Error, Template,
     blob::{Bundle, RelatedImage},
-    parts::Icon,
+    builders::Icon,
 };
-use crate::shape;
+use crate::go_json;
 
 /// Image reference of a bundle.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub(super) fn read(
     warnings: &mut Vec<String>,
 ) -> Result<RenderedBundle, Error> {
     let mut limits = yaml::Limits::default();
-    let objects = manifests_folder::read(content, &mut limits, warnings)?;
+    let objects = manifests_dir::read(content, &mut limits, warnings)?;
     let csv = CsvView::find(&objects.all)?;
     let provided = csv.provided(&objects.all)?;
     csv.check_owned(&provided)?;
@@ -109,7 +109,7 @@ pub(super) fn icon(csv: &Value) -> Option<Icon> {
         if !matches!(icon, Value::Object(_) | Value::Null) {
             return None;
         }
-        let data = text("base64data")?.map(shape::base64);
+        let data = text("base64data")?.map(go_json::base64);
         Some(Icon {
             data: data.transpose().ok()?,
             media_type: text("mediatype")?.unwrap_or_default().to_owned(),

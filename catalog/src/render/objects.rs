@@ -7,7 +7,7 @@ use manifests::{
 use serde_json::Value;
 
 use super::blob::{BUNDLE_OBJECT, Bundle};
-use crate::{json::Tape, shape};
+use crate::{go_json, json::Tape};
 
 /// Maximum number of values in one property. The decoded manifest has its own limit.
 const MAX_VALUES: usize = 10_000;
@@ -66,6 +66,6 @@ fn data(value: &[u8]) -> Result<Vec<u8>, String> {
     let root = tape
         .read(value, MAX_VALUES)
         .map_err(|error| error.to_string())?;
-    shape::check(root, &shape::BUNDLE_OBJECT)?;
-    shape::base64(&shape::borrowed(root, "data"))
+    go_json::check(root, &go_json::BUNDLE_OBJECT)?;
+    go_json::base64(&go_json::borrowed(root, "data"))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     blob::{Blob, BlobKind},
     json,
-    writing::write,
+    parallel::write,
 };
 
 /// Output format of blobs.

@@ -1,9 +1,9 @@
 //! Blobs of a package as `opm migrate` writes them: the package, its channels, then its bundles.
 
 mod blobs;
-mod old;
+mod legacy;
+mod memory;
 mod properties;
-mod room;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,12 +20,12 @@ use serde_json::{Value, value::RawValue};
 
 use self::{
     blobs::{BundleBlob, ChannelBlob, Entry, Icon, PackageBlob, Property, RelatedImage},
+    memory::BlobMemory,
     properties::{BundleRecord, Properties},
-    room::BlobMemory,
 };
 use super::{
+    connection::SqliteConnection,
     rows::{Package, RowIndex},
-    tables::SqliteConnection,
 };
 
 /// Maximum number of values in the manifests of a bundle, which are parsed in memory. The largest known bundles have
@@ -290,7 +290,7 @@ impl<'a> PackageBlobs<'a> {
         let more = if self.has_table("related_image") {
             self.images(name, &mut memory)?
         } else {
-            csv.as_ref().map(old::images).unwrap_or_default()
+            csv.as_ref().map(legacy::images).unwrap_or_default()
         };
         add(more, &mut related_images);
         let blob = BundleBlob {

@@ -9,10 +9,10 @@ use rusqlite::{Connection, ErrorCode, types::ValueRef};
 
 use super::{
     Problem,
-    graph::{self, Channels, Row},
-    layout::{Layout, ROW_ID},
-    names::{NameInterner, too_long},
-    tables::text,
+    connection::text,
+    edges::{self, Channels, Row},
+    interner::{NameInterner, too_long},
+    schema::{Layout, ROW_ID},
 };
 
 /// Tables with data of bundles, the column that names the bundle, and the unit for limits.
@@ -226,7 +226,7 @@ impl RowIndex {
             });
         }
         let names = &self.names;
-        self.channels = graph::channels(&mut rows, |a, b| names.get(a) > names.get(b));
+        self.channels = edges::channels(&mut rows, |a, b| names.get(a) > names.get(b));
         Ok(rows.iter().map(|row| (row.id, row.bundle)).collect())
     }
 
@@ -301,7 +301,7 @@ impl RowIndex {
     ) -> BTreeMap<&'a str, (&'a str, Vec<&'a str>)> {
         let at = self.names.find(package).zip(self.names.find(channel));
         let entries = at.and_then(|at| self.channels.get(&at));
-        let named = |(bundle, edges): (&u32, &'a graph::Edges)| {
+        let named = |(bundle, edges): (&u32, &'a edges::Edges)| {
             let replaces = edges.replaces.map_or("", |id| self.names.get(id));
             let skips = edges.skips.iter().map(|id| self.names.get(*id)).collect();
             (self.names.get(*bundle), (replaces, skips))

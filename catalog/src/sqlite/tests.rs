@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{
     Database,
-    graph::{self, Row},
+    edges::{self, Row},
     is_database,
 };
 use crate::{Limits, Source, load, model::Bundle, source::Files, testing::list};
@@ -146,7 +146,7 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
             replaces,
             depth,
         };
-        let channels = graph::channels(&mut rows.iter().map(row).collect::<Vec<_>>(), |a, b| a > b);
+        let channels = edges::channels(&mut rows.iter().map(row).collect::<Vec<_>>(), |a, b| a > b);
         let found = list(channels.into_values().flatten(), |(bundle, edges)| {
             let replaces = list(edges.replaces, |bundle| format!("<{bundle}"));
             let skips = list(edges.skips, |bundle| format!("-{bundle}"));

@@ -6,12 +6,12 @@ use manifests::openshift::MAX_ANNOTATION;
 
 use super::{Error, check, check_types, entries};
 use crate::{
+    documents::Meta,
+    go_json::{self, borrowed, list, text},
     render::{
         self, Bundle, Level, Rendered,
         blob::{Blob, KeyOrder},
     },
-    shape::{self, borrowed, list, text},
-    walk::Meta,
 };
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ enum Slot {
 
 impl Basic {
     pub(super) fn read(meta: &Meta<'_>, warnings: &mut Vec<String>) -> Result<Self, Error> {
-        check_types(meta, &shape::BASIC)?;
+        check_types(meta, &go_json::BASIC)?;
         let (mut slots, mut problems) = (Vec::new(), Vec::new());
         for entry in entries(meta) {
             let read = entry.and_then(|entry| {

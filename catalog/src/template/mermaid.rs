@@ -1,6 +1,6 @@
 //! Channel graphs in the Mermaid format of `opm alpha render-template -o mermaid`.
 //!
-//! [`crate::graph`] produces other drawings for people, in which all names are quoted. This format is for programs that
+//! [`crate::draw`] produces other drawings for people, in which all names are quoted. This format is for programs that
 //! expect opm's output.
 
 use std::{
@@ -12,9 +12,9 @@ use manifests::{range::Range, version::Version};
 
 use super::{Error, check, parse_rendered, version_of};
 use crate::{
-    blob::{Blob, Channel},
     model::Entry,
     render::{Rendered, blob::BlobKind},
+    schema::{Blob, Channel},
 };
 
 /// Maximum number of edges in all channels. Each range can match every bundle.

@@ -13,14 +13,14 @@ use manifests::{version::Version, yaml};
 
 use super::{Error, check, check_types, parse_rendered, version_of};
 use crate::{
-    blob::Blob,
+    documents::Meta,
+    go_json::{self, list, text},
     model::Entry,
     render::{
         Bundle, Rendered,
-        parts::{Channel, Package},
+        builders::{Channel, Package},
     },
-    shape::{self, list, text},
-    walk::Meta,
+    schema::Blob,
 };
 
 /// Names of the lists, the least stable first.
@@ -63,7 +63,7 @@ struct ListedBundle {
 
 impl Semver {
     pub(super) fn read(meta: &Meta<'_>, input: &[u8]) -> Result<Self, Error> {
-        check_types(meta, &shape::SEMVER)?;
+        check_types(meta, &go_json::SEMVER)?;
         let root = meta.root;
         let mut problems = Vec::new();
         if let Some((key, line)) = yaml::repeated(input, meta.index) {

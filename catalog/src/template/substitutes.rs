@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Error, check, check_types, entries, parse_rendered, version_of};
 use crate::{
-    blob::{self, Blob, ParsedBlob},
-    check::Validator,
+    documents::Meta,
     finding,
+    go_json::{self, list, text},
     model::{Entry, Release},
-    render::{self, Bundle, Level, Rendered, blob::KeyOrder, parts::Channel},
-    shape::{self, list, text},
-    walk::Meta,
+    render::{self, Bundle, Level, Rendered, blob::KeyOrder, builders::Channel},
+    schema::{self, Blob, ParsedBlob},
+    validate::Validator,
 };
 
 /// Maximum number of reported findings of an invalid catalog.
@@ -53,7 +53,7 @@ enum ItemContent {
 
 impl Substitutes {
     pub(super) fn read(meta: &Meta<'_>) -> Result<Self, Error> {
-        check_types(meta, &shape::SUBSTITUTES)?;
+        check_types(meta, &go_json::SUBSTITUTES)?;
         let (mut items, mut problems) = (Vec::new(), Vec::new());
         for entry in entries(meta) {
             let read = entry.and_then(|entry| {
@@ -156,7 +156,7 @@ fn invalid(items: &[Item], prefix: &str) -> Vec<String> {
         line: item.line,
         blob: match &item.content {
             ItemContent::Other(_, blob) => (**blob).clone(),
-            ItemContent::Channel(channel) => Blob::Channel(blob::Channel {
+            ItemContent::Channel(channel) => Blob::Channel(schema::Channel {
                 name: channel.name.clone(),
                 package: channel.package.clone(),
                 entries: channel.entries.clone().unwrap_or_default(),
@@ -241,7 +241,7 @@ fn replace_edges(entries: &mut Vec<Entry>, base: &str, name: &str) {
 }
 
 /// Returns version and release. Bundles with `olm.substitutesFor` declare the release as build metadata.
-fn release_of(bundle: &blob::Bundle) -> Result<Release, String> {
+fn release_of(bundle: &schema::Bundle) -> Result<Release, String> {
     let (identity, version) = version_of(bundle)?;
     let mut release = Release {
         version,
@@ -265,7 +265,7 @@ impl Item {
         let content = if entry.schema == "olm.channel" {
             ItemContent::Channel(Channel::read(entry.root))
         } else {
-            let parsed = blob::parse_blob(Ok(entry.clone()));
+            let parsed = schema::parse_blob(Ok(entry.clone()));
             if let Blob::Broken(problem, _) = parsed.blob {
                 return Err(problem);
             }

@@ -4,8 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use tests::fuzz::Random;
 
-use crate::testing::list;
-use crate::*;
+use crate::{testing::list, *};
 
 const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use catalog::registry::{DESCRIPTORS, wire};
+use catalog::registry::{DESCRIPTORS, proto};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value};
 
@@ -64,7 +64,7 @@ fn messages_equal_those_of_the_protocol() {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let mut compared = BTreeSet::new();
     macro_rules! compare {
-        ($($message:ident)+) => { $(compare::<wire::$message>(&pool, &mut compared);)+ };
+        ($($message:ident)+) => { $(compare::<proto::$message>(&pool, &mut compared);)+ };
     }
     compare! {
         Channel PackageName Package GroupVersionKind Dependency Property Bundle ChannelEntry ListPackageRequest

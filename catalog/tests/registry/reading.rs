@@ -15,7 +15,9 @@ use catalog::{
         Bounds, Packages,
         client::Error,
         packages,
-        wire::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
+        proto::{
+            self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property,
+        },
     },
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
@@ -275,7 +277,7 @@ async fn package_texts_are_counted_and_truncated() {
     };
     let describe = move |name: &str| match name {
         "wordy" => {
-            let channel = with!(wire::Channel, name: "c".into(), deprecation: text("c"));
+            let channel = with!(proto::Channel, name: "c".into(), deprecation: text("c"));
             with!(Package, deprecation: text("p"), channels: vec![channel])
         }
         "large" => with!(Package, default_channel_name: "d".repeat(1 << 20)),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use catalog::registry::{
     Bounds, Client,
     client::Error,
-    wire::{Bundle, Package},
+    proto::{Bundle, Package},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, Request, Response};

@@ -13,7 +13,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-fn written(put: Put) -> web::Written {
+fn written(put: Put) -> http::Written {
     match put {
         Put::Written(written) => written,
         Put::Known => panic!("it was there"),
@@ -73,7 +73,7 @@ async fn unreadable_parts_are_skipped_and_failures_change_nothing() {
         site.shelf.put("operators", None, source, limits)
     };
     let error = put(source.path(), &few).unwrap_err();
-    assert!(matches!(error, web::Error::Catalog(_)), "{error}");
+    assert!(matches!(error, http::Error::Catalog(_)), "{error}");
     assert!(put(&source.path().join("gone"), &few).is_err());
     assert_eq!(site.all().await.body, before);
 
@@ -114,7 +114,7 @@ async fn restart_keeps_content_and_removes_partial_files() {
     assert_eq!(shelf.names(), ["operators"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(web::serve(listener, shelf, std::future::pending()));
+    tokio::spawn(http::serve(listener, shelf, std::future::pending()));
     let url = format!("http://{address}/catalogs/operators/api/v1/all");
     let again = answer(site.client.get(url)).await;
     assert_eq!(again.body, before.body);

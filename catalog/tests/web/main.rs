@@ -23,7 +23,7 @@ use std::{fs, net::SocketAddr};
 
 use catalog::{
     Limits, Source,
-    web::{self, Put, Shelf},
+    http::{self, Put, Shelf},
 };
 use reqwest::{Client, Method, RequestBuilder, StatusCode, header::HeaderMap};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = web::serve(listener, shelf.clone(), async {
+        let serving = http::serve(listener, shelf.clone(), async {
             let _ = stopped.await;
         });
         Self {

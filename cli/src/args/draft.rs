@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::catalog::draft::OPM;
+use ::catalog::init::OPM;
 use clap::{Args, ValueHint};
 
 use super::BlobFormat;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use catalog::inject::{DEFAULT_INDEX, history::Mode};
+use catalog::compose::DEFAULT_INDEX;
+use catalog::compose::history::Mode;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use catalog::draft::{Dockerfile, Package, package};
+use catalog::init::{Dockerfile, Package, package};
 
 use crate::{
     Exit,

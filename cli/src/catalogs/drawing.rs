@@ -1,7 +1,7 @@
 //! `rukpak catalog graph`.
 
 use anyhow::bail;
-use catalog::graph::{self, Language};
+use catalog::draw::{self, Language};
 
 use crate::{
     Exit,
@@ -27,6 +27,6 @@ pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
         GraphFormat::Mermaid => Language::Mermaid,
         GraphFormat::Dot => Language::Dot,
     };
-    output::print(&graph::draw(package, args.channel.as_deref(), language))?;
+    output::print(&draw::draw(package, args.channel.as_deref(), language))?;
     Ok(Exit::Done)
 }

@@ -3,14 +3,10 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
-use catalog::{
-    Limits, Source,
-    registry::{
-        self,
-        hosting::{last_words, listen, open},
-    },
-    web::{self, Put, Shelf},
-};
+use catalog::http::{self, Put, Shelf};
+use catalog::registry;
+use catalog::registry::startup::{last_words, listen, open};
+use catalog::{Limits, Source};
 use tempfile::TempDir;
 use tokio::{
     runtime::Builder,
@@ -176,7 +172,7 @@ async fn serve_lines(
     let listener = listen(port).await.context("failed to listen for HTTP")?;
     let address = listener.local_addr().context("failed to listen for HTTP")?;
     info!(%address, path = %format!("/catalogs/{name}/api/v1/all"), "serving HTTP");
-    web::serve(listener, lines.shelf.clone(), stop).await;
+    http::serve(listener, lines.shelf.clone(), stop).await;
     Ok(())
 }
 

@@ -20,7 +20,7 @@ mod upgrading;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use catalog::inject::{self, Bundle, CHANNEL, Form, Index, Place};
+use catalog::compose::{self, Bundle, CHANNEL, Form, Index, Place};
 use convert::{Class, Options};
 use kube::ResourceExt as _;
 use manifests::{
@@ -118,7 +118,7 @@ fn compose(
         channel: CHANNEL,
     };
     let limits = catalog::Limits::default();
-    let composed = inject::compose(index, place, form, bundles, &limits);
+    let composed = compose::compose(index, place, form, bundles, &limits);
     let composed = composed.context("error creating the File-Based Catalog")?;
     for text in &composed.warnings {
         message::warning(text);

@@ -38,7 +38,7 @@ mod unpacking;
 mod upgrading;
 
 use anyhow::Context;
-use catalog::inject::Composed;
+use catalog::compose::Composed;
 use convert::facts::Facts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use manifests::{

@@ -1,11 +1,9 @@
 //! Pulls bundle and index images with the user's own credentials.
 
 use anyhow::{Context, anyhow, bail};
-use catalog::{
-    Limits,
-    inject::Bundle,
-    render::{Level, Render, Rendered},
-};
+use catalog::Limits;
+use catalog::compose::Bundle;
+use catalog::render::{Level, Render, Rendered};
 use convert::{Class, Options, facts::Facts};
 use manifests::{content::Content, version::Version};
 use tokio::task::spawn_blocking;

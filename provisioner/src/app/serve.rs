@@ -2,16 +2,12 @@
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use catalog::{
-    Limits, Source,
-    configmap::ConfigMap,
-    registry::{
-        self, Cache, Failed, Store,
-        hosting::{self, last_words, listen},
-    },
-    source::{Files, Mounted},
-    sqlite::{self, Database},
-};
+use catalog::configmap::ConfigMap;
+use catalog::registry::startup::{self, last_words, listen};
+use catalog::registry::{self, Cache, Failed, Store};
+use catalog::source::{Files, Mounted};
+use catalog::sqlite::{self, Database};
+use catalog::{Limits, Source};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
@@ -31,7 +27,7 @@ enum Error {
     #[error("failed to read the ConfigMap")]
     ConfigMap(#[source] std::io::Error),
     #[error(transparent)]
-    Store(#[from] hosting::Error),
+    Store(#[from] startup::Error),
     #[error(
         "the catalog cannot be served as a whole: {first} (1 of {count}); correct it, or serve without --strict"
     )]
@@ -87,7 +83,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Error> {
             {
                 return Ok(store);
             }
-            Ok(hosting::open(source, &limits, cache.as_deref(), enforces)?)
+            Ok(startup::open(source, &limits, cache.as_deref(), enforces)?)
         });
         drop(done.send(opened));
     });

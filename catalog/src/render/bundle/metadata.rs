@@ -12,7 +12,7 @@ use serde_json::{Number, Value};
 
 use super::{
     super::{Error, blob::Property, json},
-    manifests_folder::first,
+    manifests_dir::first,
 };
 use crate::json::Tape;
 

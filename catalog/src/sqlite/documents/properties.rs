@@ -9,10 +9,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Property, old, room::BlobMemory};
+use super::{Property, legacy, memory::BlobMemory};
 use crate::sqlite::{
+    connection::SqliteConnection,
     rows::{DEPRECATED, RowIndex},
-    tables::SqliteConnection,
 };
 
 const GVK: &str = "olm.gvk";
@@ -99,7 +99,7 @@ impl Properties<'_> {
         }
         if !layout.has("dependencies", "value") {
             self.apis("api_requirer", REQUIRED_GVK, bundle, &mut all, memory)?;
-            let required = record.csv.map(old::required).unwrap_or_default();
+            let required = record.csv.map(legacy::required).unwrap_or_default();
             all.extend(
                 required
                     .iter()

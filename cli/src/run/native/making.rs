@@ -1,7 +1,8 @@
 //! `rukpak run bundle`: creates a BundleInstance, or continues with one that an interrupted run created.
 
 use anyhow::{anyhow, bail};
-use catalog::inject::{Form, Index, history::History};
+use catalog::compose::history::History;
+use catalog::compose::{Form, Index};
 use kube::{ResourceExt as _, api::PostParams};
 use manifests::api::{GROUP, instance::BundleInstance};
 

@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use catalog::inject::history::{History, INDEX_IMAGE, INJECTED_BUNDLES};
+use catalog::compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES};
 use kube::ResourceExt as _;
 use manifests::api::{
     Class, GROUP,

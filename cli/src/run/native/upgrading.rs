@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow, bail};
-use catalog::inject::{
-    Bundle, Form,
-    history::{Damaged, History, INJECTED_BUNDLES},
-};
+use catalog::compose::history::{Damaged, History, INJECTED_BUNDLES};
+use catalog::compose::{Bundle, Form};
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -214,7 +212,7 @@ async fn extend_history(
             format!(
                 "failed to fetch {} of the history of BundleInstance {own}; remove annotation {} to use the installed bundle",
                 injected.image_tag,
-                catalog::inject::history::INJECTED_BUNDLES
+                catalog::compose::history::INJECTED_BUNDLES
             )
         })?;
         members.push(HistoryEntry {
@@ -334,7 +332,7 @@ async fn return_to(
 
 #[cfg(test)]
 mod tests {
-    use catalog::inject::history::INDEX_IMAGE;
+    use catalog::compose::history::INDEX_IMAGE;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! `rukpak run bundle` with OLM: creates a catalog with the bundle, and a Subscription to it.
 
 use anyhow::{Context, bail};
-use catalog::inject::{self, CHANNEL, Form, Index, Place, history::History};
+use catalog::compose::history::History;
+use catalog::compose::{self, CHANNEL, Form, Index, Place};
 use manifests::object::{at, text};
 use serde_json::Value;
 
@@ -96,7 +97,7 @@ pub(in crate::run) async fn bundle(
     message::note(&format!("Created CatalogSource: {}", owner.name));
     let pod = text(
         &source,
-        &["metadata", "annotations", inject::history::REGISTRY_POD],
+        &["metadata", "annotations", compose::history::REGISTRY_POD],
     );
     serving::remove_old(task, namespace, &owner, pod, &served).await;
     installing::wait_connected(task, namespace, &owner.name, &served.address).await?;
@@ -132,14 +133,14 @@ pub(in crate::run) async fn bundle(
 fn compose(
     index: Option<Index<'_>>,
     package: &str,
-    bundle: inject::Bundle,
+    bundle: compose::Bundle,
 ) -> anyhow::Result<Parts> {
     let place = Place {
         package,
         channel: CHANNEL,
     };
     let limits = catalog::Limits::default();
-    let composed = inject::compose(index, place, Form::Run, vec![bundle], &limits);
+    let composed = compose::compose(index, place, Form::Run, vec![bundle], &limits);
     split_catalog(&composed.context("error creating the File-Based Catalog")?)
 }
 
@@ -342,7 +343,7 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
         }
         let damaged =
-            json!({"metadata": {"annotations": {inject::history::INJECTED_BUNDLES: "[{"}}});
+            json!({"metadata": {"annotations": {compose::history::INJECTED_BUNDLES: "[{"}}});
         assert!(conflicting_object(request, None, Some(&damaged)).is_err());
     }
 }

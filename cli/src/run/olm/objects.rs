@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::inject::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
+use catalog::compose::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
 use manifests::{
     api::labels,
     object::{at, text},

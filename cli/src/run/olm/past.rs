@@ -6,10 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
-use catalog::{
-    inject::history::{History, INDEX_IMAGE, INJECTED_BUNDLES, Injected},
-    model::Entry,
-};
+use catalog::compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES, Injected};
+use catalog::model::Entry;
 use manifests::object::text;
 use serde_json::Value;
 use unpacker::source::Image;

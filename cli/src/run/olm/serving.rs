@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use catalog::inject::history::History;
+use catalog::compose::history::History;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Pod},

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow, bail};
-use catalog::inject::{
-    self, Bundle, CHANNEL, Composed, Form, Place,
-    history::{INJECTED_BUNDLES, Injected, REGISTRY_POD},
-};
+use catalog::compose::history::{INJECTED_BUNDLES, Injected, REGISTRY_POD};
+use catalog::compose::{self, Bundle, CHANNEL, Composed, Form, Place};
 use manifests::object::text;
 use serde_json::Value;
 use unpacker::source::Image;
@@ -92,7 +90,7 @@ pub(in crate::run) async fn upgrade(
         channel: &channel,
     };
     let limits = catalog::Limits::default();
-    let composed = inject::compose(index, place, Form::Upgrade, bundles, &limits);
+    let composed = compose::compose(index, place, Form::Upgrade, bundles, &limits);
     let composed = composed.context("error in upgrading FBC")?;
     ensure_reachable(&composed, &found, &package, &csv, has_members)?;
     let parts = split_catalog(&composed)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catalog::registry::hosting::TERMINATION_LOG;
+use catalog::registry::startup::TERMINATION_LOG;
 use clap::{ArgAction, Args, Subcommand, ValueHint};
 
 use super::ConvertArgs;

@@ -1,5 +1,5 @@
 use ::tests::table::assert_outcome;
-use catalog::inject::history::Mode;
+use catalog::compose::history::Mode;
 use serde_json::json;
 
 use super::*;
