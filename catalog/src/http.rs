@@ -19,7 +19,7 @@
 //! let shelf = Shelf::open("cache".as_ref())?;
 //! shelf.put("operators", None, Source::Folder("catalog".as_ref()), &Limits::default())?;
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-//! catalog::web::serve(listener, shelf, std::future::pending()).await;
+//! catalog::http::serve(listener, shelf, std::future::pending()).await;
 //! # Ok(())
 //! # }
 //! ```

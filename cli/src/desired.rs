@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 use apply::revision::Revision;
-use convert::{Options, overlay::DeploymentConfig};
+use convert::Options;
+use convert::deployment_config::DeploymentConfig;
 use kube::ResourceExt as _;
 use manifests::{
     api::{

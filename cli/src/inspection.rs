@@ -2,11 +2,9 @@
 
 mod text;
 
-use convert::{
-    Class, Conversion, Finding,
-    facts::Facts,
-    rights::{self, Rights},
-};
+use convert::bundle_info::Facts;
+use convert::permissions::{self, Rights};
+use convert::{Class, Conversion, Finding};
 use manifests::{
     content::SkippedEntries,
     object::{Identity, Object},
@@ -88,7 +86,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
         facts: &report.facts,
         skipped: &report.skipped,
         objects: rendered_objects.iter().map(Reference::new).collect(),
-        rights: rights::of(rendered_objects),
+        rights: permissions::of(rendered_objects),
     };
     match args.output {
         Description::Json => output::print_json(&inspection)?,

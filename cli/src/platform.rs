@@ -10,7 +10,7 @@ mod near;
 mod objects;
 
 use anyhow::bail;
-use convert::removal::kubernetes_of;
+use convert::removed_apis::kubernetes_of;
 use manifests::{api::install, object::Object, version::KubeVersion};
 
 use crate::{

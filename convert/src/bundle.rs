@@ -1,5 +1,7 @@
 //! Reading a bundle's files: directories, documents, and the single ClusterServiceVersion.
 
+pub(crate) mod metadata;
+
 use manifests::{
     content::{self, Content},
     object::{self, shortened, type_name},
@@ -8,11 +10,10 @@ use manifests::{
 };
 use serde_json::Value;
 
+use self::metadata::Metadata;
 use crate::{
     budget::{self, Budget},
-    code::Code,
-    metadata::{self, Metadata},
-    report::{Findings, Place},
+    finding::{Findings, Place, code::Code},
 };
 
 /// An object of the bundle, and its place.

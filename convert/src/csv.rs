@@ -17,8 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     bundle::Item,
-    code::Code,
-    report::{Findings, Place},
+    finding::{Findings, Place, code::Code},
 };
 
 /// Maximum length of a spelling in a finding, in characters.

@@ -27,28 +27,27 @@
 #[macro_use(assert_each, assert_rows, with)]
 extern crate tests;
 
+pub mod api_upgrade;
 mod budget;
 mod bundle;
-pub mod code;
+pub mod bundle_info;
 mod csv;
-pub mod facts;
+pub mod deployment_config;
+pub mod finding;
 mod lint;
 mod max_openshift;
-mod metadata;
 pub mod olm;
 mod options;
-pub mod overlay;
+pub mod permissions;
 mod plain;
 mod property;
-mod refuse;
-pub mod removal;
+mod rejections;
+pub mod removed_apis;
 mod render;
-pub mod report;
-pub mod rights;
+mod report;
 mod scope;
 #[cfg(test)]
 mod testing;
-pub mod upgrade;
 
 use std::collections::BTreeSet;
 
@@ -63,17 +62,16 @@ use serde_json::Value;
 
 use crate::{
     budget::Budget,
-    bundle::Item,
+    bundle::{Item, metadata::Metadata},
     csv::{Csv, Install},
-    metadata::Metadata,
-    report::Findings,
+    finding::Findings,
 };
 pub use crate::{
-    code::Code,
+    finding::{Finding, Level, Place, code::Code},
     options::{Class, NamespaceObject, Options},
     property::Property,
     render::namespace::KEEP,
-    report::{Finding, Level, Place, Report},
+    report::Report,
 };
 
 /// The result of a conversion.
@@ -111,11 +109,11 @@ enum Mode {
 
 fn convert(content: &Content, options: &Options, mode: Mode) -> Conversion {
     let mut findings = Findings::default();
-    let skipped = refuse::entries(content, &mut findings);
+    let skipped = rejections::entries(content, &mut findings);
     let (objects, facts) = match options.class.unwrap_or_else(|| class(content)) {
         Class::Plain => (
             plain::objects(content, options, &mut findings),
-            facts::Facts::default(),
+            bundle_info::Facts::default(),
         ),
         Class::Registry => registry(content, options, mode, &mut findings),
     };
@@ -161,7 +159,7 @@ fn registry(
     options: &Options,
     mode: Mode,
     findings: &mut Findings,
-) -> (Vec<Object>, facts::Facts) {
+) -> (Vec<Object>, bundle_info::Facts) {
     let bundle::Bundle {
         metadata,
         mut csv,
@@ -176,7 +174,7 @@ fn registry(
     }
     let view = csv.as_ref().map(Csv::new);
     let properties = BundleProperties::new(&metadata, view, findings);
-    let mut facts = facts::of(&metadata, view, &others, properties.all);
+    let mut facts = bundle_info::of(&metadata, view, &others, properties.all);
     let level = match mode {
         Mode::Conversion => Level::Warning,
         Mode::Validate => Level::Error,
@@ -191,7 +189,7 @@ fn registry(
     );
     facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
 
-    refuse::objects(&others, findings);
+    rejections::objects(&others, findings);
     if mode == Mode::Validate {
         let input = lint::Input {
             content,
@@ -205,11 +203,11 @@ fn registry(
         lint::run(input, findings);
     }
     upgrade_items(&mut others, options.kube_version, &mut budget, findings);
-    refuse::duplicates(&others, refuse::NamespaceRule::Single, findings);
+    rejections::duplicates(&others, rejections::NamespaceRule::Single, findings);
     let Some(view) = view else {
         return (Vec::new(), facts);
     };
-    refuse::csv(view, &metadata, &others, findings);
+    rejections::csv(view, &metadata, &others, findings);
     let Some(mut csv) = csv else {
         return (Vec::new(), facts);
     };
@@ -291,14 +289,14 @@ pub(crate) fn upgrade_items(
     let mut changes = Vec::new();
     items.retain_mut(|item| {
         let label = item.label();
-        let is_upgraded = upgrade::is_upgraded(&item.value, target);
-        if is_upgraded && !budget.covers(upgrade::growth(&item.value)) {
+        let is_upgraded = api_upgrade::is_upgraded(&item.value, target);
+        if is_upgraded && !budget.covers(api_upgrade::growth(&item.value)) {
             let subject = format!("the upgrade of {label}");
             findings.too_large(item.place.clone(), &subject);
             return false;
         }
         let before = is_upgraded.then(|| yaml::memory(&item.value));
-        let fate = upgrade::upgrade(&mut item.value, target, &mut changes);
+        let fate = api_upgrade::upgrade(&mut item.value, target, &mut changes);
         if let Some(before) = before {
             let growth = yaml::memory(&item.value).saturating_sub(before);
             if !budget.take(growth) {
@@ -314,6 +312,6 @@ pub(crate) fn upgrade_items(
                 change.remedy.as_deref().unwrap_or_default(),
             );
         }
-        fate == upgrade::Fate::Keep
+        fate == api_upgrade::Fate::Keep
     });
 }

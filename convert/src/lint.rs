@@ -15,20 +15,20 @@
 //! |
 //! | [`apis`] | APIs that are or will be removed |
 
-mod accounts;
 mod annotations;
-mod apis;
 mod constraint;
 mod crd;
 mod csv;
 mod examples;
 mod files;
-mod graph;
-mod hub;
 mod objects;
-mod owned;
+mod operatorhub;
+mod owned_crds;
 mod permissions;
 mod properties;
+mod removed_apis;
+mod service_accounts;
+mod upgrade_edges;
 mod workloads;
 
 #[cfg(test)]
@@ -38,7 +38,11 @@ use manifests::{content::Content, object::text, path::Path};
 use serde_json::Value;
 
 use crate::{
-    bundle::Item, csv::Csv, facts::Facts, metadata::Metadata, options::Options, report::Findings,
+    bundle::{Item, metadata::Metadata},
+    bundle_info::Facts,
+    csv::Csv,
+    finding::Findings,
+    options::Options,
 };
 
 /// The original bundle.
@@ -62,15 +66,15 @@ pub(crate) fn run(input: Input<'_>, findings: &mut Findings) {
     crd::run(input, findings);
     workloads::run(input, findings);
     permissions::run(input, findings);
-    accounts::run(input, findings);
+    service_accounts::run(input, findings);
     objects::run(input, findings);
-    apis::run(input, findings);
+    removed_apis::run(input, findings);
     if let Some(csv) = input.csv {
         csv::run(csv, input, findings);
-        graph::run(csv, findings);
+        upgrade_edges::run(csv, findings);
         examples::run(csv, findings);
-        hub::run(csv, findings);
-        owned::run(csv, input.others, findings);
+        operatorhub::run(csv, findings);
+        owned_crds::run(csv, input.others, findings);
     }
 }
 

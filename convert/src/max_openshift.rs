@@ -11,11 +11,10 @@ use manifests::{
 };
 
 use crate::{
-    code::Code,
+    bundle::metadata::Metadata,
     csv::Csv,
-    metadata::Metadata,
+    finding::{Findings, Level, Place, code::Code},
     property::Property,
-    report::{Findings, Level, Place},
 };
 
 /// Chooses the effective value. `properties` are those of the file and of the annotation `olm.properties`. `spelling` is

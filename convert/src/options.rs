@@ -2,7 +2,7 @@
 
 use manifests::{version::KubeVersion, yaml};
 
-use crate::overlay::DeploymentConfig;
+use crate::deployment_config::DeploymentConfig;
 
 /// Format of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,11 +9,9 @@ use manifests::{
 
 use crate::{
     bundle::{self, Item},
-    code::Code,
+    finding::{Findings, Place, code::Code},
     options::Options,
-    refuse,
-    report::{Findings, Place},
-    upgrade_items,
+    rejections, upgrade_items,
 };
 
 const FOLDER: &str = "manifests";
@@ -49,7 +47,7 @@ pub(crate) fn objects(
         );
     }
     upgrade_items(&mut items, options.kube_version, &mut budget, findings);
-    refuse::duplicates(&items, refuse::NamespaceRule::Explicit, findings);
+    rejections::duplicates(&items, rejections::NamespaceRule::Explicit, findings);
     let mut unique: BTreeMap<Identity, Object> = BTreeMap::new();
     for Item { value, place } in items {
         match Object::try_from(value) {

@@ -18,8 +18,7 @@ use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
     budget::MAX_ANNOTATIONS,
-    code::Code,
-    report::{Findings, Level, Place},
+    finding::{Findings, Level, Place, code::Code},
 };
 
 /// Maximum size of the paths of all unquoted numbers in a file, in bytes.

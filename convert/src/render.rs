@@ -10,13 +10,13 @@
 //! | [`pods`] | problems of a Deployment that every API server rejects |
 //! | [`extra`] | all other objects of the bundle |
 
-pub(crate) mod accounts;
-pub(crate) mod condition;
 pub(crate) mod deployments;
-pub(crate) mod extra;
 pub(crate) mod namespace;
+pub(crate) mod operator_condition;
+pub(crate) mod other_objects;
 pub(crate) mod permissions;
-pub(crate) mod pods;
+pub(crate) mod pod_checks;
+pub(crate) mod service_accounts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +26,10 @@ use serde_json::Value;
 use crate::{
     budget::Budget,
     bundle::Item,
-    code::Code,
     csv::{Csv, Install},
+    finding::{Findings, code::Code},
     options::{NamespaceObject, Options},
     property::Property,
-    report::Findings,
 };
 
 /// Input of rendering.
@@ -49,11 +48,11 @@ pub(crate) fn objects(
     budget: &mut Budget,
     findings: &mut Findings,
 ) -> Vec<Object> {
-    let extra = extra::objects(others, input.namespace, findings);
-    let shipped = accounts::shipped(&extra);
-    let mut generated = accounts::objects(input, &install, &shipped, budget, findings);
+    let extra = other_objects::objects(others, input.namespace, findings);
+    let shipped = service_accounts::shipped(&extra);
+    let mut generated = service_accounts::objects(input, &install, &shipped, budget, findings);
     if input.options.operator_condition {
-        generated.extend(condition::objects(
+        generated.extend(operator_condition::objects(
             input.csv.name(),
             &install.deployments,
             input.namespace,

@@ -26,12 +26,20 @@ mod bundles {
     mod others;
     mod refusals;
 
-    use std::{collections::BTreeSet, fmt::Display, fmt::Write as _};
+    use std::{
+        collections::BTreeSet,
+        fmt::{Display, Write as _},
+    };
 
-    use convert::overlay::DeploymentConfig;
-    use convert::{Class, Code, Conversion, Finding, KEEP, Level, NamespaceObject, Options};
-    use manifests::content::{Builder, Content, Irregular, Kind, Limits};
-    use manifests::{object::Object, yaml};
+    use convert::{
+        Class, Code, Conversion, Finding, KEEP, Level, NamespaceObject, Options,
+        deployment_config::DeploymentConfig,
+    };
+    use manifests::{
+        content::{Builder, Content, Irregular, Kind, Limits},
+        object::Object,
+        yaml,
+    };
     use serde_json::{Value, json};
     use tests::fuzz::{Random, fuzz};
 

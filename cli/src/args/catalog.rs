@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use ::catalog::model::{PLAIN_V0, REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use convert::removal::kubernetes_of;
+use convert::removed_apis::kubernetes_of;
 use manifests::{openshift::Release, range::Range, size, version};
 
 use super::{

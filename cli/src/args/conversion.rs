@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use convert::{NamespaceObject, overlay::DeploymentConfig};
+use convert::NamespaceObject;
+use convert::deployment_config::DeploymentConfig;
 use manifests::{names, version::KubeVersion, yaml};
 use serde_json::Value;
 

@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use anstyle::Style;
-use convert::{
-    facts::Api,
-    rights::{Grant, Rights, Rule, Scope},
-};
+use convert::bundle_info::Api;
+use convert::permissions::{Grant, Rights, Rule, Scope};
 use manifests::object::api_version;
 
 use super::Inspection;

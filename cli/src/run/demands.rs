@@ -5,7 +5,7 @@ use catalog::{
     choose::{Constraint, Request},
     model,
 };
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 
 use super::pulling::PulledBundle;

@@ -39,7 +39,7 @@ mod upgrading;
 
 use anyhow::Context;
 use catalog::compose::Composed;
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use manifests::{
     image::Reference,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use convert::removal::{Removals, calls::Call};
+use convert::removed_apis::Removals;
+use convert::removed_apis::request_counts::Call;
 use manifests::{
     api::platform_status::Effect, object::shortened, openshift::maximum, range::Range,
 };
@@ -183,7 +184,7 @@ fn repeated(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use convert::removal::Search;
+    use convert::removed_apis::Search;
     use manifests::{object::Identity, openshift::Release, version::KubeVersion};
 
     use super::*;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use convert::{
-    olm,
-    removal::{Search, calls::Calls},
-};
+use convert::olm;
+use convert::removed_apis::Search;
+use convert::removed_apis::request_counts::Calls;
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
 use manifests::{
     api::{

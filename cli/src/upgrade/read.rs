@@ -6,10 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use convert::removal::{
-    Search,
-    calls::{Calls, RequestCount},
-};
+use convert::removed_apis::Search;
+use convert::removed_apis::request_counts::{Calls, RequestCount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::{
     Api, ResourceExt as _,

@@ -1,6 +1,6 @@
 //! Current and target release of an upgrade. Pure; no I/O.
 
-use convert::removal::kubernetes_of;
+use convert::removed_apis::kubernetes_of;
 use manifests::{openshift::Release, version::KubeVersion};
 use serde::{Serialize, Serializer};
 

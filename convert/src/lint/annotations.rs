@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use manifests::{names, path::Path};
 
 use crate::{
-    code::Code,
-    metadata::{Metadata, keys},
-    report::{Findings, Place},
+    bundle::metadata::{Metadata, keys},
+    finding::{Findings, Place, code::Code},
 };
 
 pub(super) fn run(metadata: &Metadata, findings: &mut Findings) {

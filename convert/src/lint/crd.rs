@@ -6,7 +6,12 @@ use manifests::{names, object::at, path::Path};
 use serde_json::Value;
 
 use super::{Input, list, near, word};
-use crate::{bundle::Item, code::Code, csv::Csv, refuse::is_crd, report::Findings};
+use crate::{
+    bundle::Item,
+    csv::Csv,
+    finding::{Findings, code::Code},
+    rejections::is_crd,
+};
 
 /// A version of a CustomResourceDefinition.
 pub(super) struct Version<'a> {

@@ -13,10 +13,9 @@ use serde_json::Value;
 use super::{Input, near, word};
 use crate::{
     bundle::Item,
-    code::Code,
     csv::{ALL_NAMESPACES, Csv},
+    finding::{Findings, code::Code},
     render::deployments::PROPERTIES,
-    report::Findings,
 };
 
 pub(super) fn run(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {

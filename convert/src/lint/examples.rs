@@ -9,7 +9,11 @@ use manifests::{
 use serde_json::Value;
 
 use super::{near, word};
-use crate::{budget::MAX_ANNOTATIONS, code::Code, csv::Csv, report::Findings};
+use crate::{
+    budget::MAX_ANNOTATIONS,
+    csv::Csv,
+    finding::{Findings, code::Code},
+};
 
 /// Annotations that contain examples; the first existing one is used.
 const KEYS: [&str; 2] = ["alm-examples", "olm.examples"];

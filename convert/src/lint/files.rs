@@ -6,10 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 use manifests::path::Path;
 
 use super::Input;
-use crate::{
-    code::Code,
-    report::{Findings, Place},
-};
+use crate::finding::{Findings, Place, code::Code};
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     hidden(input, findings);

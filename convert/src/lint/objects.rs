@@ -5,7 +5,10 @@ use manifests::{object::at, path::Path};
 use serde_json::{Map, Value};
 
 use super::{Input, workloads};
-use crate::{bundle::Item, code::Code, report::Findings};
+use crate::{
+    bundle::Item,
+    finding::{Findings, code::Code},
+};
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     for item in input.others {

@@ -6,9 +6,8 @@ use serde_json::Value;
 use super::{Input, list, word};
 use crate::{
     bundle::Item,
-    code::Code,
     csv::Csv,
-    report::{Findings, Place},
+    finding::{Findings, Place, code::Code},
 };
 
 /// One RBAC rule.

@@ -13,10 +13,9 @@ use serde_json::Value;
 
 use super::{Input, constraint};
 use crate::{
-    code::Code,
+    finding::{Findings, Place, code::Code},
     property::{self, Property},
     render::deployments::PROPERTIES,
-    report::{Findings, Place},
 };
 
 /// A problem within a value.

@@ -11,8 +11,11 @@ mod properties;
 
 use serde_json::{Value, json};
 
-use crate::testing::{ANNOTATIONS, Bundle, CRD, CSV, pointers};
-use crate::{Code, Finding, Level, Options, plain, validate};
+use crate::{
+    Code, Finding, Level, Options, plain,
+    testing::{ANNOTATIONS, Bundle, CRD, CSV, pointers},
+    validate,
+};
 
 const UNSERVED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)";
 

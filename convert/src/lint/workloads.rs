@@ -5,10 +5,9 @@ use serde_json::Value;
 
 use super::{Input, list, near, word};
 use crate::{
-    code::Code,
+    bundle_info::{POD_TEMPLATE, pod_template},
     csv::DEPLOYMENTS,
-    facts::{POD_TEMPLATE, pod_template},
-    report::{Findings, Place},
+    finding::{Findings, Place, code::Code},
 };
 
 /// An object that creates pods.

@@ -7,14 +7,13 @@ use manifests::{
 };
 use serde_json::{Map, Value, json};
 
+use super::{Input, operator_condition, pod_checks};
 use crate::{
     budget::{Budget, MAX_ANNOTATIONS},
-    code::Code,
     csv::DEPLOYMENTS,
-    overlay,
+    deployment_config,
+    finding::{Findings, code::Code},
     property::{self, Property},
-    render::{Input, condition, pods},
-    report::Findings,
 };
 
 /// Memory of a Deployment besides its spec and the annotations of the CSV, in bytes.
@@ -52,12 +51,12 @@ pub(crate) fn objects(
         }
         let mut deployment = deployment(entry, &annotations, input.namespace);
         if let Some(config) = &input.options.deployment_config {
-            overlay::apply(config, &mut deployment);
+            deployment_config::apply(config, &mut deployment);
         }
         if input.options.operator_condition {
-            condition::set_variable(&mut deployment, csv.name());
+            operator_condition::set_variable(&mut deployment, csv.name());
         }
-        pods::check(&deployment, &place, findings);
+        pod_checks::check(&deployment, &place, findings);
         objects.push(deployment);
     }
     objects

@@ -9,11 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     budget::MAX_ANNOTATIONS,
-    code::Code,
+    bundle::metadata::{Metadata, keys},
     csv::Csv,
-    metadata::{Metadata, keys},
+    finding::{Findings, Place, code::Code},
     options::Options,
-    report::{Findings, Place},
 };
 
 /// Annotation of the CSV that suggests a namespace.

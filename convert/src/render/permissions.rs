@@ -9,11 +9,10 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
+use super::{Input, service_accounts};
 use crate::{
     budget::Budget,
-    code::Code,
-    render::{Input, accounts},
-    report::Findings,
+    finding::{Findings, code::Code},
 };
 
 /// Memory of a role and its binding without the rules, in bytes.
@@ -40,7 +39,7 @@ pub(crate) fn objects(
                 _ => Vec::new(),
             };
             let account =
-                accounts::named(text(&entry, &["serviceAccountName"]).unwrap_or_default());
+                service_accounts::named(text(&entry, &["serviceAccountName"]).unwrap_or_default());
             if promoted {
                 rules.push(json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}));
             }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use kube::Client;
 use manifests::{
     api::instance::{BundleInstance, Constraint, Enforcement},

@@ -1,6 +1,8 @@
 use super::*;
-use crate::lint::files::{LIMIT, WARN_SIZE, check_size};
-use crate::report::Findings;
+use crate::{
+    finding::Findings,
+    lint::files::{LIMIT, WARN_SIZE, check_size},
+};
 
 const MANIFESTS: &str = "/annotations/operators.operatorframework.io.bundle.manifests.v1";
 const METADATA: &str = "/annotations/operators.operatorframework.io.bundle.metadata.v1";

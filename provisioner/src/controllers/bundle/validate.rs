@@ -1,6 +1,6 @@
 //! Validation of content: converts it once, and extracts its bundle info.
 
-use convert::{Conversion, Level, Options, Report, facts};
+use convert::{Conversion, Level, Options, Report, bundle_info};
 use manifests::{
     api::{
         Class,
@@ -98,9 +98,9 @@ fn summary(objects: usize, report: &Report) -> ConversionSummary {
     }
 }
 
-fn bundle_info(facts: &facts::Facts) -> Facts {
+fn bundle_info(facts: &bundle_info::Facts) -> Facts {
     let word = |text: &str| (!text.is_empty()).then(|| cut(text, MAX_WORD_LEN));
-    let api = |api: &facts::Api| {
+    let api = |api: &bundle_info::Api| {
         let group = match api.group.as_str() {
             "" => String::new(),
             group => format!("{group}/"),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A revision lists the uses of removed APIs by its objects and roles when it is created, so no content is read here. The
-//! next minor version of OpenShift includes the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
+//! next minor version of OpenShift includes the next one of Kubernetes ([`convert::removed_apis::kubernetes_of`]), so the
 //! version of the API server is sufficient.
 
 mod request_counts;
@@ -20,7 +20,7 @@ use catalog::{
     choose::{self, Ahead, Followed, Installed, Offer, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
-use convert::removal::calls::Calls;
+use convert::removed_apis::request_counts::Calls;
 use manifests::{
     api::{instance::BundleInstance, platform::PlatformOperator},
     openshift::Release,

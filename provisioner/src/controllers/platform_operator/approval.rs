@@ -11,7 +11,7 @@
 //! new cluster may arrive days later. The record is updated once a new minor version is installed and no further upgrade
 //! exists.
 
-use convert::rights::Gained;
+use convert::permissions::Gained;
 use manifests::{
     api::{
         bounds,

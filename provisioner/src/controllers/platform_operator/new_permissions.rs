@@ -4,7 +4,7 @@ mod cache;
 
 use std::{sync::Arc, time::Instant};
 
-use convert::{Class as Format, Conversion, Options, rights};
+use convert::{Class as Format, Conversion, Options, permissions};
 use kube::{Api, ResourceExt};
 use manifests::error::chain;
 use manifests::{
@@ -125,7 +125,7 @@ async fn render_and_compare(
         Error::Refused(first.map(ToString::to_string).unwrap_or_default())
     };
     let after = converted.objects.ok_or_else(refused)?;
-    let gained = spawn_blocking(move || rights::gained(&before, &after));
+    let gained = spawn_blocking(move || permissions::gained(&before, &after));
     let gained = gained.await.map_err(|_| Error::Cancelled)?;
     let checked_at = match pinned.resolved {
         Source::Image(found) => found.reference.to_string(),
@@ -153,7 +153,7 @@ fn converter(
         let mut converted = convert::plain(content, &Options { limits, ..options });
         // Other objects would only use memory while the other bundle is converted.
         if let Some(objects) = &mut converted.objects {
-            objects.retain(rights::is_rbac);
+            objects.retain(permissions::is_rbac);
         }
         converted
     }

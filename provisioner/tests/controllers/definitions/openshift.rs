@@ -3,7 +3,7 @@
 //! of `provisioner::cluster::versions` cover rejections and overrides.
 
 use apply::preflight::{Check, Findings};
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use kube::Client;
 use manifests::{
     api::instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight},

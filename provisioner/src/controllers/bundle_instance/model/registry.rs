@@ -1,6 +1,6 @@
 //! The bundles in the cluster, and the content that they are rendered from.
 
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use manifests::api::{
     bundle::{BundleStatus, Phase},
     instance::InstalledBundle,

@@ -8,7 +8,7 @@ use apply::{
     plan::{self, Owner, Plan},
     preflight::{self, Check, Findings, Problem},
 };
-use convert::facts::Facts;
+use convert::bundle_info::Facts;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use convert::removal;
+use convert::removed_apis;
 use kube::ResourceExt as _;
 use manifests::{
     api::instance::{BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus},
@@ -66,7 +66,7 @@ pub(super) fn uses(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> 
     let rest = || "more uses exist; this list is incomplete".to_owned();
     let unchecked =
         || "more uses may exist: the roles of the bundle have too many rules to check".to_owned();
-    let found = removal::later(objects, running);
+    let found = removed_apis::later(objects, running);
     let uses = found.iter().flat_map(|(minor, removals)| {
         let removed_in = minor.to_string();
         let messages = removals.found.iter().map(ToString::to_string);

@@ -1,7 +1,9 @@
 //! Renders the stored content of a Bundle into objects for this cluster.
 
 use apply::revision::{self, Revision};
-use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
+use convert::bundle_info::Facts;
+use convert::deployment_config::DeploymentConfig;
+use convert::{Class as Format, Options};
 use kube::ResourceExt as _;
 use manifests::error::chain;
 use manifests::{

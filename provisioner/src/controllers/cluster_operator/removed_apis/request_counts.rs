@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convert::removal::calls::{Calls, RequestCount};
+use convert::removed_apis::request_counts::{Calls, RequestCount};
 use kube::{
     Api, Client, ResourceExt as _,
     api::ListParams,

@@ -1,5 +1,5 @@
 use catalog::choose::{Answer, Offer};
-use convert::removal::calls::RequestCount;
+use convert::removed_apis::request_counts::RequestCount;
 use manifests::{
     api::{instance::RemovedApi, labels},
     openshift::Release,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convert::removal::calls::Calls;
+use convert::removed_apis::request_counts::Calls;
 use manifests::{
     api::{
         instance::{BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi},

@@ -1,0 +1,253 @@
+//! Permissions that the objects of a bundle grant in a cluster, and their risks.
+//!
+//! ```text
+//! Role, ClusterRole (+ aggregation) ──┐
+//!                                     ├── Holder ── Rule with its scope ── Danger
+//! RoleBinding, ClusterRoleBinding ────┘
+//! ```
+//!
+//! Evaluates RBAC only; further roles and bindings in the cluster for the same subjects are unknown. Roles that the objects
+//! bind but do not contain are listed by name. The rules of roles that exist in every cluster are known.
+
+mod budget;
+mod diff;
+mod risk;
+mod roles;
+mod rule;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manifests::object::{Object, at, text};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::{
+    budget::{Budget, spend},
+    roles::{Key, Roles},
+};
+pub use self::{
+    diff::{Gained, gained},
+    risk::Danger,
+    rule::Rule,
+};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Maximum length of a namespace name. A binding in a namespace with a longer name cannot be created.
+const MAX_NAMESPACE_LEN: usize = 63;
+
+/// A subject with permissions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Holder {
+    /// `ServiceAccount`, `User` or `Group`; `ClusterRole` for all subjects of a cluster's role that aggregates roles of the
+    /// bundle.
+    pub kind: String,
+    /// The namespace of a ServiceAccount.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The name of the subject.
+    pub name: String,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// Scope of permissions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Scope {
+    /// The permissions apply to the whole cluster.
+    Cluster,
+    /// The permissions apply to one namespace.
+    Namespace(String),
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("cluster"),
+            Self::Namespace(name) => write!(f, "namespace {name}"),
+        }
+    }
+}
+
+/// Permissions of one subject in one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rights {
+    /// The subject with the permissions.
+    pub holder: Holder,
+    /// The scope of the permissions.
+    pub scope: Scope,
+    /// The granted rules, merged and sorted.
+    pub grants: Vec<Grant>,
+    /// Bound roles that are not part of the objects: `ClusterRole view`.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub other_roles: BTreeSet<String>,
+    /// Whether more permissions exist than are listed; no real bundle has that many.
+    #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
+    pub is_incomplete: bool,
+}
+
+impl Rights {
+    /// Returns all risks of the listed grants, each once.
+    pub fn dangers(&self) -> BTreeSet<Danger> {
+        self.grants
+            .iter()
+            .flat_map(|grant| grant.dangers.iter().copied())
+            .collect()
+    }
+}
+
+/// A rule with its risks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// The allowed operations.
+    #[serde(flatten)]
+    pub rule: Rule,
+    /// The risks of the rule.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub dangers: BTreeSet<Danger>,
+}
+
+/// Reports whether an object can grant permissions: a role or a binding.
+pub fn is_rbac(object: &Object) -> bool {
+    object.group() == RBAC
+}
+
+/// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
+pub fn of(objects: &[Object]) -> Vec<Rights> {
+    collect_rights(objects, &mut Budget::default())
+}
+
+fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<Rights> {
+    let roles = Roles::new(objects);
+    let mut collected_by_subject: BTreeMap<(Key<'_>, Option<&str>), Collected<'_>> =
+        BTreeMap::new();
+    for binding in objects.iter().filter(|object| object.group() == RBAC) {
+        let namespace = match binding.kind() {
+            "ClusterRoleBinding" => None,
+            "RoleBinding" if binding.namespace().len() <= MAX_NAMESPACE_LEN => {
+                Some(binding.namespace())
+            }
+            _ => continue,
+        };
+        let role = |field| text(binding.value(), &["roleRef", field]).unwrap_or_default();
+        let (kind, name) = (role("kind"), role("name"));
+        let role_namespace = if kind == "Role" {
+            binding.namespace()
+        } else {
+            ""
+        };
+        for holder in holders(binding.value()) {
+            let collected = collected_by_subject.entry((holder, namespace)).or_default();
+            collected.bound.insert((kind, role_namespace, name));
+        }
+    }
+    for (into, parts) in roles.aggregated() {
+        // Applies to all bindings of that role.
+        let collected = collected_by_subject
+            .entry((("ClusterRole", "", into), None))
+            .or_default();
+        collected.aggregated = parts;
+    }
+    collected_by_subject
+        .into_iter()
+        .map(|((holder, namespace), collected)| {
+            listed(holder, namespace, &collected, &roles, budget)
+        })
+        .filter(|rights| {
+            rights.is_incomplete || !rights.grants.is_empty() || !rights.other_roles.is_empty()
+        })
+        .collect()
+}
+
+/// Roles that grant permissions to one subject in one scope.
+#[derive(Default)]
+struct Collected<'a> {
+    bound: BTreeSet<Key<'a>>,
+    aggregated: BTreeSet<Key<'a>>,
+}
+
+fn listed<'a>(
+    (kind, namespace, name): Key<'_>,
+    scope: Option<&str>,
+    collected: &Collected<'a>,
+    roles: &Roles<'a>,
+    budget: &mut Budget,
+) -> Rights {
+    let mut rights = Rights {
+        holder: Holder {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        },
+        scope: scope.map_or(Scope::Cluster, |name| Scope::Namespace(name.to_owned())),
+        grants: Vec::new(),
+        other_roles: BTreeSet::new(),
+        is_incomplete: false,
+    };
+    let mut rules = Vec::new();
+    rights.is_incomplete = collect(&mut rights, &mut rules, collected, roles, budget).is_none();
+    let grant = |rule| Grant {
+        dangers: risk::of(&rule),
+        rule,
+    };
+    rights.grants = rule::merge(rules, &mut budget.comparisons)
+        .into_iter()
+        .map(grant)
+        .collect();
+    rights
+}
+
+/// Collects rules and other roles, or returns `None` if the budget is exceeded.
+fn collect<'a>(
+    rights: &mut Rights,
+    rules: &mut Vec<Rule>,
+    collected: &Collected<'a>,
+    roles: &Roles<'a>,
+    budget: &mut Budget,
+) -> Option<()> {
+    let mut add = |own_rules: &[Rule], budget: &mut Budget| {
+        spend(&mut budget.steps, own_rules.len())?;
+        for rule in own_rules.iter().filter(|rule| rule.holds_in(&rights.scope)) {
+            spend(&mut budget.memory, rule.memory())?;
+            rules.push(rule.clone());
+        }
+        Some(())
+    };
+    for key in &collected.bound {
+        if !roles.has(key) {
+            let (kind, _, name) = key;
+            spend(&mut budget.memory, kind.len() + name.len())?;
+            rights.other_roles.insert(format!("{kind} {name}"));
+        }
+        add(roles.own_rules(key), budget)?;
+        for part in roles.selected(key, budget)? {
+            add(roles.own_rules(&part), budget)?;
+        }
+    }
+    for part in &collected.aggregated {
+        add(roles.own_rules(part), budget)?;
+    }
+    Some(())
+}
+
+/// Returns kind, namespace and name of every subject.
+fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
+    let subjects = at(binding, &["subjects"]).and_then(Value::as_array);
+    subjects.into_iter().flatten().map(|subject| {
+        let field = |name| text(subject, &[name]).unwrap_or_default();
+        (field("kind"), field("namespace"), field("name"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

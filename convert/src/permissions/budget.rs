@@ -1,0 +1,114 @@
+//! Limits of the evaluation. Bindings multiply: thousands of subjects of thousands of rules yield millions of grants.
+
+/// Remaining budget. Real bundles require a hundredth of it.
+pub(super) struct Budget {
+    /// Memory for the listed rules, in bytes.
+    pub(super) memory: usize,
+    /// Number of examined rules and selectors.
+    pub(super) steps: usize,
+    /// Number of bytes that are compared to merge rules.
+    pub(super) comparisons: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            memory: 32 << 20,
+            steps: 5_000_000,
+            comparisons: 256 << 20,
+        }
+    }
+}
+
+/// Deducts a cost from a budget, or returns `None` if it does not suffice.
+pub(super) fn spend(remaining: &mut usize, cost: usize) -> Option<()> {
+    *remaining = remaining.checked_sub(cost)?;
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::permissions::{self, Rights};
+
+    /// Permissions of two ServiceAccounts that are bound to the same role.
+    fn listed(rules: &Value, mut budget: Budget) -> Vec<Rights> {
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let selectors = vec![json!({"matchLabels": {"a": "b"}}); 20];
+        let objects = [
+            json!({"apiVersion": rbac, "kind": "ClusterRole", "rules": rules, "metadata": {"name": "part", "labels": {"a": "b"}}}),
+            json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "whole"},
+                "aggregationRule": {"clusterRoleSelectors": selectors}}),
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "a"},
+                "roleRef": {"kind": "ClusterRole", "name": "whole"}, "subjects": [
+                    {"kind": "ServiceAccount", "namespace": "a", "name": "a"},
+                    {"kind": "ServiceAccount", "namespace": "a", "name": "b"},
+                ],
+            }),
+        ];
+        let objects = objects.map(|object| object.try_into().unwrap());
+        permissions::collect_rights(&objects, &mut budget)
+    }
+
+    /// Rules that cannot be merged.
+    fn rules(number: usize) -> Value {
+        (0..number)
+            .map(|n| json!({"apiGroups": [format!("g{n}")], "resources": [format!("r{n}")], "verbs": ["get"]}))
+            .collect()
+    }
+
+    fn brief(rights: &[Rights]) -> Vec<(usize, bool)> {
+        rights
+            .iter()
+            .map(|rights| (rights.grants.len(), rights.is_incomplete))
+            .collect()
+    }
+
+    #[test]
+    fn roles_that_are_selected_twice_count_once() {
+        let budget = with!(Budget, steps: 2 * (20 * 2 * 2 + 10));
+        assert_rows!(brief(&listed(&rules(10), budget)) => [(10, false), (10, false)]);
+    }
+
+    #[test]
+    fn truncated_lists_are_reported() {
+        let few = with!(Budget, memory: 16 << 10);
+        let [first, second] = brief(&listed(&rules(20), few))[..] else {
+            panic!("two holders")
+        };
+        assert!((1..20).contains(&first.0) && first.1, "{first:?}");
+        assert_eq!(second, (0, true));
+        assert_rows!(brief(&listed(&rules(1), Budget { steps: 0, ..Budget::default() })) => [(0, true), (0, true)]);
+    }
+
+    #[test]
+    fn without_time_to_merge_the_rules_stay_apart() {
+        let rule = |verb| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
+        let rules = json!([rule("get"), rule("list")]);
+        for (comparisons, grants) in [(1000, 1), (0, 2)] {
+            assert_rows!(brief(&listed(&rules, with!(Budget, comparisons))) => [(grants, false), (grants, false)]);
+        }
+    }
+
+    #[test]
+    fn thousands_of_rules_bound_thousands_of_times_take_no_time() {
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "a"}, "rules": rules(3000)});
+        let bindings = (0..3000).map(|n| {
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": format!("b{n}")},
+                "roleRef": {"kind": "ClusterRole", "name": "a"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "a", "name": format!("s{n}")}],
+            })
+        });
+        let objects = bindings.chain([role]);
+        let objects: Vec<_> = objects.map(|object| object.try_into().unwrap()).collect();
+        let mut budget = with!(Budget, memory: 1 << 20, comparisons: 0);
+        let rights = permissions::collect_rights(&objects, &mut budget);
+        assert_eq!(rights.len(), 3000);
+        assert!(rights.iter().all(|rights| rights.is_incomplete));
+    }
+}

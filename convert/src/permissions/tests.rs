@@ -1,0 +1,178 @@
+use serde_json::json;
+
+use super::*;
+
+fn objects(values: &[Value]) -> Vec<Object> {
+    let named = |value: &Value| Object::try_from(value.clone()).unwrap();
+    values.iter().map(named).collect()
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
+fn role(kind: &str, name: &str, rules: Value) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(kind: &str, role_kind: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "ops", "name": "operator"}],
+    })
+}
+
+fn within(namespace: &str, mut value: Value) -> Value {
+    value["metadata"]["namespace"] = namespace.into();
+    value
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+fn named(mut rule: Value, name: &str) -> Value {
+    rule["resourceNames"] = json!([name]);
+    rule
+}
+
+/// Formats `verbs on groups:resources`, short enough for tables.
+fn short(rights: &Rights) -> Vec<String> {
+    let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
+    let line = |Grant { rule, .. }: &Grant| {
+        let (verbs, groups) = (join(&rule.verbs), join(&rule.api_groups));
+        let of = [&rule.resources, &rule.resource_names, &rule.urls].map(join);
+        format!("{verbs} {groups}:{}", of.concat())
+    };
+    rights.grants.iter().map(line).collect()
+}
+
+/// Formats the holder, scope, grants and roles of others of each entry.
+fn described(values: &[Value]) -> Vec<String> {
+    let line = |rights: &Rights| {
+        let (grants, others) = (short(rights), &rights.other_roles);
+        format!("{} {:?} {grants:?} {others:?}", rights.holder, rights.scope)
+    };
+    of(&objects(values)).iter().map(line).collect()
+}
+
+#[test]
+fn permissions_apply_in_the_scope_of_the_binding() {
+    let rules = json!([rule(&[""], &["pods"], &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    let tides = json!([rule(&["acme.io"], &["tides"], &["get"])]);
+    let mut part = role("ClusterRole", "part", tides);
+    part["metadata"]["labels"] =
+        json!({"acme.io/part": "true", "rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    let mut whole = role("ClusterRole", "whole", json!([]));
+    whole["aggregationRule"] =
+        json!({"clusterRoleSelectors": [{"matchLabels": {"acme.io/part": "true"}}]});
+    assert_each!(|objects, expected| described(&objects) => expected;
+        vec![role("ClusterRole", "r", rules.clone()), binding("ClusterRoleBinding", "ClusterRole", "r")]
+            => &[r#"ServiceAccount ops/operator Cluster ["get :/metrics", "get :pods"] {}"#][..];
+        vec![role("ClusterRole", "r", rules.clone()), within("a", binding("RoleBinding", "ClusterRole", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
+        vec![within("a", role("Role", "r", rules.clone())), within("a", binding("RoleBinding", "Role", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
+        // A Role of another namespace grants nothing, and is listed.
+        vec![within("a", role("Role", "r", rules)), within("b", binding("RoleBinding", "Role", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("b") [] {"Role r"}"#];
+        vec![role("ClusterRole", "r", json!([rule(&["*"], &["*"], &["*"])]))] => &[];
+        // Roles of the cluster are listed, and the permissions of some of them are known.
+        vec![binding("ClusterRoleBinding", "ClusterRole", "cluster-admin")]
+            => &[r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#];
+        vec![binding("ClusterRoleBinding", "ClusterRole", "view")]
+            => &[r#"ServiceAccount ops/operator Cluster [] {"ClusterRole view"}"#];
+        // Aggregation extends roles of the bundle and roles of the cluster.
+        vec![part, whole, binding("ClusterRoleBinding", "ClusterRole", "whole")] => &[
+            r#"ClusterRole view Cluster ["get acme.io:tides"] {}"#,
+            r#"ServiceAccount ops/operator Cluster ["get acme.io:tides"] {}"#,
+        ];
+    );
+}
+
+#[test]
+fn equivalent_rules_are_merged() {
+    for (rules, merged) in ::tests::rows![
+        vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["pods"], &["list"])] => &["get,list :pods"][..];
+        vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["nodes"], &["get"])] => &["get :nodes,pods"];
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["b"], &["x"], &["get"])] => &["get a,b:x"];
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["list"])] => &["get a:x", "list a:y"];
+        vec![rule(&["a"], &["x"], &["get", "*"])] => &["* a:x"];
+        // The third rule makes the first two mergeable.
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["get", "list"]), rule(&["a"], &["x"], &["list"])]
+            => &["get,list a:x,y"];
+        vec![rule(&["a"], &["x"], &["get"]), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:x"];
+        vec![named(rule(&["a"], &["x"], &["get"]), "m"), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:xm,n"];
+    ] {
+        let rights = of(&objects(&[
+            role("ClusterRole", "r", rules.clone().into()),
+            binding("ClusterRoleBinding", "ClusterRole", "r"),
+        ]));
+        assert_eq!(short(&rights[0]), merged, "{rules:?}");
+    }
+}
+
+#[test]
+fn dangerous_permissions_are_reported() {
+    use Danger::*;
+    let rbac = "rbac.authorization.k8s.io";
+    let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
+    let scc = rule(&[group], &[constraints], &["use"]);
+    assert_each!(|rule, dangers| risk::of(&Rule::read(&rule)) => dangers.iter().copied().collect();
+        rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]) => &[][..];
+        rule(&[""], &["secrets"], &["create", "delete"]) => &[];
+        rule(&[""], &["secrets"], &["list"]) => &[Secrets];
+        named(rule(&[""], &["secrets"], &["get"]), "own") => &[];
+        rule(&["other"], &["secrets"], &["get"]) => &[];
+        rule(&["acme.io"], &["*"], &["get"]) => &[Wildcard];
+        rule(&[rbac], &["clusterroles"], &["create", "update"]) => &[];
+        rule(&[rbac], &["clusterroles"], &["escalate"]) => &[Escalate];
+        named(rule(&[rbac], &["clusterroles"], &["bind"]), "cluster-admin") => &[Bind];
+        rule(&[""], &["users"], &["impersonate"]) => &[Impersonate];
+        rule(&["authentication.k8s.io"], &["uids"], &["impersonate"]) => &[Impersonate];
+        rule(&[""], &["pods/exec"], &["create"]) => &[Exec];
+        rule(&[""], &["pods/exec"], &["get"]) => &[Exec];
+        rule(&[""], &["pods/log"], &["get"]) => &[];
+        rule(&[""], &["*/exec"], &["create"]) => &[Wildcard, Exec];
+        rule(&[""], &["pods/ephemeralcontainers"], &["patch"]) => &[Exec];
+        rule(&["apps"], &["deployments"], &["create"]) => &[Workloads];
+        rule(&["batch"], &["jobs"], &["delete"]) => &[];
+        rule(&[""], &["persistentvolumes"], &["create"]) => &[Volumes];
+        rule(&[""], &["nodes/proxy"], &["get"]) => &[NodeProxy];
+        rule(&[""], &["nodes"], &["get"]) => &[];
+        rule(&[""], &["serviceaccounts/token"], &["create"]) => &[Tokens];
+        rule(&["certificates.k8s.io"], &["certificatesigningrequests/approval"], &["update"]) => &[Certificates];
+        rule(&["certificates.k8s.io"], &["signers"], &["sign"]) => &[Certificates];
+        rule(&["admissionregistration.k8s.io"], &["validatingwebhookconfigurations"], &["patch"]) => &[Admission];
+        rule(&[""], &["namespaces"], &["create"]) => &[];
+        rule(&[""], &["namespaces"], &["update"]) => &[Namespaces];
+        scc.clone() => &[PrivilegedPods];
+        named(scc.clone(), "restricted") => &[];
+        named(scc, "anyuid") => &[PrivilegedPods];
+        json!({"nonResourceURLs": ["*"], "verbs": ["get"]}) => &[Wildcard];
+    );
+    let everything = risk::of(&Rule::read(&rule(&["*"], &["*"], &["*"])));
+    assert_eq!(everything.len(), 14, "{everything:?}");
+}
+
+#[test]
+fn dangers_of_default_roles_are_reported() {
+    let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
+    let rights = of(&objects(&[edit]));
+    let dangers = BTreeSet::from([Danger::Secrets, Danger::Impersonate, Danger::Exec]);
+    assert!(rights[0].dangers().is_superset(&dangers));
+}
+
+#[test]
+fn selectors_match_as_in_the_api_server() {
+    let labeled = json!({"metadata": {"labels": {"a": "1"}}});
+    assert_each!(|selector, is_chosen| roles::selects(&selector, &labeled) => is_chosen;
+        json!({}) => true;
+        json!({"matchLabels": {"a": "1"}}) => true;
+        json!({"matchLabels": {"a": "1", "b": "1"}}) => false;
+        json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}) => false;
+        json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["1"]}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}) => false;
+        json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}) => false;
+    );
+}
