@@ -5,8 +5,8 @@
 //! options yield the same bytes on every machine.
 //!
 //! ```text
-//! Content ─ metadata ─ bundle ─┬─ upgrade (old APIs) ─┬─ refuse (why not) ─┬─ render ─ objects
-//!            │                 └─ csv (the one CSV)  ─┘                    └─ report ─ findings, facts
+//! Content ─ bundle ─┬─ api_upgrade (old APIs) ─┬─ rejections ─┬─ render ─ objects
+//!                   └─ csv (the one CSV)  ─────┘              └─ report ─ findings, bundle_info
 //! ```
 //!
 //! ```
@@ -20,8 +20,8 @@
 //! # Ok::<(), manifests::content::Error>(())
 //! ```
 //!
-//! Each rule has one location: rejections in `refuse`, output in `render`, upgrades of old APIs in [`upgrade`], changes by
-//! an admin in [`overlay`], warnings in `lint`.
+//! Each rule has one location: rejections in `rejections`, output in `render`, upgrades of old APIs in [`api_upgrade`],
+//! changes by an admin in [`deployment_config`], warnings in `lint`.
 
 #[cfg(test)]
 #[macro_use(assert_each, assert_rows, with)]

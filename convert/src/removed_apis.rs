@@ -5,7 +5,7 @@
 //!          └─ roles that name its resource ──────── Permitted
 //! ```
 //!
-//! [`upgrade::unserved`](crate::api_upgrade::unserved) lists the APIs that were removed. Announced removals are in a table
+//! [`api_upgrade::unserved`](crate::api_upgrade::unserved) lists the APIs that were removed. Announced removals are in a table
 //! here, copied from Kubernetes' own sources: `APILifecycleRemoved` of each type (k8s.io/api v0.36,
 //! `zz_generated.prerelease-lifecycle.go`). Only Kubernetes' own APIs are covered.
 //!
