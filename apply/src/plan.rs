@@ -20,10 +20,8 @@ use crate::{
 };
 use definitions::BundledCrds;
 
-pub use manifests::api::{
-    decorate::{is_definition, is_kept, is_namespace},
-    holder::Owner,
-};
+pub use manifests::api::owner::Owner;
+pub use manifests::api::owner_metadata::{is_definition, is_kept, is_namespace};
 
 /// Objects that are applied together. A wave starts when all objects of the previous wave are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,14 +141,14 @@ pub fn new(
             continue;
         };
         let hash = ObjectHash::new(&object);
-        manifests::api::decorate::place(&mut object, kind.namespaced, namespace);
+        manifests::api::owner_metadata::place(&mut object, kind.namespaced, namespace);
         // The conversion rejects duplicates. Two objects may still become one with the install namespace; the first one is
         // applied.
         if !desired.insert(object.identity()) {
             continue;
         }
-        manifests::api::decorate::own(&mut object, owner);
-        manifests::api::decorate::record_hash(&mut object, &hash.to_string());
+        manifests::api::owner_metadata::own(&mut object, owner);
+        manifests::api::owner_metadata::record_hash(&mut object, &hash.to_string());
         let wave = wave(object.group(), object.kind(), is_bundled);
         plan.steps.push(Step {
             wave,

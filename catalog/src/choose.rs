@@ -21,11 +21,9 @@ mod resolver;
 mod tests;
 mod upgrade_path;
 
-use manifests::{
-    openshift::{self, MaxOpenShiftVersion},
-    range::Range,
-    version::Version,
-};
+use manifests::openshift::{self, MaxOpenShiftVersion};
+use manifests::version::Version;
+use manifests::version_range::Range;
 
 use self::resolver::Resolver;
 pub use self::{

@@ -58,7 +58,7 @@ pub struct Entry {
     pub replaces: Option<String>,
     /// Bundles that are also upgraded to this one, and are no longer installed.
     pub skips: Vec<String>,
-    /// Range of versions that are also upgraded to this one; see [`manifests::range`].
+    /// Range of versions that are also upgraded to this one; see [`manifests::version_range`].
     pub skip_range: Option<String>,
 }
 

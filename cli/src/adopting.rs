@@ -19,10 +19,10 @@ use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::{
-    api::{condition, condition::reason, instance::BundleInstance, labels},
-    names,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::reason;
+use manifests::api::{condition, labels};
+use manifests::names;
 use serde_json::json;
 use tokio::time::timeout;
 

@@ -13,12 +13,10 @@ use apply::revision::{
     store::{self, Reference, Store},
 };
 use kube::{Api, Client, Config, ResourceExt as _};
-use manifests::api::{
-    bundle::Bundle,
-    holder::Owner,
-    instance::{BundleInstance, RevisionStatus},
-    revision::RevisionDetails,
-};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{BundleInstance, RevisionStatus};
+use manifests::api::owner::Owner;
+use manifests::api::revision::RevisionDetails;
 
 use crate::{Exit, args::ClusterArgs, interrupt, progress};
 

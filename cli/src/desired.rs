@@ -7,19 +7,14 @@ use apply::revision::Revision;
 use convert::Options;
 use convert::deployment_config::DeploymentConfig;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        decorate,
-        holder::{Holder, Owner},
-        instance::BundleInstance,
-        listing,
-        revision::RevisionDetails,
-    },
-    content::Content,
-    object::{Identity, Object},
-    version::KubeVersion,
-    yaml,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::owner::{Holder, Owner};
+use manifests::api::revision::RevisionDetails;
+use manifests::api::{inventory_format, owner_metadata};
+use manifests::content::Content;
+use manifests::object::{Identity, Object};
+use manifests::version::KubeVersion;
+use manifests::yaml;
 use serde_json::Value;
 
 use crate::{
@@ -143,12 +138,12 @@ async fn place(
             desired.missing_kinds.push(identity);
             continue;
         };
-        decorate::place(&mut object, kind.namespaced, namespace);
+        owner_metadata::place(&mut object, kind.namespaced, namespace);
         let identity = object.identity();
         if !desired_identities.insert(identity.clone()) {
             continue; // two objects may become one here; the first one is applied
         }
-        decorate::own(&mut object, &desired.owner);
+        owner_metadata::own(&mut object, &desired.owner);
         let found = live.get(&kind, &identity).await?;
         let metadata = found.as_ref().map(metadata).transpose()?;
         let holder = metadata
@@ -232,6 +227,6 @@ async fn inventory(
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
     let overflow = inventory::rest(cluster, instance).await?;
     let overflow = overflow.into_iter().map(|listed| listed.identity);
-    let entries = listing::entries(kinds).map(|(identity, _)| identity);
+    let entries = inventory_format::entries(kinds).map(|(identity, _)| identity);
     Ok(entries.chain(overflow).collect())
 }

@@ -149,7 +149,7 @@ fn report_skipped(desired: &Desired) {
         message::warning(&format!("{identity}: kind not served by the cluster"));
     }
     for DesiredObject { object, holder, .. } in &desired.objects {
-        use manifests::api::holder::Holder;
+        use manifests::api::owner::Holder;
         if let Some(holder) = holder
             && !matches!(holder, Holder::Us | Holder::Released)
         {

@@ -1,7 +1,7 @@
 //! `rukpak history`.
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use manifests::api::instance::{Cause, RevisionState, RevisionStatus};
+use manifests::api::bundle_instance::{Cause, RevisionState, RevisionStatus};
 use serde::Serialize;
 
 use crate::{

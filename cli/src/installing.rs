@@ -20,10 +20,8 @@ use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::api::{
-    GROUP,
-    instance::{BundleInstance, ready},
-};
+use manifests::api::GROUP;
+use manifests::api::bundle_instance::{BundleInstance, ready};
 use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{

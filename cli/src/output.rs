@@ -8,11 +8,10 @@ use std::{
 
 use anyhow::Context;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{GROUP, instance::BundleInstance},
-    object::{Object, is_unprintable},
-    yaml,
-};
+use manifests::api::GROUP;
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::object::{Object, is_unprintable};
+use manifests::yaml;
 use serde::Serialize;
 
 use crate::{

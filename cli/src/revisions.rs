@@ -3,10 +3,8 @@
 use anyhow::anyhow;
 use apply::revision::{Revision, store};
 use kube::ResourceExt as _;
-use manifests::api::{
-    instance::{BundleInstance, RevisionState, RevisionStatus},
-    revision::RevisionDetails,
-};
+use manifests::api::bundle_instance::{BundleInstance, RevisionState, RevisionStatus};
+use manifests::api::revision::RevisionDetails;
 
 use crate::{args, cluster::Cluster};
 

@@ -12,7 +12,8 @@ use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::api::{GROUP, instance::BundleInstance};
+use manifests::api::GROUP;
+use manifests::api::bundle_instance::BundleInstance;
 use serde_json::json;
 use tokio::time::Instant;
 

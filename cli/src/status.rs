@@ -7,11 +7,9 @@ mod text;
 use futures::StreamExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::{ResourceExt as _, api::ListParams};
-use manifests::api::{
-    bundle::Bundle,
-    instance::{BundleInstance, BundleInstanceStatus},
-    labels,
-};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::labels;
 
 use crate::{
     Exit,

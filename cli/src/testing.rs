@@ -1,7 +1,7 @@
 //! Objects and command lines of unit tests.
 
 use clap::Args;
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use serde_json::{Value, json};
 
 /// Returns the BundleInstance `tide`, with these fields added or replaced.

@@ -11,11 +11,9 @@ use kube::{
     Resource as _, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
-use manifests::api::{
-    GROUP, condition,
-    instance::{BundleInstance, CrdDeletionPolicy},
-    platform::PlatformOperator,
-};
+use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy};
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::{GROUP, condition};
 use serde_json::json;
 
 use crate::{

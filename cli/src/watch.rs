@@ -7,7 +7,7 @@ use kube::{
     ResourceExt as _,
     api::{ListParams, WatchEvent, WatchParams},
 };
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use tokio::time::sleep;
 
 use crate::cluster::Cluster;

@@ -5,14 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use manifests::{
-    content::Content,
-    object::{at, shortened, text},
-    openshift::{self, MAX_ANNOTATION},
-    path::{Path, Step},
-    schema::{self, Problem, Suggestion, What},
-    yaml,
-};
+use manifests::content::Content;
+use manifests::go_types::{self, Problem, Suggestion, What};
+use manifests::object::{at, shortened, text};
+use manifests::openshift::{self, MAX_ANNOTATION};
+use manifests::path::{Path, Step};
+use manifests::yaml;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -161,7 +159,7 @@ pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings)
             "set operators.coreos.com/v1alpha1",
         );
     }
-    let mut problems = schema::conform(&mut item.value, schema::csv());
+    let mut problems = go_types::conform(&mut item.value, go_types::csv());
     spell(&mut problems, item, content);
     let annotation = Path::from(["metadata", "annotations", MAX_ANNOTATION]);
     let mut spelling = None;

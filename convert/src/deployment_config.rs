@@ -14,11 +14,9 @@
 //!
 //! Init containers are unchanged (operator-controller parity).
 
-use manifests::{
-    object::{add_missing, child, mapping, text, type_name},
-    schema::{self, What},
-    yaml,
-};
+use manifests::go_types::{self, What};
+use manifests::object::{add_missing, child, mapping, text, type_name};
+use manifests::yaml;
 use serde_json::{Map, Value, json};
 
 use crate::csv;
@@ -71,7 +69,7 @@ impl TryFrom<Value> for DeploymentConfig {
             problems.push("selector has no effect on an installed operator; remove it".to_owned());
         }
         let mut config = Value::Object(config);
-        for problem in schema::conform(&mut config, schema::deployment_config()) {
+        for problem in go_types::conform(&mut config, go_types::deployment_config()) {
             problems.push(match problem.what {
                 What::Unknown { hint } => format!(
                     "unknown field {}; {}",

@@ -5,14 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{
-    content::{Content, Found},
-    object::type_name,
-    openshift::{MAX_PROPERTY, Unquoted, properties},
-    path::{Path, Step},
-    range::Range,
-    version, yaml,
-};
+use manifests::content::{Content, Found};
+use manifests::object::type_name;
+use manifests::openshift::{MAX_PROPERTY, Unquoted, properties};
+use manifests::path::{Path, Step};
+use manifests::version_range::Range;
+use manifests::{version, yaml};
 use serde::Serialize;
 use serde_json::{Number, Value, value::RawValue};
 

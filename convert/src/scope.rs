@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{object::text, schema};
+use manifests::go_types;
+use manifests::object::text;
 use serde_json::Value;
 
 use crate::bundle::Item;
@@ -109,12 +110,13 @@ const WELL_KNOWN_SCOPES: &[(&str, &str, Scope)] = &[
 /// it. The kinds of `extensions` are in several groups today.
 pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
     let (group, _) = manifests::object::group_version(api_version);
-    let is_kind = |candidate: &&schema::Kind| {
+    let is_kind = |candidate: &&go_types::Kind| {
         candidate.kind == kind
             && (group == "extensions"
                 || manifests::object::group_version(candidate.api_version).0 == group)
     };
-    let kind = schema::kind(api_version, kind).or_else(|| schema::kinds().iter().find(is_kind))?;
+    let kind =
+        go_types::kind(api_version, kind).or_else(|| go_types::kinds().iter().find(is_kind))?;
     let namespaced = kind.namespaced;
     Some(if namespaced {
         Scope::Namespaced

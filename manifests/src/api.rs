@@ -1,6 +1,6 @@
-//! API types: the custom resources of `core.rukpak.io/v1alpha1` ([`bundle::Bundle`], [`instance::BundleInstance`],
+//! API types: the custom resources of `core.rukpak.io/v1alpha1` ([`bundle::Bundle`], [`bundle_instance::BundleInstance`],
 //! [`platform_status::PlatformStatus`]) with their conditions, labels and names, and the CRDs and install files generated
-//! from them. Also [`platform::PlatformOperator`] and [`catalog_source::CatalogSource`], whose APIs belong to other
+//! from them. Also [`platform_operator::PlatformOperator`] and [`catalog_source::CatalogSource`], whose APIs belong to other
 //! projects, with CRDs for clusters that lack them, and the parts of OpenShift's and OLM's resources that are read or
 //! written here ([`config`], [`operator_condition`]).
 //!
@@ -9,26 +9,26 @@
 //!                                    install (rights, pods) ──────────────┴> install/rukpak.yaml
 //! ```
 
-pub mod bounds;
 pub mod bundle;
+pub mod bundle_identity;
+pub mod bundle_instance;
 pub mod catalog_source;
 pub mod condition;
 pub mod config;
-pub mod decorate;
-pub mod definitions;
-pub mod holder;
-pub mod identity;
+pub mod crds;
 pub mod install;
-pub mod instance;
+pub mod inventory_format;
 pub mod labels;
-pub mod listing;
+pub mod limits;
 pub mod olm;
 pub mod operator_condition;
-pub mod platform;
+pub mod owner;
+pub mod owner_metadata;
+pub mod platform_operator;
 pub mod platform_status;
 pub mod pulling;
+pub mod rbac;
 pub mod revision;
-pub mod rights;
 mod schema;
 
 /// The API group of the provisioner's resources.

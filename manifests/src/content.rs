@@ -15,21 +15,21 @@
 //! # Ok::<(), manifests::content::Error>(())
 //! ```
 
-mod gate;
 mod irregular;
 mod layout;
-mod paths;
+mod limiter;
+mod path_map;
 
 use std::io::Read;
 
 use bytes::Bytes;
 
-pub use gate::Gate;
 pub use irregular::{Assessment, Irregular, Kind, Needed, Rejected, SkippedEntries};
 pub use layout::{
     Found, field_name, find_document, first_document, is_named_after, metadata_limits,
 };
-pub use paths::Paths;
+pub use limiter::Gate;
+pub use path_map::Paths;
 
 /// Limits for reading content. Sizes are bytes of uncompressed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

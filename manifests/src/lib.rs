@@ -7,18 +7,18 @@ extern crate tests;
 
 #[cfg(feature = "api")]
 pub mod api;
+pub mod byte_size;
 pub mod content;
 pub mod error;
+pub mod go_types;
 pub mod image;
+pub mod image_template;
 pub mod names;
 pub mod object;
 pub mod openshift;
 pub mod path;
-pub mod range;
-pub mod schema;
-pub mod size;
-pub mod template;
 #[cfg(feature = "validation")]
 pub mod validation;
 pub mod version;
+pub mod version_range;
 pub mod yaml;

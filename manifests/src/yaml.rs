@@ -14,9 +14,9 @@
 //! # Ok::<(), yaml::Error>(())
 //! ```
 
-mod chunk;
 mod cost;
 mod decode;
+mod document;
 mod emit;
 mod error;
 mod fast;
@@ -143,8 +143,8 @@ impl Iterator for Documents<'_> {
         let document = self.read;
         let value = match self.cut()? {
             Ok(RawDocument::Json(value, _)) => Ok(value),
-            Ok(RawDocument::Yaml(chunk)) => chunk::value(&chunk.text, &mut self.limits)
-                .map_err(|fault| chunk::error(&chunk, document, fault)),
+            Ok(RawDocument::Yaml(chunk)) => document::value(&chunk.text, &mut self.limits)
+                .map_err(|fault| document::error(&chunk, document, fault)),
             Err(error) => Err(error),
         };
         match &value {

@@ -9,7 +9,7 @@ use std::{env, fs, path::Path};
 
 use manifests::{
     api::{
-        definitions,
+        crds,
         install::{self, release},
     },
     yaml,
@@ -21,8 +21,8 @@ const HEADER: &str =
 /// The directory `optional` contains the CRDs of other projects, because `kubectl apply -f crds` must not replace them.
 #[test]
 fn crds_are_up_to_date() {
-    let own = definitions::all().into_iter().map(|crd| ("crds", crd));
-    let foreign = definitions::foreign().into_iter();
+    let own = crds::all().into_iter().map(|crd| ("crds", crd));
+    let foreign = crds::foreign().into_iter();
     for (folder, crd) in own.chain(foreign.map(|crd| ("optional", crd))) {
         let name = crd.metadata.name.as_deref().expect("every one has a name");
         let text = yaml::to_string(&crd).expect("a definition is JSON");

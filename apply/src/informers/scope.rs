@@ -3,13 +3,9 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kube::core::{ApiResource, GroupVersionKind};
-use manifests::{
-    api::{
-        holder::Owner,
-        labels::{OWNER_KIND, OWNER_NAME},
-    },
-    object::Identity,
-};
+use manifests::api::labels::{OWNER_KIND, OWNER_NAME};
+use manifests::api::owner::Owner;
+use manifests::object::Identity;
 
 use crate::{account::Account, discovery::Kind, health, informers::Wanted};
 

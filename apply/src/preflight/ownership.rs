@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use manifests::{api::holder::adopted_by, object::Identity};
+use manifests::api::owner::adopted_by;
+use manifests::object::Identity;
 
-pub use manifests::api::holder::Holder;
+pub use manifests::api::owner::Holder;
 
 use super::{
     Check, Findings, Input, Problem, ask,

@@ -32,7 +32,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
-use manifests::api::rights::{Right, Rule, Scope, expand, not_covered};
+use manifests::api::rbac::{Right, Rule, Scope, expand, not_covered};
 
 use self::grant::Grant;
 use super::{Check, Findings, Input, Problem, ask};

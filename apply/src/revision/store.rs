@@ -15,7 +15,8 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, PostParams, Preconditions},
 };
-use manifests::api::{holder::Owner, labels};
+use manifests::api::labels;
+use manifests::api::owner::Owner;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use manifests::range::Range;
+use manifests::version_range::Range;
 
 use super::{Installed, resolver::CandidateEntry};
 use crate::model::{Bundle, Entry};

@@ -1,6 +1,6 @@
 //! Validation of `olm.constraint`. Constraints are not evaluated here, but those that OLM cannot read are reported.
 
-use manifests::range::Range;
+use manifests::version_range::Range;
 
 use super::cel;
 use crate::{go_json, json::Node};

@@ -1,9 +1,7 @@
 //! `olm.csv.metadata`: the ClusterServiceVersion data that catalogs display, as Go's types print it.
 
-use manifests::{
-    object::at,
-    schema::{self, What},
-};
+use manifests::go_types::{self, What};
+use manifests::object::at;
 use serde_json::{Map, Value};
 
 use super::{
@@ -170,7 +168,7 @@ static METADATA: [(&[&str], Field); 14] = [
 /// # Errors
 /// Returns an error if a value of the ClusterServiceVersion does not match OLM's type.
 pub(super) fn property(csv: &Value) -> Result<Property, String> {
-    for problem in schema::check(csv, schema::csv()) {
+    for problem in go_types::check(csv, go_types::csv()) {
         if let What::Mismatch {
             expected, found, ..
         } = problem.what

@@ -8,7 +8,8 @@ use std::{
     fmt::Write as _,
 };
 
-use manifests::{range::Range, version::Version};
+use manifests::version::Version;
+use manifests::version_range::Range;
 
 use super::{Error, check, parse_rendered, version_of};
 use crate::{

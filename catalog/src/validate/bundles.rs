@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{range::Range, version};
+use manifests::version;
+use manifests::version_range::Range;
 
 use super::{FilePackages, Location, MAX_NAMES, PackageDraft, Validator, join, quote};
 use crate::{

@@ -6,18 +6,13 @@ use anstyle::Style;
 use anyhow::{Context, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        Class,
-        bundle::{Bundle, Phase},
-        holder::Holder,
-        instance::BundleInstance,
-        labels,
-    },
-    content::Limits,
-    object::Identity,
-    yaml,
-};
+use manifests::api::bundle::{Bundle, Phase};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::owner::Holder;
+use manifests::api::{Class, labels};
+use manifests::content::Limits;
+use manifests::object::Identity;
+use manifests::yaml;
 use unpacker::Options;
 
 use super::fields;

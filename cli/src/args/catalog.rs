@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use ::catalog::model::{PLAIN_V0, REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use convert::removed_apis::kubernetes_of;
-use manifests::{openshift::Release, range::Range, size, version};
+use manifests::openshift::Release;
+use manifests::version_range::Range;
+use manifests::{byte_size, version};
 
 use super::{
     AccessArgs, CatalogDockerfileArgs, CatalogInitArgs, CatalogServeArgs, Description, MigrateArgs,
@@ -216,10 +218,10 @@ pub(crate) struct CatalogReadArgs {
 #[command(next_help_heading = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)")]
 pub(crate) struct CatalogLimitArgs {
     /// Maximum size of all files together. They are read one document at a time.
-    #[arg(long = "max-size", value_name = "SIZE", value_parser = size::bytes, default_value = "4Gi")]
+    #[arg(long = "max-size", value_name = "SIZE", value_parser = byte_size::bytes, default_value = "4Gi")]
     size: u64,
     /// Maximum size of one document.
-    #[arg(long = "max-document-size", value_name = "SIZE", value_parser = size::bytes, default_value = "64Mi")]
+    #[arg(long = "max-document-size", value_name = "SIZE", value_parser = byte_size::bytes, default_value = "64Mi")]
     document: u64,
     /// Maximum number of files and directories.
     #[arg(long = "max-entries", value_name = "COUNT", default_value_t = ::catalog::Limits::default().files)]

@@ -1,7 +1,8 @@
 //! Limits for reading bundles and other sources.
 
 use clap::Args;
-use manifests::{content::Limits, size, yaml};
+use manifests::content::Limits;
+use manifests::{byte_size, yaml};
 
 const HEADING: &str = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)";
 
@@ -21,10 +22,10 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = HEADING)]
 pub(crate) struct FileLimitArgs {
     /// Maximum size of all files together.
-    #[arg(long = "max-size", value_name = "SIZE", value_parser = size::bytes, default_value = "32Mi")]
+    #[arg(long = "max-size", value_name = "SIZE", value_parser = byte_size::bytes, default_value = "32Mi")]
     size: u64,
     /// Maximum size of one file.
-    #[arg(long = "max-file-size", value_name = "SIZE", value_parser = size::bytes, default_value = "16Mi")]
+    #[arg(long = "max-file-size", value_name = "SIZE", value_parser = byte_size::bytes, default_value = "16Mi")]
     file_size: u64,
     /// Maximum number of files, directories and links.
     #[arg(long = "max-entries", value_name = "COUNT", default_value_t = Limits::default().entries)]

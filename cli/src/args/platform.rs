@@ -3,7 +3,10 @@
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand, ValueHint};
-use manifests::{api::install::release, image::Reference, names, openshift, range::Range, version};
+use manifests::api::install::release;
+use manifests::image::Reference;
+use manifests::version_range::Range;
+use manifests::{names, openshift, version};
 
 use super::{
     AccessArgs, CatalogLimitArgs, ClusterArgs, Description, Manifests, catalog::SOURCES,
@@ -157,7 +160,7 @@ impl FromStr for Wanted {
         };
         // The PlatformOperator has the package's name, and so have the objects that are created from it.
         names::dns_label(package).map_err(|problem| format!("package {package:?}: {problem}"))?;
-        let max = usize::try_from(manifests::api::bounds::INSTANCE_NAME).unwrap_or(usize::MAX);
+        let max = usize::try_from(manifests::api::limits::INSTANCE_NAME).unwrap_or(usize::MAX);
         if package.len() > max {
             return Err(format!(
                 "package {package:?} has {} characters, but the name of a PlatformOperator at most {max}; create one by \

@@ -1,11 +1,9 @@
 //! `rukpak catalogsource resolve`: resolves the templates in CatalogSources like the provisioner.
 
 use anyhow::Context;
-use manifests::{
-    api::catalog_source::{CatalogSource, Invalid, Place, without_nulls},
-    template::{self, Choice, Holder, Values, choose},
-    yaml,
-};
+use manifests::api::catalog_source::{CatalogSource, Invalid, Place, without_nulls};
+use manifests::image_template::{self, Choice, Holder, Values, choose};
+use manifests::yaml;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -29,16 +27,16 @@ struct Resolved {
 }
 
 pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
-    let default_olm = template::server(env!("CARGO_PKG_VERSION"));
+    let default_olm = image_template::server(env!("CARGO_PKG_VERSION"));
     let values = Values {
         kube: args.kube_version.clone(),
         olm: args.olm_version.clone().or(default_olm),
         openshift: args.ocp_version.clone(),
-        architecture: template::architecture(args.architecture.as_deref()),
+        architecture: image_template::architecture(args.architecture.as_deref()),
         update_channel: args
             .ocp_channel
             .as_deref()
-            .and_then(template::update_channel),
+            .and_then(image_template::update_channel),
     };
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for path in &args.files {
@@ -119,11 +117,11 @@ fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -
         Err(error) => Err(format!("invalid CatalogSource: {error}")),
         Ok(Ok(Place::Image(_)) | Err(Invalid::NoPlace)) => match holder {
             Holder::Olm => {
-                let resolved = template::annotated(template, values.kube.as_ref());
+                let resolved = image_template::annotated(template, values.kube.as_ref());
                 resolved.problem.map_or(Ok(resolved.image), Err)
             }
             Holder::Rukpak | Holder::Image => {
-                template::resolve(template, values).map_err(|error| {
+                image_template::resolve(template, values).map_err(|error| {
                     error.hint().into_iter().for_each(&mut warn);
                     error.to_string()
                 })
@@ -187,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    const OLM_ANNOTATION: &str = template::ANNOTATION;
+    const OLM_ANNOTATION: &str = image_template::ANNOTATION;
 
     /// Returns the chosen field with its image or problem, and the warnings.
     fn found(spec: &Value, annotations: &Value) -> (Option<(String, String)>, Vec<String>) {
@@ -196,8 +194,8 @@ mod tests {
             "metadata": {"name": "a", "namespace": "olm", "annotations": annotations}, "spec": spec,
         });
         let values = Values {
-            kube: template::server("v1.36.3"),
-            openshift: template::server("4.20.1"),
+            kube: image_template::server("v1.36.3"),
+            openshift: image_template::server("4.20.1"),
             ..Values::default()
         };
         let mut warnings = Vec::new();

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use manifests::{
-    api::rights::{self, Rule},
-    object::{Identity, group_version, text},
-};
+use manifests::api::rbac::{self, Rule};
+use manifests::object::{Identity, group_version, text};
 use serde_json::Value;
 
 use crate::live::Live;
@@ -107,13 +105,13 @@ fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)
             Scope::Cluster => format!("{subject}, in the whole cluster"),
             Scope::Aggregated => format!("{subject}, by aggregation, wherever it is bound"),
         };
-        let Some(all) = rights::expand(rules, &mut budget) else {
+        let Some(all) = rbac::expand(rules, &mut budget) else {
             lines.push((title, vec!["too many to compare".to_owned()]));
             continue;
         };
-        let missing = rights::not_covered(all, &held);
+        let missing = rbac::not_covered(all, &held);
         if !missing.is_empty() {
-            lines.push((title, rights::lines(&missing)));
+            lines.push((title, rbac::lines(&missing)));
         }
     }
     lines

@@ -3,11 +3,10 @@
 use std::fmt::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use manifests::{
-    api::{decorate::FOREIGN, labels::OBJECT_HASH},
-    object::{Identity, mapping},
-    yaml,
-};
+use manifests::api::labels::OBJECT_HASH;
+use manifests::api::owner_metadata::FOREIGN;
+use manifests::object::{Identity, mapping};
+use manifests::yaml;
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 

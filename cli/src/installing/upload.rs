@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use manifests::api::{
-    bundle::{Bundle, Phase},
-    condition::{self, reason},
-    instance::BundleInstance,
-    labels,
-};
+use manifests::api::bundle::{Bundle, Phase};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::{self, reason};
+use manifests::api::labels;
 use tokio::time::{Instant, sleep};
 
 use super::wanted::Upload;

@@ -1,11 +1,9 @@
 //! Evaluation of a status for commands that wait. Pure; no I/O.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::api::{
-    condition::{self, reason},
-    instance::BundleInstance,
-    listing,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::{self, reason};
+use manifests::api::inventory_format;
 
 use crate::{message::count, status};
 
@@ -82,7 +80,7 @@ pub(crate) fn evaluate(
 /// Formats the health of the objects: `10 of 12 objects are ready: Deployment tide/tide: 0 of 1 ready`.
 fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
     let message = healthy.map_or("", |condition| &condition.message);
-    let unhealthy = message.lines().filter_map(listing::read_unwell);
+    let unhealthy = message.lines().filter_map(inventory_format::read_unwell);
     let unhealthy: Vec<_> = unhealthy.collect();
     let status = instance.status.as_ref();
     let total = status.and_then(|status| status.inventory.as_ref());

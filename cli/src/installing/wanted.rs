@@ -5,12 +5,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use convert::{Level, Options};
 use hyper::body::Bytes;
-use manifests::api::{
-    Class, GROUP,
-    bundle::{BundleSource, GitRef, GitSource, HttpSource, ImageSource, UploadSource},
-    instance::{BundleInstance, ServiceAccountRef},
-    labels,
+use manifests::api::bundle::{
+    BundleSource, GitRef, GitSource, HttpSource, ImageSource, UploadSource,
 };
+use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
+use manifests::api::{Class, GROUP, labels};
 use serde_json::{Value, json};
 use unpacker::{
     Source, Tree,

@@ -7,15 +7,10 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _, api::ListParams};
-use manifests::{
-    api::{
-        decorate,
-        holder::{Holder, Owner},
-        instance::{BundleInstance, BundleInstanceStatus, InventoryKind},
-        labels, listing,
-    },
-    object::{Identity, Object},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, InventoryKind};
+use manifests::api::owner::{Holder, Owner};
+use manifests::api::{inventory_format, labels, owner_metadata};
+use manifests::object::{Identity, Object};
 
 use super::{Live, metadata};
 use crate::cluster::Cluster;
@@ -72,7 +67,7 @@ async fn recorded(
     };
     let listed = status.inventory.as_ref();
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let mut listed_before: BTreeSet<Identity> = listing::entries(kinds)
+    let mut listed_before: BTreeSet<Identity> = inventory_format::entries(kinds)
         .map(|(identity, _)| identity)
         .collect();
     let mut overflow = Vec::new();
@@ -88,7 +83,7 @@ async fn recorded(
         for mut object in record.objects {
             let kind = kinds.kind(object.api_version(), object.kind()).await?;
             if let Some(kind) = &kind {
-                decorate::place(&mut object, kind.namespaced, &record.header.namespace);
+                owner_metadata::place(&mut object, kind.namespaced, &record.header.namespace);
             }
             let identity = object.identity();
             if !listed_before.insert(identity.clone()) {
@@ -137,7 +132,7 @@ async fn in_config_maps(
         let kinds: Option<Vec<InventoryKind>> =
             text.map(|text| serde_json::from_str(text)).transpose()?;
         for kind in kinds.unwrap_or_default() {
-            let entries = listing::entries(std::slice::from_ref(&kind));
+            let entries = inventory_format::entries(std::slice::from_ref(&kind));
             overflow.extend(entries.map(|(identity, _)| Listed {
                 api_version: kind.api_version.clone(),
                 identity,

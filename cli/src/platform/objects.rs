@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
 use catalog::choose::Choice;
-use manifests::{
-    api::{
-        catalog_source::{CatalogSource, CatalogSourceSpec},
-        definitions, install,
-        platform::{CatalogRef, Package, PlatformOperator, PlatformOperatorSpec},
-    },
-    object::{Object, at, mapping},
-    yaml,
+use manifests::api::catalog_source::{CatalogSource, CatalogSourceSpec};
+use manifests::api::platform_operator::{
+    CatalogRef, Package, PlatformOperator, PlatformOperatorSpec,
 };
+use manifests::api::{crds, install};
+use manifests::object::{Object, at, mapping};
+use manifests::yaml;
 use serde::Serialize;
 use serde_json::{Value, json};
 use unpacker::Source;
@@ -92,7 +90,7 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             }
         }
     }
-    for definition in definitions::foreign() {
+    for definition in crds::foreign() {
         let is_of_olm = definition.spec.group == "operators.coreos.com";
         if !(is_of_olm && (args.olm || args.openshift_version.is_some())) {
             objects.push(value(&definition)?);

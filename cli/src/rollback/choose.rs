@@ -1,6 +1,6 @@
 //! The choice of the revision to roll back to. Pure; no I/O.
 
-use manifests::api::instance::{RevisionState, RevisionStatus};
+use manifests::api::bundle_instance::{RevisionState, RevisionStatus};
 
 use crate::{
     args,

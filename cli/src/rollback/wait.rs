@@ -1,9 +1,7 @@
 //! The end of a rollback. Pure; no I/O.
 
-use manifests::api::{
-    condition::{self, reason},
-    instance::{BundleInstance, RevisionState},
-};
+use manifests::api::bundle_instance::{BundleInstance, RevisionState};
+use manifests::api::condition::{self, reason};
 
 use crate::{
     installing::verdict::{self, Verdict},

@@ -9,7 +9,8 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, LogParams},
 };
-use manifests::api::{instance::BundleInstance, labels};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
 use tokio::time::timeout;
 
 use crate::{cluster::Cluster, message, status::bundles_of};

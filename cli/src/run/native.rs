@@ -23,10 +23,9 @@ use anyhow::{Context, bail};
 use catalog::compose::{self, Bundle, CHANNEL, Form, Index, Place};
 use convert::{Class, Options};
 use kube::ResourceExt as _;
-use manifests::{
-    api::{instance::BundleInstance, labels},
-    version::Version,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
+use manifests::version::Version;
 
 pub(super) use self::{cleaning::cleanup, making::bundle, place::is_installed, upgrading::upgrade};
 use super::{RunContext, demands, diagnosis, pulling::PulledBundle};

@@ -9,17 +9,11 @@ use kube::{
     api::{ListParams, PartialObjectMeta},
     core::DynamicObject,
 };
-use manifests::{
-    api::{
-        condition::{self, find, reason},
-        instance::{
-            BundleInstance,
-            ready::{self, Phase},
-        },
-        labels, listing,
-    },
-    object::Object,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::bundle_instance::ready::{self, Phase};
+use manifests::api::condition::{self, find, reason};
+use manifests::api::{inventory_format, labels};
+use manifests::object::Object;
 use serde::Serialize;
 
 use crate::{age::age, cluster::Cluster, live::Live};
@@ -69,7 +63,10 @@ impl Rollout {
         let valid = find(&status.conditions, condition::HAS_VALID_BUNDLE);
         let healthy = find(&status.conditions, condition::HEALTHY);
         let unhealthy = || {
-            let mut lines = healthy?.message.lines().filter_map(listing::read_unwell);
+            let mut lines = healthy?
+                .message
+                .lines()
+                .filter_map(inventory_format::read_unwell);
             let (identity, reason) = lines.next()?;
             Some(format!("{identity}: {reason}"))
         };

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        bundle::{Bundle, BundleSource, Phase},
-        condition::{self, find, reason},
-        instance::{BundleInstance, ready},
-        listing,
-    },
-    object::Identity,
-};
+use manifests::api::bundle::{Bundle, BundleSource, Phase};
+use manifests::api::bundle_instance::{BundleInstance, ready};
+use manifests::api::condition::{self, find, reason};
+use manifests::api::inventory_format;
+use manifests::object::Identity;
 use serde::Serialize;
 
 use super::rollout::Rollout;
@@ -103,7 +99,7 @@ impl Summary {
         let health = find(&status.conditions, condition::HEALTHY);
         let inventory = status.inventory.unwrap_or_default();
         let objects = object_summaries(
-            listing::entries(&inventory.kinds)
+            inventory_format::entries(&inventory.kinds)
                 .map(|(identity, _)| identity)
                 .chain(overflow),
             health,
@@ -186,7 +182,7 @@ fn object_summaries(
     let mut unhealthy = BTreeMap::new();
     let mut names_all = true;
     for line in health.map_or("", |condition| &condition.message).lines() {
-        match listing::read_unwell(line) {
+        match inventory_format::read_unwell(line) {
             Some((identity, message)) => {
                 unhealthy.insert(identity, message.to_owned());
             }

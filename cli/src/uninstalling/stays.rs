@@ -11,13 +11,9 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::{
-    api::{
-        instance::{BundleInstance, CrdDeletionPolicy},
-        listing,
-    },
-    object::Identity,
-};
+use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy};
+use manifests::api::inventory_format;
+use manifests::object::Identity;
 
 use crate::{args::Cascade, cluster::Cluster, live::inventory, message::count};
 
@@ -112,7 +108,7 @@ fn unlisted_count(instance: &BundleInstance) -> usize {
         return 0;
     };
     let all = usize::try_from(listed.count).unwrap_or_default();
-    all.saturating_sub(listing::entries(&listed.kinds).count())
+    all.saturating_sub(inventory_format::entries(&listed.kinds).count())
 }
 
 /// Returns the number of custom resources, from a list request with limit 1; `None` if the request fails.
@@ -139,7 +135,7 @@ fn names_of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
     let status = instance.status.as_ref();
     let listed = status.and_then(|status| status.inventory.as_ref());
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let entries = listing::entries(kinds).map(|(identity, _): (Identity, _)| identity);
+    let entries = inventory_format::entries(kinds).map(|(identity, _): (Identity, _)| identity);
     entries
         .filter(|identity| identity.kind == kind && identity.namespace.is_empty())
         .map(|identity| identity.name)

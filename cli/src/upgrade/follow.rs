@@ -4,15 +4,11 @@
 use std::collections::BTreeMap;
 
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
-use manifests::{
-    api::{
-        instance::BundleInstance,
-        labels,
-        platform::{PlatformOperator, PlatformOperatorSpec},
-    },
-    object::text,
-    range::Range,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
+use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorSpec};
+use manifests::object::text;
+use manifests::version_range::Range;
 
 use super::read::{each, unless_forbidden};
 use crate::{cluster::Cluster, live::Live};

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use convert::removed_apis::Removals;
 use convert::removed_apis::request_counts::Call;
-use manifests::{
-    api::platform_status::Effect, object::shortened, openshift::maximum, range::Range,
-};
+use manifests::api::platform_status::Effect;
+use manifests::object::shortened;
+use manifests::openshift::maximum;
+use manifests::version_range::Range;
 use serde::Serialize;
 
 use super::target::Releases;

@@ -6,15 +6,11 @@ use convert::olm;
 use convert::removed_apis::Search;
 use convert::removed_apis::request_counts::Calls;
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
-use manifests::{
-    api::{
-        bounds,
-        catalog_source::{CatalogSource, Origin},
-        operator_condition::OperatorCondition,
-        platform_status::{Concern, Effect},
-    },
-    object::{Identity, at, shortened, text},
-};
+use manifests::api::catalog_source::{CatalogSource, Origin};
+use manifests::api::limits;
+use manifests::api::operator_condition::OperatorCondition;
+use manifests::api::platform_status::{Concern, Effect};
+use manifests::object::{Identity, at, shortened, text};
 use serde_json::Value;
 
 use super::{
@@ -72,7 +68,7 @@ pub(super) struct ClusterContext<'a> {
 impl ClusterContext<'_> {
     /// Returns the message of the provisioner about an operator that blocks the cluster upgrade.
     pub(super) fn provisioner_concern(&self, label: &str) -> Option<String> {
-        let label = shortened(label, bounds::WORD as usize / 4); // truncated as in the status
+        let label = shortened(label, limits::WORD as usize / 4); // truncated as in the status
         let mut concerns = self.concerns.iter();
         let concern = concerns
             .find(|concern| concern.effect == Effect::Blocks && concern.operator == label)?;

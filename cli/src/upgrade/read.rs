@@ -14,19 +14,15 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject, Object as Typed},
 };
-use manifests::{
-    api::{
-        config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
-        identity::identity,
-        instance::{BundleInstance, Constraint},
-        labels, listing,
-        operator_condition::OperatorCondition,
-        platform_status::{self, Details, PlatformStatus},
-    },
-    object::Identity,
-    openshift::{Cluster as OpenShiftCluster, Release, maximum},
-    version::{KubeVersion, Version, tolerant},
-};
+use manifests::api::bundle_identity::identity;
+use manifests::api::bundle_instance::{BundleInstance, Constraint};
+use manifests::api::config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion};
+use manifests::api::operator_condition::OperatorCondition;
+use manifests::api::platform_status::{self, Details, PlatformStatus};
+use manifests::api::{inventory_format, labels};
+use manifests::object::Identity;
+use manifests::openshift::{Cluster as OpenShiftCluster, Release, maximum};
+use manifests::version::{KubeVersion, Version, tolerant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -306,7 +302,7 @@ async fn scan_instance(
         }
     };
     for kind in kinds {
-        for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
+        for (identity, _) in inventory_format::entries(std::slice::from_ref(kind)) {
             inspect(&kind.api_version, &identity);
         }
     }

@@ -5,20 +5,21 @@ use std::{fs, process::Command};
 use cluster::Cluster;
 use http::Request;
 use kube::{Client, Error};
-use manifests::api::{catalog_source::convert::Version, definitions};
+use manifests::api::catalog_source::convert::Version;
+use manifests::api::crds;
 use serde_json::{Value, json};
 
 use crate::world::{Run, apply, bare, binary};
 
 /// Creates the CRD of CatalogSources with both versions. No object is stored, so none is converted.
 async fn define(cluster: &Cluster) {
-    let [_, crd] = definitions::foreign();
+    let [_, crd] = crds::foreign();
     let mut definition = serde_json::to_value(crd).unwrap();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     let mut v1 = versions[0].clone();
     v1["name"] = "v1".into();
     v1["storage"] = false.into();
-    v1["schema"]["openAPIV3Schema"] = definitions::catalog_source_schema(Version::V1).unwrap();
+    v1["schema"]["openAPIV3Schema"] = crds::catalog_source_schema(Version::V1).unwrap();
     versions.push(v1);
     apply(cluster, [definition]).await;
 }

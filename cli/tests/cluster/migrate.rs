@@ -8,7 +8,8 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use manifests::api::{catalog_source::CatalogSource, definitions};
+use manifests::api::catalog_source::CatalogSource;
+use manifests::api::crds;
 use serde_json::{Value, json};
 
 use crate::world::{Rukpak as _, apply, bare};
@@ -16,7 +17,7 @@ use crate::world::{Rukpak as _, apply, bare};
 const NAME: &str = "catalogsources.operators.coreos.com";
 
 fn definition(change: impl FnOnce(&mut Value)) -> Value {
-    let [_, crd] = definitions::foreign();
+    let [_, crd] = crds::foreign();
     let mut definition = serde_json::to_value(crd).unwrap();
     // A version that was stored earlier and is no longer served.
     let mut former = definition["spec"]["versions"][0].clone();

@@ -9,10 +9,9 @@ use kube::{
     Api,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::{
-    api::{catalog_source::CatalogSource, platform::PlatformOperator},
-    yaml,
-};
+use manifests::api::catalog_source::CatalogSource;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::yaml;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Args as _, Buildah, Registry};

@@ -12,14 +12,12 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::{
-    api::{
-        MANAGER, decorate, definitions, holder::Owner, instance::BundleInstance,
-        revision::RevisionDetails,
-    },
-    object::Object,
-    yaml,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::owner::Owner;
+use manifests::api::revision::RevisionDetails;
+use manifests::api::{MANAGER, crds, owner_metadata};
+use manifests::object::Object;
+use manifests::yaml;
 use serde_json::{Value, json};
 
 use crate::world::{Rukpak as _, Run, apply, bare, eventually, namespace, objects};
@@ -33,7 +31,7 @@ async fn control_plane() -> Lease {
     tests::assert_runs! { cluster;
         "status" => 1, "", "install rukpak with";
     }
-    let mut objects = objects(definitions::all());
+    let mut objects = objects(crds::all());
     objects.push(namespace(SYSTEM_NAMESPACE));
     apply(&cluster, objects).await;
     cluster
@@ -128,9 +126,9 @@ fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Val
 /// Applies an object as the provisioner does, with a hash of its content.
 async fn apply_owned(cluster: &Cluster, owner: &Owner, object: &Object, hash: &str) {
     let mut object = object.clone();
-    decorate::place(&mut object, true, "default");
-    decorate::own(&mut object, owner);
-    decorate::record_hash(&mut object, hash);
+    owner_metadata::place(&mut object, true, "default");
+    owner_metadata::own(&mut object, owner);
+    owner_metadata::record_hash(&mut object, hash);
     let identity = object.identity();
     let kind = GroupVersionKind::gvk("", "v1", &identity.kind);
     let resource = ApiResource::from_gvk(&kind);

@@ -15,7 +15,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, ResourceExt as _};
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use serde_json::{Value, json};
 use tests::DATABASE_LABEL;
 

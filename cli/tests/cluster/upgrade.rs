@@ -5,7 +5,7 @@ mod rights;
 mod scene;
 
 use cluster::{Cluster, Lease};
-use manifests::api::definitions;
+use manifests::api::crds;
 use serde_json::{Value, json};
 
 use self::scene::{DIGEST, instance};
@@ -21,8 +21,8 @@ async fn with_rukpak() -> Lease {
     tests::assert_runs! { cluster;
         "upgrade-check" => 1, "", "neither BundleInstances nor ClusterServiceVersions";
     }
-    apply(&cluster, objects(definitions::all())).await;
-    apply(&cluster, objects(definitions::foreign())).await;
+    apply(&cluster, objects(crds::all())).await;
+    apply(&cluster, objects(crds::foreign())).await;
     cluster
 }
 

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use manifests::{
-    object::type_name,
-    openshift::{MAX_PROPERTY, Unquoted},
-    path::{Path, Step},
-    range::Range,
-    version,
-};
+use manifests::object::type_name;
+use manifests::openshift::{MAX_PROPERTY, Unquoted};
+use manifests::path::{Path, Step};
+use manifests::version;
+use manifests::version_range::Range;
 use serde_json::Value;
 
 use super::{Input, constraint};

@@ -1,6 +1,8 @@
 //! Upgrade edges of a bundle.
 
-use manifests::{names, path::Path, range::Range, version};
+use manifests::path::Path;
+use manifests::version_range::Range;
+use manifests::{names, version};
 
 use crate::{
     csv::Csv,

@@ -1,10 +1,8 @@
 //! All other objects of a bundle: CustomResourceDefinitions, RBAC, Services, custom resources.
 
-use manifests::{
-    object::{child, mapping, text},
-    path::Path,
-    schema,
-};
+use manifests::go_types;
+use manifests::object::{child, mapping, text};
+use manifests::path::Path;
 use serde_json::Value;
 
 use crate::{
@@ -145,18 +143,18 @@ fn remove_server_fields(item: &mut Item, findings: &mut Findings) {
             metadata.remove(field);
         }
     }
-    let Some(kind) = schema::kind(item.api_version(), item.kind()) else {
+    let Some(kind) = go_types::kind(item.api_version(), item.kind()) else {
         return;
     };
     let label = item.label();
     // Other tools decode CustomResourceDefinitions, so a wrong type prevents their use. All other kinds are validated by
     // the API server.
     if item.kind() == "CustomResourceDefinition" {
-        for problem in schema::conform(&mut item.value, kind.ty) {
+        for problem in go_types::conform(&mut item.value, kind.ty) {
             csv::report(&problem, |_| true, &item.place, &label, findings);
         }
     } else {
-        for problem in schema::prune(&mut item.value, kind.ty) {
+        for problem in go_types::prune(&mut item.value, kind.ty) {
             csv::report(&problem, |_| false, &item.place, &label, findings);
         }
     }

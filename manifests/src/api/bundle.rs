@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{bounds, schema};
+use super::{limits, schema};
 use crate::content;
 
 /// The content to fetch, and its format. Immutable: create another Bundle for other content.
@@ -29,7 +29,7 @@ pub struct BundleSpec {
     /// (manifests/ with a ClusterServiceVersion, and metadata/), `core-rukpak-io-plain` for plain manifests.
     /// `core.rukpak.io/registry` and `core.rukpak.io/plain` are equivalent; `core.rukpak.io/converter` is an alias of the
     /// registry class.
-    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// The source of the content.
     pub source: BundleSource,
@@ -55,7 +55,7 @@ pub struct BundleSource {
     pub http: Option<HttpSource>,
     /// ConfigMaps of the system namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::CONFIG_MAPS))]
+    #[schemars(length(min = 1, max = limits::CONFIG_MAPS))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
     /// Content that a user uploads: `PUT /uploads/<bundle>.tgz` of the content service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct BundleSource {
 pub struct ImageSource {
     /// The image: `quay.io/example/operator-bundle:v1.2.3`, or `…@sha256:…`. A tag is resolved once.
     #[serde(rename = "ref")]
-    #[schemars(length(min = 1, max = bounds::REFERENCE), regex(pattern = schema::WORD))]
+    #[schemars(length(min = 1, max = limits::REFERENCE), regex(pattern = schema::WORD))]
     pub reference: String,
     /// A pull secret (`kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`) in the system namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct ImageSource {
     pub insecure_skip_tls_verify: bool,
     /// CA certificates to trust for this image in addition to the usual ones, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::CERTIFICATES))]
+    #[schemars(length(max = limits::CERTIFICATES))]
     pub certificate_data: Option<String>,
     /// Client that pulls the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,11 +105,11 @@ pub enum Pull {
 #[serde(rename_all = "camelCase")]
 pub struct GitSource {
     /// The URL to clone: `https://…`, `http://…`, `ssh://…` or `user@host:path`. Set credentials in `auth`.
-    #[schemars(length(min = 1, max = bounds::URL), regex(pattern = schema::WORD))]
+    #[schemars(length(min = 1, max = limits::URL), regex(pattern = schema::WORD))]
     pub repository: String,
     /// The path of the bundle's root directory in the repository; the repository's root if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::PATH))]
+    #[schemars(length(max = limits::PATH))]
     pub directory: Option<String>,
     /// The revision to fetch: exactly one of branch, tag and commit.
     #[serde(rename = "ref")]
@@ -126,11 +126,11 @@ pub struct GitSource {
 pub struct GitRef {
     /// A branch. Its commit is resolved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::GIT_REF), regex(pattern = schema::WORD))]
+    #[schemars(length(min = 1, max = limits::GIT_REF), regex(pattern = schema::WORD))]
     pub branch: Option<String>,
     /// A tag. Its commit is resolved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::GIT_REF), regex(pattern = schema::WORD))]
+    #[schemars(length(min = 1, max = limits::GIT_REF), regex(pattern = schema::WORD))]
     pub tag: Option<String>,
     /// A commit, as a full hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +143,7 @@ pub struct GitRef {
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
     /// The URL: `https://…` or `http://…`. Set credentials in `auth`.
-    #[schemars(length(max = bounds::URL), regex(pattern = schema::HTTP_URL))]
+    #[schemars(length(max = limits::URL), regex(pattern = schema::HTTP_URL))]
     pub url: String,
     /// The credentials for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,7 +180,7 @@ pub struct ConfigMapSource {
     pub config_map: ConfigMapName,
     /// The directory of the bundle for the keys: `manifests`; the bundle's root if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::PATH))]
+    #[schemars(length(max = limits::PATH))]
     pub path: Option<String>,
 }
 
@@ -198,7 +198,7 @@ pub struct UploadSource {
     /// Content digest that the upload must have, as printed by `rukpak unpack` and recorded in `status.contentDigest`:
     /// `sha256:…`. The provisioner rejects other content. If unset, the first upload decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
+    #[schemars(length(max = limits::WORD), regex(pattern = schema::DIGEST))]
     pub digest: Option<String>,
 }
 
@@ -238,11 +238,11 @@ pub struct BundleStatus {
         rename = "contentURL",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(length(max = bounds::URL))]
+    #[schemars(length(max = limits::URL))]
     pub content_url: Option<String>,
     /// The SHA-256 of the content's deterministic tar: `sha256:…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub content_digest: Option<String>,
     /// Entries of the source that are not part of the content because they are not regular files. The bundle does not
     /// need them: such an entry among the manifests or the metadata fails the Bundle.
@@ -267,7 +267,7 @@ pub struct SkippedEntries {
     pub sparse_files: i64,
     /// The first paths, truncated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::SKIPPED_PATHS), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::SKIPPED_PATHS), inner(length(max = limits::LINE)))]
     pub paths: Vec<String>,
 }
 
@@ -306,27 +306,27 @@ impl SkippedEntries {
 pub struct Facts {
     /// The package name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub package: Option<String>,
     /// The version of the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub version: Option<String>,
     /// The name of the ClusterServiceVersion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub cluster_service_version: Option<String>,
     /// The newest supported OpenShift release, as the bundle declares it: `4.12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub max_open_shift_version: Option<String>,
     /// The oldest supported Kubernetes version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub min_kube_version: Option<String>,
     /// Other requirements: packages (`etcd >=0.9.0`) and APIs (`EtcdCluster etcd.database.coreos.com/v1beta2`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::LINES), inner(length(max = limits::LINE)))]
     pub requires: Vec<String>,
     /// The APIs of the bundle: `EtcdCluster etcd.database.coreos.com/v1beta2`.
     #[serde(
@@ -334,7 +334,7 @@ pub struct Facts {
         rename = "providedAPIs",
         skip_serializing_if = "Vec::is_empty"
     )]
-    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::LINES), inner(length(max = limits::LINE)))]
     pub provided_apis: Vec<String>,
     /// The result of the conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -353,7 +353,7 @@ pub struct ConversionSummary {
     pub warnings: i64,
     /// The first findings, warnings before changes, truncated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::FINDINGS), inner(length(max = limits::LINE)))]
     pub findings: Vec<String>,
 }
 

@@ -14,24 +14,24 @@
 //! Only [`CatalogSource::origin`] reads both forms; all other code calls it.
 
 pub mod convert;
+mod crd_versions;
 mod origin;
-mod pod;
+mod pod_options;
 pub(super) mod rules;
 mod status;
-mod versions;
 
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(in crate::api) use self::versions::{add_v1, v1};
+pub(in crate::api) use self::crd_versions::{add_v1, v1};
 pub use self::{
+    crd_versions::{CONVERSION, CONVERSION_PATH},
     origin::{Invalid, Origin, PORT, Place},
     status::{CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService},
-    versions::{CONVERSION, CONVERSION_PATH},
 };
-use super::{bounds, schema};
+use super::{limits, schema};
 
 /// Removes members that are null (`secrets:`) from the spec of a CatalogSource, and from the objects in it: the API server
 /// treats them as absent.
@@ -68,15 +68,15 @@ pub struct CatalogSourceSpec {
     /// Deprecated, with the fields it selects: `grpc` for an image or an address, `configmap` (once `internal`) for a
     /// ConfigMap. The members whose names end in Source need no type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub source_type: Option<String>,
     /// Deprecated: catalogImageSource.catalogImage. The catalog image, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::REFERENCE))]
+    #[schemars(length(max = limits::REFERENCE))]
     pub image: Option<String>,
     /// Deprecated: catalogServiceSource.address. The address of a gRPC server, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::URL))]
+    #[schemars(length(max = limits::URL))]
     pub address: Option<String>,
     /// Deprecated: configMapSource.configMap. The ConfigMap, with sourceType configmap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,26 +96,26 @@ pub struct CatalogSourceSpec {
     pub priority: Option<i64>,
     /// Pull secrets for the catalog image, in the namespace of the CatalogSource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::LABELS), inner(length(max = 253)))]
+    #[schemars(length(max = limits::LABELS), inner(length(max = 253)))]
     pub secrets: Vec<String>,
     /// Polling of the registry for a new image of the same tag; only for a catalog in an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<UpdateStrategy>,
     /// Deprecated: catalogImageSource.podSpecOverrides. Options of the pod that serves the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "pod::options")]
+    #[schemars(schema_with = "pod_options::options")]
     pub grpc_pod_config: Option<Value>,
     /// The name shown to users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::LINE))]
+    #[schemars(length(max = limits::LINE))]
     pub display_name: Option<String>,
     /// A description of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::MESSAGE))]
+    #[schemars(length(max = limits::MESSAGE))]
     pub description: Option<String>,
     /// The publisher of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::LINE))]
+    #[schemars(length(max = limits::LINE))]
     pub publisher: Option<String>,
     /// The icon of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,12 +132,12 @@ pub struct CatalogSourceSpec {
 pub struct CatalogImageSource {
     /// The catalog image.
     #[serde(default)]
-    #[schemars(length(min = 1, max = bounds::REFERENCE))]
+    #[schemars(length(min = 1, max = limits::REFERENCE))]
     pub catalog_image: String,
     /// Options of the pod that serves the image: nodeSelector, tolerations, affinity, priorityClassName,
     /// securityContextConfig, memoryTarget, extractContent. If unset, no pod is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "pod::options")]
+    #[schemars(schema_with = "pod_options::options")]
     pub pod_spec_overrides: Option<Value>,
 }
 
@@ -147,7 +147,7 @@ pub struct CatalogImageSource {
 pub struct CatalogServiceSource {
     /// The address of the gRPC server: `host:port`; the default port is 50051.
     #[serde(default)]
-    #[schemars(length(min = 1, max = bounds::URL))]
+    #[schemars(length(min = 1, max = limits::URL))]
     pub address: String,
 }
 
@@ -176,7 +176,7 @@ pub struct UpdateStrategy {
 pub struct RegistryPoll {
     /// A duration: `10m`, `1h30m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub interval: Option<String>,
 }
 
@@ -184,9 +184,9 @@ pub struct RegistryPoll {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Icon {
     /// The image data, base64-encoded.
-    #[schemars(length(max = bounds::CERTIFICATES))]
+    #[schemars(length(max = limits::CERTIFICATES))]
     pub base64data: String,
     /// The media type: `image/png`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub mediatype: String,
 }

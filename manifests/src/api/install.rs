@@ -11,19 +11,19 @@
 
 mod admission;
 mod alerts;
-mod conversion;
+mod conversion_webhook;
+mod deployment;
 mod deprecations;
 mod monitoring;
 mod openshift;
+mod rbac;
 pub mod release;
-mod rights;
-mod workload;
 
 use std::{borrow::Cow, fmt::Write};
 
 use serde_json::{Value, json};
 
-use super::definitions;
+use super::crds;
 use crate::{version::KubeVersion, yaml};
 
 /// Name of the ServiceAccount whose tokens users without a token use for the content service.
@@ -115,17 +115,17 @@ pub fn admission_policies() -> Vec<&'static str> {
 
 /// Returns the binding that lets the provisioner read the pull secrets of CatalogSources in another namespace.
 pub fn catalog_secrets(options: &Options, namespace: &str) -> Value {
-    rights::catalog_secrets(options, namespace)
+    rbac::catalog_secrets(options, namespace)
 }
 
 /// Returns the binding that lets the provisioner serve the catalogs of another namespace.
 pub fn catalog_server(options: &Options, namespace: &str) -> Value {
-    rights::catalog_server(options, namespace)
+    rbac::catalog_server(options, namespace)
 }
 
 /// Returns the binding that lets the provisioner create pods for the catalogs of another namespace.
 pub fn catalog_pods(options: &Options, namespace: &str) -> Value {
-    rights::catalog_pods(options, namespace)
+    rbac::catalog_pods(options, namespace)
 }
 
 /// Returns the file to apply beside [`file`] where the Prometheus operator runs: scrape configuration and alerts.
@@ -141,12 +141,12 @@ pub fn deprecations() -> String {
 
 /// Returns the conversion webhook, to apply before the CRD of CatalogSources with version v1.
 pub fn conversion(options: &Options) -> String {
-    written(conversion::documents(options))
+    written(conversion_webhook::documents(options))
 }
 
 /// Returns the CRD of CatalogSources with version v1, which requires the conversion webhook.
 pub fn catalog_sources_with_v1(options: &Options) -> String {
-    let definition = conversion::definition(options);
+    let definition = conversion_webhook::definition(options);
     let object = definition.and_then(|definition| serde_json::to_value(definition).ok());
     let comment = "CatalogSource CRD with both versions; the stored version is v1alpha1. Only for clusters that use rukpak's CRD, and only\n\
                    while the webhook in the same directory is available.";
@@ -174,16 +174,16 @@ fn written(documents: Vec<Document>) -> String {
 fn documents(options: &Options, target: Target) -> Vec<Document> {
     let mut documents = vec![namespace(options, target)];
     documents.extend(
-        definitions::all().into_iter().filter_map(|definition| {
+        crds::all().into_iter().filter_map(|definition| {
             Some(Document::new("", serde_json::to_value(definition).ok()?))
         }),
     );
-    documents.extend(rights::documents(options));
+    documents.extend(rbac::documents(options));
     if target.is_openshift() {
         documents.extend(openshift::documents(options));
     }
     documents.extend(admission::documents(options));
-    documents.extend(workload::documents(options, target));
+    documents.extend(deployment::documents(options, target));
     if target.is_openshift() {
         documents.extend(monitoring::documents(options, target));
     }

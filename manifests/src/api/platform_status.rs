@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{bounds, schema};
+use super::{limits, schema};
 
 /// Name of the singleton.
 pub const NAME: &str = "cluster";
@@ -39,7 +39,7 @@ pub struct Platform {
     pub conditions: Vec<Condition>,
     /// The minor version of the cluster: `1.36`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub cluster_minor: Option<String>,
     /// Details by operator.
     #[serde(flatten)]
@@ -53,7 +53,7 @@ pub struct Platform {
 pub struct Details {
     /// The time when all platform operators were first available. Until then, the cluster is being installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub first_available: Option<String>,
     /// The number of PlatformOperators.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct Details {
     pub installed: i64,
     /// Blockers of a cluster upgrade, and related warnings, sorted by operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::CONCERNS))]
+    #[schemars(length(max = limits::CONCERNS))]
     pub concerns: Vec<Concern>,
     /// The number of unlisted concerns.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -71,12 +71,12 @@ pub struct Details {
     /// The last max OpenShift version that a catalog declared for an installed bundle, by package, name and image digest of
     /// the bundle, or by package, name and CatalogSource where OLM installed it. Used while the catalog is unavailable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
+    #[schemars(extend("maxProperties" = limits::CONCERNS, "additionalProperties" = schema::word()))]
     pub catalog_maxima: BTreeMap<String, String>,
     /// The time since which upgrades or repairs of an installed platform operator have failed, by name. They are retried,
     /// but no condition reports them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
+    #[schemars(extend("maxProperties" = limits::CONCERNS, "additionalProperties" = schema::word()))]
     pub troubled_since: BTreeMap<String, String>,
 }
 
@@ -84,12 +84,12 @@ pub struct Details {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Concern {
     /// The operator: `<install namespace>/<BundleInstance>`, or `<namespace>/<ClusterServiceVersion>`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub operator: String,
     /// The effect on an upgrade of the cluster.
     pub effect: Effect,
     /// The problem, and its remedy.
-    #[schemars(length(max = bounds::LINE))]
+    #[schemars(length(max = limits::LINE))]
     pub message: String,
 }
 

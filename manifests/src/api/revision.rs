@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     bundle::{BundleSource, Facts},
-    instance::InstalledBundle,
+    bundle_instance::InstalledBundle,
 };
 
 /// The origin of the objects of a revision.

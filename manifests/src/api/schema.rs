@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use super::bounds;
+use super::limits;
 
 /// Provisioner classes. Those of this project are `core.rukpak.io/<format>` and `core-rukpak-io-<format>`; others may be
 /// plain words.
@@ -147,7 +147,7 @@ pub(super) fn config_map() -> Value {
 pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
     to_schema(json!({
         "type": "array",
-        "maxItems": bounds::CONDITIONS,
+        "maxItems": limits::CONDITIONS,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
@@ -175,7 +175,7 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
                 "message": {
                     "description": "Message for people: object, problem and remedy.",
                     "type": "string",
-                    "maxLength": bounds::MESSAGE,
+                    "maxLength": limits::MESSAGE,
                 },
                 "lastTransitionTime": {
                     "description": "Time of the last change of status.",
@@ -214,12 +214,12 @@ pub(super) fn label() -> Value {
 
 /// Returns the schema of a name, version or similar value.
 pub(super) fn word() -> Value {
-    json!({"type": "string", "maxLength": bounds::WORD})
+    json!({"type": "string", "maxLength": limits::WORD})
 }
 
 /// Returns the schema of one annotation of a template.
 pub(super) fn annotation() -> Value {
-    json!({"type": "string", "maxLength": bounds::ANNOTATION})
+    json!({"type": "string", "maxLength": limits::ANNOTATION})
 }
 
 /// Adds metadata fields that rukpak's CRD accepts in a template and ignores.

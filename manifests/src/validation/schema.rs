@@ -343,7 +343,7 @@ fn child(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{catalog_source::convert::Version, definitions};
+    use crate::api::{catalog_source::convert::Version, crds};
 
     /// Keywords that only describe, and those that prune(), check() and kube-cel read.
     const KNOWN: &str = "
@@ -369,12 +369,12 @@ mod tests {
                 }
             }
         }
-        let crds = definitions::all().into_iter().chain(definitions::foreign());
+        let crds = crds::all().into_iter().chain(crds::foreign());
         let schemas = crds.map(|crd| {
             let schema = crd.spec.versions[0].schema.as_ref().unwrap();
             serde_json::to_value(&schema.open_api_v3_schema).unwrap()
         });
-        for schema in schemas.chain(definitions::catalog_source_schema(Version::V1)) {
+        for schema in schemas.chain(crds::catalog_source_schema(Version::V1)) {
             // The validator gets no objects with a status.
             let mut all = Vec::new();
             keywords(&schema["properties"]["spec"], &mut all);

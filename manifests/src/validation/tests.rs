@@ -4,13 +4,13 @@ use futures::executor::block_on;
 
 use self::rows::Offer;
 use super::*;
-use crate::api::{bounds, definitions};
+use crate::api::{crds, limits};
 
 mod rows;
 
 /// Returns the validators of all kinds.
 fn validators() -> HashMap<String, Validator> {
-    let all = definitions::all().into_iter().chain(definitions::foreign());
+    let all = crds::all().into_iter().chain(crds::foreign());
     all.map(|crd| {
         let schema = crd.spec.versions[0].schema.as_ref().unwrap();
         let schema = serde_json::to_value(&schema.open_api_v3_schema).unwrap();

@@ -68,15 +68,15 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
     let mut texts = Documents::new(input, limits);
     while let Some(text) = texts.next_text() {
         let Ok(chunk) = text else { break };
-        let Ok(text) = chunk::utf8(&chunk.text) else {
+        let Ok(text) = document::utf8(&chunk.text) else {
             continue;
         };
         let small = with!(Limits, memory: 2000; ..limits);
         if fast::value(text, &small).is_err() {
-            assert!(chunk::complete(text, &small).is_err(), "{text:?}");
+            assert!(document::complete(text, &small).is_err(), "{text:?}");
         }
         if let Ok(Some(value)) = fast::value(text, &limits) {
-            let complete = chunk::complete(text, &limits);
+            let complete = document::complete(text, &limits);
             assert!(
                 complete.as_ref().is_ok_and(|complete| *complete == value),
                 "{text:?}: {value} or {complete:?}"

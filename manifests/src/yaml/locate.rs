@@ -10,8 +10,9 @@ use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 use libyaml_safer::ScalarStyle;
 
 use super::{
-    Documents, Limits, chunk,
+    Documents, Limits,
     decode::{is_merge, scalar},
+    document,
     node::{self, Id, Kind, Tree},
     scalar::Scalar,
     split::DocumentText,
@@ -97,7 +98,7 @@ fn places(
         .flatten()
         .flat_map(|found| [found.key, found.value]);
     let starts = starts.flat_map(|id| tree.node(id)).map(|node| node.start);
-    let places = chunk::places(&chunk, starts.collect());
+    let places = document::places(&chunk, starts.collect());
     let place = |id| places.get(&tree.node(id).ok()?.start).copied();
     found
         .into_iter()
@@ -137,7 +138,7 @@ fn read<'a>(
         documents.next_text()?.ok()?;
     }
     let chunk = documents.next_text()?.ok()?;
-    let tree = node::read(chunk::utf8(&chunk.text).ok()?, limits).ok()?;
+    let tree = node::read(document::utf8(&chunk.text).ok()?, limits).ok()?;
     Some((chunk, tree))
 }
 

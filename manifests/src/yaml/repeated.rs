@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Documents, Limits, RawDocument, chunk,
+    Documents, Limits, RawDocument,
     decode::is_merge,
+    document,
     locate::key_text,
     node::{self, Id, Kind, Tree},
     split,
@@ -69,8 +70,8 @@ pub fn repeated_all(
                     .then(|| Some(in_json(text, line)))
             }
             RawDocument::Yaml(chunk) => documents.contains(&document).then(|| {
-                let tree = node::read(chunk::utf8(&chunk.text).ok()?, &limits).ok()?;
-                Some(in_tree(&tree, |starts| chunk::places(&chunk, starts)))
+                let tree = node::read(document::utf8(&chunk.text).ok()?, &limits).ok()?;
+                Some(in_tree(&tree, |starts| document::places(&chunk, starts)))
             }),
         };
         if let Some(found) = found {

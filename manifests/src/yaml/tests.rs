@@ -41,7 +41,7 @@ fn documents_have_the_meaning_of_go() {
         } else {
             format!("{input}\n")
         };
-        let got = chunk::value(text.as_bytes(), &mut Limits::default());
+        let got = document::value(text.as_bytes(), &mut Limits::default());
         let agrees = match (&got, &expected) {
             (Ok(got), Some(expected)) => same(got, expected),
             (Err(_), None) => true,

@@ -13,13 +13,9 @@ use kube::{
     core::{ApiResource, DynamicObject},
     discovery::{Discovery, verbs},
 };
-use manifests::{
-    api::{
-        instance::BundleInstance,
-        {self},
-    },
-    content::Content,
-};
+use manifests::api;
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::content::Content;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::Registry;

@@ -8,7 +8,7 @@ use std::{
 use apply::account::Account;
 use kube::{Client, Config};
 use lru::LruCache;
-use manifests::api::instance::ServiceAccountRef;
+use manifests::api::bundle_instance::ServiceAccountRef;
 
 use super::client;
 use crate::runtime::fence::Fence;

@@ -9,11 +9,9 @@ use std::{
 
 use convert::bundle_info::Facts;
 use kube::Client;
-use manifests::{
-    api::instance::{BundleInstance, Constraint, Enforcement},
-    openshift::{self, MaxOpenShiftVersion, Spelling},
-    version::{self, KubeVersion, Version},
-};
+use manifests::api::bundle_instance::{BundleInstance, Constraint, Enforcement};
+use manifests::openshift::{self, MaxOpenShiftVersion, Spelling};
+use manifests::version::{self, KubeVersion, Version};
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 

@@ -47,7 +47,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use manifests::api::platform::CatalogRef;
+use manifests::api::platform_operator::CatalogRef;
 use tokio::sync::watch;
 
 use self::{

@@ -23,7 +23,8 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     core::ApiResource,
 };
-use manifests::{api::instance::BundleInstance, object::Object};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::object::Object;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

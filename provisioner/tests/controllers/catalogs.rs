@@ -22,11 +22,9 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::{
-    catalog_source::{CatalogSource, CatalogSourceStatus},
-    definitions,
-    platform::CatalogRef,
-};
+use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
+use manifests::api::crds;
+use manifests::api::platform_operator::CatalogRef;
 use provisioner::{
     app,
     controllers::{catalog_source, context::Context},
@@ -58,7 +56,7 @@ struct Shelf {
 
 /// Creates the CRD of CatalogSources.
 async fn define_source(cluster: &Cluster) {
-    let mut all = definitions::foreign().into_iter();
+    let mut all = crds::foreign().into_iter();
     let definition = all.find(|crd| crd.spec.names.kind == "CatalogSource");
     define(cluster, &serde_json::to_value(definition.unwrap()).unwrap()).await;
 }

@@ -8,14 +8,10 @@ use std::{collections::BTreeSet, time::Instant};
 use cluster::Lease;
 use convert::Code;
 use kube::{Api, Client, api::PostParams};
-use manifests::{
-    api::{
-        instance::BundleInstance,
-        platform_status::{NAME, PlatformStatus},
-    },
-    content::Content,
-    object::Object,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::platform_status::{NAME, PlatformStatus};
+use manifests::content::Content;
+use manifests::object::Object;
 use tests::{Case, Corpus, Registry, corpus};
 
 use self::everything::Everything;

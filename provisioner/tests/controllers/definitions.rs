@@ -21,13 +21,9 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use manifests::{
-    api::{
-        instance::{Enforcement, Preflight},
-        labels,
-    },
-    object::Object,
-};
+use manifests::api::bundle_instance::{Enforcement, Preflight};
+use manifests::api::labels;
+use manifests::object::Object;
 use provisioner::controllers::bundle_instance::policy;
 use serde_json::{Value, json};
 

@@ -16,13 +16,9 @@ use kube::{
     api::{Patch, PatchParams},
     core::GroupVersionKind,
 };
-use manifests::{
-    api::{
-        instance::{BundleInstance, ServiceAccountRef},
-        labels,
-    },
-    object::{Identity, Object},
-};
+use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
+use manifests::api::labels;
+use manifests::object::{Identity, Object};
 use provisioner::{cluster::impersonation::Accounts, controllers::bundle_instance::policy};
 use serde_json::{Value, json};
 use tests::assert_has;

@@ -36,14 +36,12 @@ use std::{
 
 use cluster::{Cluster, DryRun};
 use kube::{Api, Client, Resource, api::PostParams};
-use manifests::{
-    api::{
-        bundle::{Bundle, BundleSource, BundleSpec, ImageSource},
-        instance::{BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec},
-    },
-    content::Content,
-    yaml,
+use manifests::api::bundle::{Bundle, BundleSource, BundleSpec, ImageSource};
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec,
 };
+use manifests::content::Content;
+use manifests::yaml;
 use serde_json::{Value, json};
 use tests::Registry;
 use tokio::sync::OnceCell;
@@ -264,10 +262,10 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
         install_namespace: None,
         config: None,
         service_account: None,
-        crd_deletion_policy: manifests::api::instance::CrdDeletionPolicy::default(),
+        crd_deletion_policy: manifests::api::bundle_instance::CrdDeletionPolicy::default(),
         preflight: None,
         overrides: Vec::new(),
-        rollback: manifests::api::instance::Rollback::default(),
+        rollback: manifests::api::bundle_instance::Rollback::default(),
         rollback_to: None,
         upgrade: None,
         progress_deadline_seconds: None,

@@ -9,7 +9,9 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject},
 };
-use manifests::{api::instance::BundleInstance, version::KubeVersion, yaml};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::version::KubeVersion;
+use manifests::yaml;
 use provisioner::{
     app,
     controllers::{cluster_operator::removed_apis, context::Context},

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes manifests/src/schema/generated.rs from the Go types; with --check only says whether it would change.
+# Writes manifests/src/go_types/generated.rs from the Go types; with --check only says whether it would change.
 set -eu
 
 cd "$(dirname "$0")"
@@ -7,4 +7,4 @@ command -v go >/dev/null || {
 	echo "gotypes: Go is needed to read the Go types" >&2
 	exit 1
 }
-exec go run . "$@" ../../../manifests/src/schema/generated.rs
+exec go run . "$@" ../../../manifests/src/go_types/generated.rs

@@ -1,4 +1,4 @@
-// Writes what Go knows about Kubernetes' and OLM's types as Rust tables: manifests/src/schema/generated.rs.
+// Writes what Go knows about Kubernetes' and OLM's types as Rust tables: manifests/src/go_types/generated.rs.
 package main
 
 import (
@@ -115,7 +115,7 @@ func main() {
 		log.Fatal(err)
 	}
 	if !bytes.Equal(found, text) {
-		log.Fatal("manifests/src/schema/generated.rs does not match the Go types: run 'make generate' and commit the result")
+		log.Fatal("manifests/src/go_types/generated.rs does not match the Go types: run 'make generate' and commit the result")
 	}
 }
 

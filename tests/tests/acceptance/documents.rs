@@ -17,7 +17,7 @@ pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 /// Sources with reasons of conditions, and the pages that explain them.
 const GUIDES: [(&str, &str); 7] = tests::rows![
     "manifests/src/api/condition.rs" => "docs/instances.md";
-    "manifests/src/api/platform.rs" => "docs/platform-operators.md";
+    "manifests/src/api/platform_operator.rs" => "docs/platform-operators.md";
     "provisioner/src/controllers/catalog_source/status.rs" => "docs/platform-operators.md";
     "provisioner/src/controllers/catalog_source/image_template.rs" => "docs/catalog-image-templates.md";
     "provisioner/src/controllers/cluster_operator/model.rs" => "docs/platform-operators.md";

@@ -95,7 +95,7 @@ async fn upgrade_replaces_pods_and_unready_upgrade_is_rolled_back() {
             message(conditions(&back), "Installed").contains(operator),
             "{back:?}"
         );
-        let installed = |instance: &manifests::api::instance::BundleInstance| {
+        let installed = |instance: &manifests::api::bundle_instance::BundleInstance| {
             instance
                 .status
                 .as_ref()

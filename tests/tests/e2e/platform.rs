@@ -1,11 +1,9 @@
 //! Platform operators from the installation of a cluster to its upgrade.
 
 use kube::{Api, api::DeleteParams};
-use manifests::api::{
-    condition::INSTALLED,
-    config::{ClusterOperator, OperatorStatusCondition},
-    platform::PlatformOperator,
-};
+use manifests::api::condition::INSTALLED;
+use manifests::api::config::{ClusterOperator, OperatorStatusCondition};
+use manifests::api::platform_operator::PlatformOperator;
 use serde_json::json;
 
 use super::{

@@ -7,7 +7,9 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, api::ListParams};
-use manifests::api::{GROUP, config::ClusterOperator, labels, platform::PlatformOperator};
+use manifests::api::config::ClusterOperator;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::{GROUP, labels};
 use serde_json::json;
 
 use super::{

@@ -11,7 +11,8 @@ use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams},
 };
-use manifests::api::{bundle::Bundle, instance::BundleInstance};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::BundleInstance;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::Args;

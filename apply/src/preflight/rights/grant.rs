@@ -9,10 +9,8 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, PolicyRule, Role},
 };
 use kube::Api;
-use manifests::{
-    api::rights::Scope,
-    object::{Identity, at, text},
-};
+use manifests::api::rbac::Scope;
+use manifests::object::{Identity, at, text};
 use serde_json::Value;
 
 use super::super::{Check, Input, Problem, ask};

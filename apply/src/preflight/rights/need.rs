@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::{
-    api::rights::{Right, Scope},
-    object::{Identity, Object, text},
-};
+use manifests::api::rbac::{Right, Scope};
+use manifests::object::{Identity, Object, text};
 
 use crate::{
     discovery::{Found, Kind},

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::text;
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rights::{Right, Rule, expand, not_covered};
+use manifests::api::rbac::{Right, Rule, expand, not_covered};
 
 use crate::account::Account;
 

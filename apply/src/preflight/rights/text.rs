@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rights::{self, Right, Scope};
+use manifests::api::rbac::{self, Right, Scope};
 use sha2::{Digest, Sha256};
 
 use crate::account::Account;
@@ -69,7 +69,7 @@ fn by_scope<'a>(
     rights
         .into_iter()
         .filter(|(_, rights)| !rights.is_empty())
-        .map(|(scope, rights)| (scope, rights::lines(&rights)))
+        .map(|(scope, rights)| (scope, rbac::lines(&rights)))
         .collect()
 }
 

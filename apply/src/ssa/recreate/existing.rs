@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use manifests::{
-    api::{decorate::is_kept, labels},
-    object::{Identity, Object, at, text},
-};
+use manifests::api::labels;
+use manifests::api::owner_metadata::is_kept;
+use manifests::object::{Identity, Object, at, text};
 use serde_json::Value;
 
 use crate::{

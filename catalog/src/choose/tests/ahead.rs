@@ -75,7 +75,7 @@ fn ahead_uses_the_followed_channel() {
     let (installed, offers) = (installed("1.0.0"), [offer("c", 0, &package)]);
     let found = ahead(&after(&installed), Followed::Default, NEXT, &offers);
     assert_eq!(described(found), None);
-    let range = manifests::range::Range::parse("<1.2.0").unwrap();
+    let range = manifests::version_range::Range::parse("<1.2.0").unwrap();
     let request = with!(Request, range: Some(&range), channel: Some("fast"));
     assert_eq!(self::found(&package, "1.0.0", request), None);
 }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use manifests::{
-    object::{at, text, type_name},
-    schema::{self, Type, What},
-};
+use manifests::go_types::{self, Type, What};
+use manifests::object::{at, text, type_name};
 use serde_json::Value;
 
 use super::{
@@ -32,7 +30,7 @@ fn type_error(path: &str, expected: &str, found: &Value) -> Error {
 
 /// Checks a value against its Go type and returns an error for the first mismatch. `path` is the prefix of its path.
 fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
-    for problem in schema::check(value, ty) {
+    for problem in go_types::check(value, ty) {
         if let What::Mismatch {
             expected, found, ..
         } = problem.what
@@ -55,7 +53,7 @@ impl<'a> CsvView<'a> {
         let is_csv = |object: &&Value| text(object, &["kind"]) == Some("ClusterServiceVersion");
         let value = objects.iter().find(is_csv).ok_or(Error::NoCsv)?;
         if let (Some(metadata), Some(field)) =
-            (value.get("metadata"), schema::csv().field("metadata"))
+            (value.get("metadata"), go_types::csv().field("metadata"))
         {
             conforms(metadata, field.ty, "metadata.")?;
         }
@@ -162,7 +160,7 @@ impl<'a> CsvView<'a> {
         if field(install, "strategy").and_then(Value::as_str) != Some("deployment") {
             return Ok(images);
         }
-        let ty = schema::csv().at(&["spec", "install", "spec", "deployments"]);
+        let ty = go_types::csv().at(&["spec", "install", "spec", "deployments"]);
         let list = field(install, "spec").and_then(|spec| field(spec, "deployments"));
         if let (Some(list), Some(ty)) = (list, ty) {
             conforms(list, ty, "spec.install.spec.deployments")?;
@@ -253,7 +251,8 @@ fn crd(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error> {
             found: format!("{version:?}"),
         });
     }
-    if v1 && let Some(kind) = schema::kind("apiextensions.k8s.io/v1", "CustomResourceDefinition") {
+    if v1 && let Some(kind) = go_types::kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    {
         conforms(object, kind.ty.into(), &path_prefix)?;
     }
     let spec = |keys: &[&str]| {

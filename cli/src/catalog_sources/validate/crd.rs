@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use anyhow::Context;
-use manifests::{
-    api::{catalog_source::convert::Version, definitions},
-    object::shortened,
-    validation::Validator,
-};
+use manifests::api::catalog_source::convert::Version;
+use manifests::api::crds;
+use manifests::object::shortened;
+use manifests::validation::Validator;
 use serde_json::Value;
 
 use super::super::objects::text;
@@ -34,7 +33,7 @@ impl Crd {
         let crd = match self.0.entry(version.api_version()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let schema = definitions::catalog_source_schema(version);
+                let schema = crds::catalog_source_schema(version);
                 let schema = schema.context("the CRD of CatalogSources has no schema")?;
                 entry.insert(Validator::new(schema)?)
             }

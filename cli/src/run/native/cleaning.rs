@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, bail};
 use kube::ResourceExt as _;
-use manifests::api::instance::CrdDeletionPolicy;
+use manifests::api::bundle_instance::CrdDeletionPolicy;
 
 use super::{
     object::install_namespace,

@@ -4,7 +4,8 @@ use anyhow::{anyhow, bail};
 use catalog::compose::history::History;
 use catalog::compose::{Form, Index};
 use kube::{ResourceExt as _, api::PostParams};
-use manifests::api::{GROUP, instance::BundleInstance};
+use manifests::api::GROUP;
+use manifests::api::bundle_instance::BundleInstance;
 
 use super::{
     access::PullAccess,

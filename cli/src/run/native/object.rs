@@ -7,12 +7,9 @@ use std::collections::BTreeMap;
 
 use catalog::compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES};
 use kube::ResourceExt as _;
-use manifests::api::{
-    Class, GROUP,
-    bundle::ImageSource,
-    instance::{BundleInstance, BundleInstanceStatus},
-    labels,
-};
+use manifests::api::bundle::ImageSource;
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::{Class, GROUP, labels};
 use serde_json::{Map, Value, json};
 
 use super::access::PullAccess;

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use kube::{ResourceExt as _, api::ListParams};
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 
 use super::object::{self, install_namespace};
 use crate::{

@@ -9,7 +9,9 @@ use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::api::{GROUP, bundle::ImageSource, instance::BundleInstance};
+use manifests::api::GROUP;
+use manifests::api::bundle::ImageSource;
+use manifests::api::bundle_instance::BundleInstance;
 use unpacker::source::Image;
 
 use super::{

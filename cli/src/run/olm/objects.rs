@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::compose::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
-use manifests::{
-    api::labels,
-    object::{at, text},
-    template,
-};
+use manifests::api::labels;
+use manifests::image_template;
+use manifests::object::{at, text};
 use serde_json::{Value, json};
 
 use super::group::{self, OperatorGroupInfo};
@@ -58,7 +56,7 @@ pub(super) fn source(
 
 /// Returns the annotations of a CatalogSource by which other controllers would set its image again.
 pub(super) fn templates(source: &Value) -> impl Iterator<Item = &'static str> {
-    let all = [labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION];
+    let all = [labels::CATALOG_IMAGE_TEMPLATE, image_template::ANNOTATION];
     all.into_iter()
         .filter(|key| at(source, &["metadata", "annotations", key]).is_some())
 }

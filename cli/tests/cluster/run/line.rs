@@ -1,7 +1,8 @@
 //! Operators that another command installed, and the versions that follow them.
 
 use kube::{ResourceExt as _, api::DeleteParams};
-use manifests::api::{definitions, platform::PlatformOperator};
+use manifests::api::crds;
+use manifests::api::platform_operator::PlatformOperator;
 use serde_json::{Value, json};
 
 use super::{INJECTED, get, history, installed, scene::Operator};
@@ -82,7 +83,7 @@ async fn inconsistent_history_is_rejected(
 
 async fn platform_operators_decide_about_versions(world: &World, operator: &Operator, own: &str) {
     let name = &operator.name;
-    let [operators, _] = definitions::foreign();
+    let [operators, _] = crds::foreign();
     apply(world.cluster, objects([operators])).await;
     let (api_version, kind) = ("platform.openshift.io/v1alpha1", "PlatformOperator");
     let spec = json!({"package": {"name": name}});

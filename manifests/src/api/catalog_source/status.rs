@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{bounds, schema};
+use crate::api::{limits, schema};
 
 /// Observed state of the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -12,11 +12,11 @@ use crate::api::{bounds, schema};
 pub struct CatalogSourceStatus {
     /// The current problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::MESSAGE))]
+    #[schemars(length(max = limits::MESSAGE))]
     pub message: Option<String>,
     /// The reason of the problem: `SpecInvalidError`, `ConfigMapError`, `RegistryServerError`, `InvalidIntervalError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub reason: Option<String>,
     /// The time of the last poll of the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,11 +48,11 @@ pub struct ConfigMapReference {
     pub namespace: String,
     /// The UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub uid: Option<String>,
     /// The resourceVersion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub resource_version: Option<String>,
     /// The time of the read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,19 +65,19 @@ pub struct ConfigMapReference {
 pub struct RegistryService {
     /// The protocol, `grpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub protocol: Option<String>,
     /// The name of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub service_name: Option<String>,
     /// The namespace of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub service_namespace: Option<String>,
     /// The port as a string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub port: Option<String>,
     /// The time of creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub struct RegistryService {
 pub struct ConnectionState {
     /// The address of the catalog server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::URL))]
+    #[schemars(length(max = limits::URL))]
     pub address: Option<String>,
     /// The time of the last attempt.
     #[serde(
@@ -100,6 +100,6 @@ pub struct ConnectionState {
     )]
     pub last_connect: Option<Time>,
     /// The gRPC state: `IDLE`, `CONNECTING`, `READY`, `TRANSIENT_FAILURE`, `SHUTDOWN`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub last_observed_state: String,
 }

@@ -9,7 +9,7 @@ mod bundles;
 
 use serde_json::{Value, json};
 
-use super::{Document, Options, labels, rights};
+use super::{Document, Options, labels, rbac};
 
 /// The API group of the policies and their bindings.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
@@ -100,7 +100,7 @@ impl Policy {
 
 /// Returns the name of the provisioner's user as a CEL string.
 fn provisioner(options: &Options) -> String {
-    let (namespace, account) = (&options.namespace, rights::ACCOUNT);
+    let (namespace, account) = (&options.namespace, rbac::ACCOUNT);
     format!("'system:serviceaccount:{namespace}:{account}'")
 }
 

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{
-    Document, Options, Target, alerts, labels,
-    workload::{METRICS, METRICS_PORT},
+    Document, Options, Target, alerts,
+    deployment::{METRICS, METRICS_PORT},
+    labels,
 };
 
 const API: &str = "monitoring.coreos.com/v1";

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{
     Document, Options, labels,
+    rbac::{UNPACK, WATCH, catalog_secrets, cluster_binding, cluster_role, rule, subject},
     release::CLUSTER_OPERATORS,
-    rights::{UNPACK, WATCH, catalog_secrets, cluster_binding, cluster_role, rule, subject},
 };
 use crate::api::pulling::{CONFIG_NAMESPACE, PULL_SECRET};
 

@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 use super::{Document, Options, Target};
 use crate::{
     api::{
-        config::ObjectReference,
-        config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus, OperandVersion},
-        definitions,
+        config::{
+            ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus, ObjectReference,
+            OperandVersion,
+        },
+        crds,
     },
     object::{child, mapping},
     yaml,
@@ -119,7 +121,7 @@ const API_APPROVED: (&str, &str) = (
 fn documents(options: &Options) -> Vec<Document> {
     let mut documents = super::documents(options, Target::Payload);
     // Clusters of 4.12 to 4.16 already have this CRD, and keep it.
-    let optional_crds = definitions::foreign()
+    let optional_crds = crds::foreign()
         .into_iter()
         .filter(|definition| definition.spec.names.kind == "PlatformOperator");
     documents.extend(optional_crds.filter_map(|definition| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use tests::table::{Cell, Values, check};
 
-use super::bounds;
+use super::limits;
 
 #[path = "tables.rs"]
 mod tables;
@@ -95,8 +95,8 @@ fn replaced(kind: &str, name: &str, pointer: &str, value: Value) -> Value {
 
 fn values() -> Values {
     let too_long = |limit: u32| "a".repeat(limit as usize + 1);
-    let maps = (0..=bounds::CONFIG_MAPS).map(|n| json!({"configMap": {"name": format!("a{n}")}}));
-    let labels = (0..=bounds::LABELS).map(|n| (format!("l{n}"), json!("v")));
+    let maps = (0..=limits::CONFIG_MAPS).map(|n| json!({"configMap": {"name": format!("a{n}")}}));
+    let labels = (0..=limits::LABELS).map(|n| (format!("l{n}"), json!("v")));
     let labels: serde_json::Map<String, Value> = labels.collect();
     Values::default()
         .with("a", "a")
@@ -111,10 +111,10 @@ fn values() -> Values {
         .with("map-at", r#"{"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": ""#)
         .with("repository", r#""repository": "https://git.example.com/a.git""#)
         .with("main", r#""type": "git", "git": {"repository": "https://git.example.com/a.git", "ref": {"branch": "main"}"#)
-        .with("long-reference", too_long(bounds::REFERENCE))
-        .with("long-certificates", too_long(bounds::CERTIFICATES))
-        .with("long-ref", too_long(bounds::GIT_REF))
-        .with("long-url", too_long(bounds::URL))
+        .with("long-reference", too_long(limits::REFERENCE))
+        .with("long-certificates", too_long(limits::CERTIFICATES))
+        .with("long-ref", too_long(limits::GIT_REF))
+        .with("long-url", too_long(limits::URL))
         .with("many-maps", json!(maps.collect::<Vec<_>>()).to_string())
         .with("many-labels", json!(labels).to_string())
 }

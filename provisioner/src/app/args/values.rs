@@ -99,7 +99,7 @@ pub(super) fn duration(text: &str, min: u64, max: u64) -> Result<Duration, Strin
 }
 
 pub(super) fn size(text: &str, min: u64) -> Result<u64, String> {
-    let size = manifests::size::bytes(text)?;
+    let size = manifests::byte_size::bytes(text)?;
     if size < min {
         return Err(format!("use {min} bytes or more"));
     }

@@ -1,11 +1,9 @@
 //! Compares the constraints of a bundle with the versions of the cluster. Pure; no I/O.
 
-use manifests::{
-    api::instance::{Constraint, Override},
-    object::shortened,
-    openshift::MaxOpenShiftVersion,
-    version::{self, Version},
-};
+use manifests::api::bundle_instance::{Constraint, Override};
+use manifests::object::shortened;
+use manifests::openshift::MaxOpenShiftVersion;
+use manifests::version::{self, Version};
 
 use super::OpenShift;
 use crate::cluster::overrides::Digests;

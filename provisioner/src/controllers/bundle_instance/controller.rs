@@ -12,7 +12,8 @@ use kube::{
         watcher,
     },
 };
-use manifests::api::{bundle::Bundle, instance::BundleInstance};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::BundleInstance;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,

@@ -2,10 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource as _, runtime::events::EventType};
-use manifests::api::{
-    condition,
-    instance::{BundleInstance, BundleInstanceStatus},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::condition;
 
 use super::state::InstanceContext;
 

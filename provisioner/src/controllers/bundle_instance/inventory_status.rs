@@ -14,13 +14,11 @@
 mod overflow;
 
 use apply::inventory::{Entry, Inventory};
-use manifests::{
-    api::{
-        instance::{BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState},
-        listing,
-    },
-    object::{Identity, api_version, group_version},
+use manifests::api::bundle_instance::{
+    BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState,
 };
+use manifests::api::inventory_format;
+use manifests::object::{Identity, api_version, group_version};
 
 pub(crate) use overflow::{find_unreferenced, read, trim};
 
@@ -124,7 +122,7 @@ fn line(identity: &Identity, entry: &Entry) -> String {
 pub(crate) fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)> {
     kinds.iter().flat_map(|kind| {
         let (_, version) = group_version(&kind.api_version);
-        listing::entries(std::slice::from_ref(kind)).map(move |(identity, behind)| {
+        inventory_format::entries(std::slice::from_ref(kind)).map(move |(identity, behind)| {
             let marked = behind.and_then(|behind| behind.strip_suffix(RECREATING));
             let entry = Entry {
                 version: version.to_owned(),

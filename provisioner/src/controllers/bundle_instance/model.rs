@@ -35,20 +35,15 @@ use apply::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        bundle::Bundle,
-        condition,
-        instance::{
-            BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus,
-            ServiceAccountRef, ready::Declaration,
-        },
-        labels,
-        revision::RevisionDetails,
-    },
-    object::{Identity, Object},
-    version::KubeVersion,
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::ready::Declaration;
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus, ServiceAccountRef,
 };
+use manifests::api::revision::RevisionDetails;
+use manifests::api::{condition, labels};
+use manifests::object::{Identity, Object};
+use manifests::version::KubeVersion;
 use proptest::{
     prelude::*,
     sample::Index,

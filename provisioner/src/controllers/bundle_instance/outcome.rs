@@ -1,11 +1,9 @@
 //! Outcome of a reconcile: the values from which the status is built. Pure; no I/O.
 
-use manifests::api::{
-    bundle::{BundleSource, Facts},
-    instance::{Inventory, RevisionStatus},
-};
+use manifests::api::bundle::{BundleSource, Facts};
+use manifests::api::bundle_instance::{Inventory, RevisionStatus};
 
-pub use manifests::api::instance::ready::Remedy;
+pub use manifests::api::bundle_instance::ready::Remedy;
 
 /// Outcome of a reconcile of one BundleInstance.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,11 +4,9 @@ use apply::{
     plan::DefinitionPolicy,
     preflight::{Policy, crd::UpgradeSafety},
 };
-use manifests::api::{
-    holder::Owner,
-    instance::{BundleInstance, CrdDeletionPolicy, Enforcement},
-    labels,
-};
+use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy, Enforcement};
+use manifests::api::labels;
+use manifests::api::owner::Owner;
 
 use crate::cluster::impersonation;
 

@@ -7,13 +7,9 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::controller::Action,
 };
-use manifests::api::{
-    Class,
-    bundle::{Bundle, Phase},
-    condition,
-    instance::{BundleInstance, BundleInstanceStatus, ready},
-    labels,
-};
+use manifests::api::bundle::{Bundle, Phase};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, ready};
+use manifests::api::{Class, condition, labels};
 use serde_json::json;
 use tracing::{Instrument as _, info_span, warn};
 

@@ -18,13 +18,9 @@ use apply::{
 };
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
-use manifests::{
-    api::{
-        condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-    },
-    object::{Identity, shortened},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
+use manifests::api::condition::{self, reason};
+use manifests::object::{Identity, shortened};
 use tracing::warn;
 
 pub(crate) use self::observe::{health, unhealthy, watch};

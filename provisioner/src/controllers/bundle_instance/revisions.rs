@@ -19,17 +19,13 @@ use apply::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};
-use manifests::{
-    api::{
-        holder::Owner,
-        instance::{
-            BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
-            RevisionStatus, ServiceAccountRef, ready,
-        },
-        revision::RevisionDetails,
-    },
-    object::{Identity, group_version},
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState, RevisionStatus,
+    ServiceAccountRef, ready,
 };
+use manifests::api::owner::Owner;
+use manifests::api::revision::RevisionDetails;
+use manifests::object::{Identity, group_version};
 use tracing::warn;
 
 use super::{

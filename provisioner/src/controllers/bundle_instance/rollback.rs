@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use apply::{informers::View, revision::ObjectHash};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, Rollback},
-    object::{Identity, Object},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback};
+use manifests::object::{Identity, Object};
 
 use super::{
     choice::Choices,

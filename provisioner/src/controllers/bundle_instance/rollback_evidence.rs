@@ -1,7 +1,7 @@
 //! Evidence for an automatic rollback, from the objects that the informers have observed.
 
 use kube::ResourceExt as _;
-use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
 
 use super::{
     choice::Choices,

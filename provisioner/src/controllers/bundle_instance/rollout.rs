@@ -16,15 +16,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use apply::informers::View;
 use kube::{ResourceExt as _, core::GroupVersionKind};
-use manifests::{
-    api::{
-        bundle::Bundle,
-        condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-        labels,
-    },
-    object::{Identity, group_version, shortened},
-};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
+use manifests::api::condition::{self, reason};
+use manifests::api::labels;
+use manifests::object::{Identity, group_version, shortened};
 use tracing::{info, warn};
 
 pub(crate) use self::render::Rendered;

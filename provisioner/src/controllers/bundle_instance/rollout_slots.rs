@@ -14,7 +14,7 @@ use std::{
 };
 
 use kube::runtime::reflector::ObjectRef;
-use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
 use tokio::sync::mpsc;
 
 use self::{platform::Platform, queue::Line};

@@ -11,14 +11,12 @@ use std::{
 
 use jiff::Timestamp;
 use kube::{ResourceExt as _, core::GroupVersionKind, runtime::reflector::ObjectRef};
-use manifests::{
-    api::{
-        bundle::Bundle,
-        condition,
-        instance::{BundleInstance, BundleInstanceStatus, CreatedBundle, Inventory as Listed},
-    },
-    object::Identity,
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, CreatedBundle, Inventory as Listed,
 };
+use manifests::api::condition;
+use manifests::object::Identity;
 use tokio::sync::mpsc;
 
 use super::{

@@ -15,16 +15,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use manifests::{
-    api::{
-        condition::{self, reason},
-        instance::{
-            BundleInstanceStatus, InstalledBundle, Inventory,
-            ready::{self, Declaration, Facts, Objects},
-        },
-    },
-    object::shortened,
-};
+use manifests::api::bundle_instance::ready::{self, Declaration, Facts, Objects};
+use manifests::api::bundle_instance::{BundleInstanceStatus, InstalledBundle, Inventory};
+use manifests::api::condition::{self, reason};
+use manifests::object::shortened;
 
 use super::{
     outcome::{Failure, Health, Install, Outcome, RetryClass, RolledBack, TemplateState},

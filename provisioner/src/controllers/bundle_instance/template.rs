@@ -11,14 +11,10 @@ use std::{iter, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ObjectMeta};
-use manifests::{
-    api::{
-        bundle::{Bundle, BundleSpec, Phase},
-        instance::BundleInstance,
-        labels,
-    },
-    names,
-};
+use manifests::api::bundle::{Bundle, BundleSpec, Phase};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
+use manifests::names;
 use unpacker::Digest;
 
 /// Maximum length of the name of a Bundle (rukpak parity since 0.9).

@@ -8,12 +8,11 @@
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use manifests::api::{
-    Class,
-    bundle::{Bundle, Phase},
-    instance::{BundleInstance, BundleInstanceStatus, CreatedBundle, InstalledBundle},
-    labels,
+use manifests::api::bundle::{Bundle, Phase};
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, CreatedBundle, InstalledBundle,
 };
+use manifests::api::{Class, labels};
 
 use super::template;
 
@@ -176,7 +175,7 @@ pub(crate) fn record(
 }
 
 /// Maximum number of records; the schema limits the list.
-const MAX_CREATED: usize = manifests::api::bounds::CREATED_BUNDLES as usize;
+const MAX_CREATED: usize = manifests::api::limits::CREATED_BUNDLES as usize;
 
 /// Returns the records of the Bundles that a repair or a rollback needs.
 pub(crate) fn recorded(status: &BundleInstanceStatus) -> impl Iterator<Item = &InstalledBundle> {

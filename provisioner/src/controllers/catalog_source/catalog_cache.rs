@@ -10,13 +10,9 @@ use catalog::{
     model::{Bundle, Package},
     registry::Packages,
 };
-use manifests::{
-    api::{
-        catalog_source::{CatalogSource, Invalid, Origin},
-        platform::CatalogRef,
-    },
-    openshift::{MaxOpenShiftVersion, Release, maximum},
-};
+use manifests::api::catalog_source::{CatalogSource, Invalid, Origin};
+use manifests::api::platform_operator::CatalogRef;
+use manifests::openshift::{MaxOpenShiftVersion, Release, maximum};
 
 use self::offers::CatalogOffer;
 pub use self::offers::Offers;

@@ -15,10 +15,8 @@ use kube::{
     core::{GroupVersionKind, PartialObjectMeta},
     runtime::watcher::{self, Event},
 };
-use manifests::{
-    api::config::{CLUSTER_VERSION, ClusterVersion},
-    template::{self, Values, Variable},
-};
+use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
+use manifests::image_template::{self, Values, Variable};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
@@ -81,7 +79,7 @@ pub(super) fn require<'a>(
     around: &watch::Sender<ClusterFacts>,
     templates: impl IntoIterator<Item = &'a str>,
 ) {
-    let variables = templates.into_iter().flat_map(template::variables);
+    let variables = templates.into_iter().flat_map(image_template::variables);
     let required: BTreeSet<FactSource> = variables
         .flat_map(|variable| match variable {
             Variable::Architecture => &[FactSource::Nodes][..],
@@ -211,9 +209,9 @@ fn of_cluster_version(version: &ClusterVersion) -> (Option<semver::Version>, Opt
     let newest = history
         .flatten()
         .find(|entry| entry.state == "Completed")
-        .and_then(|entry| template::server(&entry.version));
+        .and_then(|entry| image_template::server(&entry.version));
     let channel = version.spec.channel.as_deref();
-    (newest, channel.and_then(template::update_channel))
+    (newest, channel.and_then(image_template::update_channel))
 }
 
 async fn nodes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
@@ -260,7 +258,7 @@ async fn nodes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
             let labeled = nodes.values().filter(|name: &&String| !name.is_empty());
             around.architectures = labeled.cloned().collect();
             let all = around.architectures.iter().map(String::as_str);
-            around.values.architecture = template::architecture(all);
+            around.values.architecture = image_template::architecture(all);
         });
     }
 }
@@ -280,7 +278,7 @@ impl ClusterFacts {
         if self.has_olm {
             self.olm.version()
         } else {
-            template::server(env!("CARGO_PKG_VERSION"))
+            image_template::server(env!("CARGO_PKG_VERSION"))
         }
     }
 
@@ -297,7 +295,7 @@ impl Default for ClusterFacts {
         Self {
             has_olm: false,
             values: Values {
-                olm: template::server(env!("CARGO_PKG_VERSION")),
+                olm: image_template::server(env!("CARGO_PKG_VERSION")),
                 ..Values::default()
             },
             olm: OlmFacts::default(),
@@ -379,13 +377,13 @@ mod tests {
     // parity: switch-5
     #[test]
     fn olm_version_is_that_of_the_serving_program() {
-        let own_version = template::server(env!("CARGO_PKG_VERSION"));
+        let own_version = image_template::server(env!("CARGO_PKG_VERSION"));
         let (around, _changes) = watch::channel(ClusterFacts::default());
         let label = |text: Option<&str>| with!(OlmFacts::default() => packageserver: text.map(str::to_owned));
         for (has_olm, declared, expected) in [
             (false, None, own_version.clone()),
             (false, Some("0.38.0"), own_version.clone()),
-            (true, Some("0.38.0"), template::server("0.38.0")),
+            (true, Some("0.38.0"), image_template::server("0.38.0")),
             (true, None, None),
             (false, None, own_version),
         ] {

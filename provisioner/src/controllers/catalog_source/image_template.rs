@@ -20,10 +20,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::{
-    api::labels::CATALOG_IMAGE_TEMPLATE,
-    template::{self, Choice, Error, Holder, Values, Variable, choose},
-};
+use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
+use manifests::image_template::{self, Choice, Error, Holder, Values, Variable, choose};
 
 use super::cluster_facts::FactSource;
 
@@ -142,7 +140,7 @@ pub(super) fn resolve(
     let two = ignored.contains(&Holder::Rukpak).then(|| {
         format!(
             "annotation {CATALOG_IMAGE_TEMPLATE} is ignored because {} takes precedence; remove one of them",
-            template::ANNOTATION
+            image_template::ANNOTATION
         )
     });
     if holder == Holder::Olm && input.has_olm {
@@ -161,7 +159,7 @@ pub(super) fn resolve(
             ..plain
         });
     }
-    if holder == Holder::Image && !template::is_template(text) {
+    if holder == Holder::Image && !image_template::is_template(text) {
         return Some(plain);
     }
     if required_facts(holder, text, input.has_olm).any(|part| pending.contains(&part)) {
@@ -201,7 +199,7 @@ pub(super) fn idle(
 
 /// Returns the facts that a template needs.
 fn required_facts(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<Item = FactSource> {
-    let all = template::variables(text);
+    let all = image_template::variables(text);
     all.flat_map(move |variable| match (variable, holder) {
         (Variable::Kube(_), _) => &[FactSource::Kubernetes][..],
         // OLM's dialect has only the `kube` variables.
@@ -216,10 +214,10 @@ fn required_facts(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<It
 
 fn resolve_rukpak_template(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outcome {
     let needs_olm = || {
-        let mut variables = template::variables(text);
+        let mut variables = image_template::variables(text);
         variables.any(|variable| matches!(variable, Variable::Olm(_)))
     };
-    match template::resolve(text, values) {
+    match image_template::resolve(text, values) {
         Ok(image) => Outcome {
             image,
             problem: None,
@@ -242,7 +240,7 @@ fn resolve_rukpak_template(text: &str, values: &Values, unknown_olm: Option<&str
 }
 
 fn resolve_olm_template(text: &str, values: &Values) -> Outcome {
-    let resolved = template::annotated(text, values.kube.as_ref());
+    let resolved = image_template::annotated(text, values.kube.as_ref());
     Outcome {
         image: resolved.image,
         problem: resolved
@@ -308,7 +306,7 @@ impl<'a> Input<'a> {
     /// retained.
     fn written(self, holder: Holder, outcome: Outcome) -> ResolvedImage {
         let last = Some(self.reference)
-            .filter(|reference| !reference.is_empty() && !template::is_template(reference));
+            .filter(|reference| !reference.is_empty() && !image_template::is_template(reference));
         let conditions = self.conditions(&outcome, last);
         let Some((why, is_for_good)) = outcome.problem else {
             return ResolvedImage {
@@ -381,7 +379,8 @@ impl<'a> Input<'a> {
         let is_image = condition.status == "True" || condition.reason == reason::KEPT;
         let is_of_this =
             self.generation.is_some() && condition.observed_generation == self.generation;
-        let image = Some(condition.message.as_str()).filter(|image| !template::is_template(image));
+        let image =
+            Some(condition.message.as_str()).filter(|image| !image_template::is_template(image));
         image.filter(|_| is_image && is_of_this)
     }
 }

@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use manifests::{
-    api::{
-        catalog_source::{CatalogSource, Invalid, Place},
-        labels::CATALOG_IMAGE_TEMPLATE,
-    },
-    template::{choose, is_template},
-};
+use manifests::api::catalog_source::{CatalogSource, Invalid, Place};
+use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
+use manifests::image_template::{choose, is_template};
 
 use super::{
     cluster_facts::ClusterFacts,
@@ -21,8 +17,10 @@ use super::{
 pub(super) const OLM_STARTUP_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Annotations that may contain an image template.
-pub(super) const TEMPLATE_ANNOTATIONS: [&str; 2] =
-    [CATALOG_IMAGE_TEMPLATE, manifests::template::ANNOTATION];
+pub(super) const TEMPLATE_ANNOTATIONS: [&str; 2] = [
+    CATALOG_IMAGE_TEMPLATE,
+    manifests::image_template::ANNOTATION,
+];
 
 /// Location of a catalog, and the result of its image template.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-pub use manifests::api::identity::key;
-use manifests::{api::bounds, object::shortened};
+pub use manifests::api::bundle_identity::key;
+use manifests::api::limits;
+use manifests::object::shortened;
 
 /// Max OpenShift version that catalogs currently declare for a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub fn maxima(
 
 /// Truncates a version. Valid releases are short, and a few characters of an invalid one are enough.
 fn bounded(value: String) -> String {
-    let max_len = bounds::WORD as usize / 4; // characters have up to four bytes
+    let max_len = limits::WORD as usize / 4; // characters have up to four bytes
     if value.len() <= max_len {
         return value;
     }
@@ -132,6 +133,6 @@ mod tests {
         let (counting, keeping) = maxima(&Maxima::new(), many);
         assert_eq!((counting.len(), keeping.len()), (3000, 3000));
         let mut values = counting.values().chain(keeping.values());
-        assert!(values.all(|value| value.len() <= bounds::WORD as usize));
+        assert!(values.all(|value| value.len() <= limits::WORD as usize));
     }
 }

@@ -5,16 +5,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use manifests::{
-    api::{
-        bounds,
-        catalog_source::{
-            CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService,
-        },
-        condition::with_time_of,
-    },
-    object::shortened,
+use manifests::api::catalog_source::{
+    CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService,
 };
+use manifests::api::condition::with_time_of;
+use manifests::api::limits;
+use manifests::object::shortened;
 
 use super::{
     image_template::{ConditionUpdate, UnresolvedImage},
@@ -104,7 +100,7 @@ pub(super) fn status(
     };
     CatalogSourceStatus {
         message: seen.problem.as_ref().map(|problem| {
-            let max_len = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
+            let max_len = usize::try_from(limits::MESSAGE).unwrap_or(usize::MAX) - 1;
             shortened(&problem.message, max_len)
         }),
         reason: reason.map(|reason| reason.as_str().to_owned()),
@@ -158,7 +154,7 @@ pub(super) fn conditions(
 ) -> Vec<Condition> {
     let condition = |update: &ConditionUpdate| {
         let status = if update.is_true { "True" } else { "False" };
-        let max_len = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
+        let max_len = usize::try_from(limits::MESSAGE).unwrap_or(usize::MAX) - 1;
         let condition = Condition {
             type_: update.type_.to_owned(),
             status: status.to_owned(),

@@ -5,14 +5,12 @@ use std::{
     fmt::Display,
 };
 
-use manifests::{
-    api::{
-        config::ClusterOperator, instance::BundleInstance, platform::PlatformOperator,
-        platform_status::PlatformStatus,
-    },
-    object::shortened,
-    openshift::Cluster,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::config::ClusterOperator;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_status::PlatformStatus;
+use manifests::object::shortened;
+use manifests::openshift::Cluster;
 
 use super::subscriptions::{Service, Subscription};
 

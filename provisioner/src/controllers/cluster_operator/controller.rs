@@ -20,13 +20,11 @@ use std::{
 
 use jiff::Timestamp;
 use kube::runtime::watcher;
-use manifests::{
-    api::{
-        config::CLUSTER_VERSION, instance::BundleInstance, platform::PlatformOperator,
-        platform_status::NAME,
-    },
-    version::{KubeVersion, Version},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::config::CLUSTER_VERSION;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_status::NAME;
+use manifests::version::{KubeVersion, Version};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},

@@ -7,17 +7,12 @@ use std::{
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        condition,
-        config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus},
-        instance::BundleInstance,
-        labels,
-        platform::PlatformOperator,
-        platform_status::{Concern, Details, Effect, NAME, Platform},
-    },
-    openshift::{self, Release},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus};
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_status::{Concern, Details, Effect, NAME, Platform};
+use manifests::api::{condition, labels};
+use manifests::openshift::{self, Release};
 
 use super::{
     cache::{ClusterState, ObjectCache},

@@ -23,16 +23,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use manifests::{
-    api::{
-        bounds,
-        config::{ClusterOperatorStatus, ObjectReference, OperandVersion},
-        instance::BundleInstance,
-        platform::PlatformOperator,
-        platform_status::{Details, Platform},
-    },
-    object::shortened,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::config::{ClusterOperatorStatus, ObjectReference, OperandVersion};
+use manifests::api::limits;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_status::{Details, Platform};
+use manifests::object::shortened;
 use serde::Deserialize as _;
 
 use crate::runtime::metrics::Tally;
@@ -214,7 +210,7 @@ fn decide(previous: &PreviousConditions, before: &Details, input: &Input<'_>) ->
     );
     // All values count, but only as many are written as the schema permits.
     let maxima = input.catalog_maxima.clone().into_iter();
-    let maxima = maxima.take(bounds::CONCERNS as usize);
+    let maxima = maxima.take(limits::CONCERNS as usize);
     let mut details = Details {
         first_available: before.first_available.clone(),
         concerns: input.gate.concerns.clone(),

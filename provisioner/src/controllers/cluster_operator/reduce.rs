@@ -13,19 +13,16 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
 };
 use kube::{CustomResource, Resource};
-use manifests::{
-    api::{
-        bounds, condition,
-        config::{ClusterOperator, ClusterVersion, ObjectReference},
-        instance::{BundleInstance, RevisionStatus},
-        labels,
-        operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
-        platform::PlatformOperator,
-        platform_status::PlatformStatus,
-    },
-    object::shortened,
-    openshift::Cluster,
+use manifests::api::bundle_instance::{BundleInstance, RevisionStatus};
+use manifests::api::config::{ClusterOperator, ClusterVersion, ObjectReference};
+use manifests::api::operator_condition::{
+    OperatorCondition, OperatorConditionSpec, OperatorConditionStatus,
 };
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_status::PlatformStatus;
+use manifests::api::{condition, labels, limits};
+use manifests::object::shortened;
+use manifests::openshift::Cluster;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -191,7 +188,7 @@ pub(crate) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
         annotations.retain(|key, _| key == labels::CHOSEN_BUNDLE);
     }
     (metadata.resource_version, metadata.generation) = (None, None);
-    instance.spec.template = manifests::api::instance::BundleTemplate::default();
+    instance.spec.template = manifests::api::bundle_instance::BundleTemplate::default();
     instance.spec.config = None;
     if let Some(status) = &mut instance.status {
         // The ServiceAccounts are looked up in the calls that the cluster counts.
@@ -246,9 +243,9 @@ pub(crate) fn service(service: ClusterServiceVersion) -> Option<Service> {
     // A release is short, and the start of any other value is sufficient.
     operator.maximum = operator
         .maximum
-        .map(|maximum| shortened(&maximum, bounds::WORD as usize));
+        .map(|maximum| shortened(&maximum, limits::WORD as usize));
     let version = service.spec.version;
-    let version = version.map(|version| shortened(&version, bounds::WORD as usize));
+    let version = version.map(|version| shortened(&version, limits::WORD as usize));
     let annotations = service.metadata.annotations.as_ref();
     let package = olm::package(|key| annotations?.get(key).map(String::as_str));
     Some(Service {

@@ -21,12 +21,11 @@ use catalog::{
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
 use convert::removed_apis::request_counts::Calls;
-use manifests::{
-    api::{instance::BundleInstance, platform::PlatformOperator},
-    openshift::Release,
-    range::Range,
-    version::{KubeVersion, Version},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::openshift::Release;
+use manifests::version::{KubeVersion, Version};
+use manifests::version_range::Range;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

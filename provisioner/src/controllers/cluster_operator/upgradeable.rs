@@ -19,14 +19,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use manifests::{
-    api::{
-        bounds,
-        platform_status::{Concern, Effect},
-    },
-    object::shortened,
-    openshift::{Release, maximum},
-};
+use manifests::api::limits;
+use manifests::api::platform_status::{Concern, Effect};
+use manifests::object::shortened;
+use manifests::openshift::{Release, maximum};
 
 use self::message::{Message, one_line};
 pub use self::operators::{Identity, identity, key};
@@ -104,7 +100,7 @@ impl Operator {
     /// Returns the name of the operator in messages, which is bounded.
     pub fn label(&self) -> String {
         let name = format!("{}/{}", self.namespace, self.name);
-        shortened(&name, bounds::WORD as usize / 4) // characters have up to four bytes
+        shortened(&name, limits::WORD as usize / 4) // characters have up to four bytes
     }
 
     /// Reports whether the operator blocks upgrades of a cluster with this release, by its known maximum.
@@ -302,7 +298,7 @@ impl Concerns {
 
     fn note(&mut self, operator: &Operator, effect: Effect, message: &str) {
         let name = operator.label();
-        let max_len = bounds::LINE as usize / 4;
+        let max_len = limits::LINE as usize / 4;
         self.names.entry(effect).or_default().insert(name.clone());
         self.sorted.insert(Concern {
             operator: name,
@@ -321,7 +317,7 @@ impl Concerns {
 
     /// Returns the most severe concerns, up to the limit and sorted, and the number of omitted ones.
     fn top_concerns(self) -> (Vec<Concern>, usize) {
-        let most = bounds::CONCERNS as usize;
+        let most = limits::CONCERNS as usize;
         let more = self.sorted.len().saturating_sub(most);
         let mut concerns: Vec<Concern> = self.sorted.into_iter().collect();
         concerns.sort_by_key(|concern| concern.effect); // stable

@@ -12,15 +12,11 @@
 //! exists.
 
 use convert::permissions::Gained;
-use manifests::{
-    api::{
-        bounds,
-        platform::{Kept, NewRights, RightsApproval, UpgradeApproval},
-    },
-    object::shortened,
-    openshift::Release,
-    version::{self, Version},
-};
+use manifests::api::limits;
+use manifests::api::platform_operator::{Kept, NewRights, RightsApproval, UpgradeApproval};
+use manifests::object::shortened;
+use manifests::openshift::Release;
+use manifests::version::{self, Version};
 
 /// Reasons for waiting.
 pub mod reason {
@@ -277,8 +273,8 @@ fn rights_step(input: &Input<'_>, next: UpgradeCandidate<'_>, why: String) -> Ap
 /// all of them.
 pub fn listed(gained: &Gained) -> NewRights {
     // Characters have up to four bytes.
-    let max_len = bounds::LINE as usize / 4;
-    let most = bounds::FINDINGS as usize;
+    let max_len = limits::LINE as usize / 4;
+    let most = limits::FINDINGS as usize;
     let mut rules: Vec<String> = gained
         .lines
         .iter()

@@ -17,17 +17,14 @@ mod upgrade;
 
 use catalog::choose::Offer;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        Class,
-        instance::BundleInstance,
-        labels,
-        platform::{CatalogRef, Kept, NewRights, NextBundle, PlatformOperator, reason},
-    },
-    object::shortened,
-    openshift::Release,
-    version::Version,
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::platform_operator::{
+    CatalogRef, Kept, NewRights, NextBundle, PlatformOperator, reason,
 };
+use manifests::api::{Class, labels};
+use manifests::object::shortened;
+use manifests::openshift::Release;
+use manifests::version::Version;
 
 use self::upgrade::UpgradeChooser;
 use super::{

@@ -28,10 +28,8 @@ use kube::{
         watcher,
     },
 };
-use manifests::{
-    api::platform::{PlatformOperator, PlatformOperatorStatus},
-    object::shortened,
-};
+use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
+use manifests::object::shortened;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},
     watch,

@@ -2,15 +2,11 @@
 
 use catalog::model::Release;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        condition::{HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason},
-        instance::{BundleInstance, BundleInstanceStatus},
-        labels,
-        platform::ChosenBundle,
-    },
-    version::{self, Version},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::condition::{HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason};
+use manifests::api::labels;
+use manifests::api::platform_operator::ChosenBundle;
+use manifests::version::{self, Version};
 use semver::Prerelease;
 use serde::{Deserialize, Serialize};
 

@@ -6,13 +6,14 @@ use std::{sync::Arc, time::Instant};
 
 use convert::{Class as Format, Conversion, Options, permissions};
 use kube::{Api, ResourceExt};
+use manifests::api::Class;
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::content::Content;
 use manifests::error::chain;
-use manifests::{
-    api::{Class, bundle::Bundle, instance::BundleInstance, platform::PlatformOperator},
-    content::Content,
-    image::{self, Reference},
-    yaml,
-};
+use manifests::image::{self, Reference};
+use manifests::yaml;
 use tokio::task::spawn_blocking;
 use unpacker::{Progress, Source, source::Image, store};
 

@@ -6,10 +6,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::{
-    api::platform::{PlatformOperator, Unserved},
-    object::shortened,
-};
+use manifests::api::platform_operator::{PlatformOperator, Unserved};
+use manifests::object::shortened;
 
 /// A package that OLM manages.
 #[derive(Debug, Clone, PartialEq, Eq)]

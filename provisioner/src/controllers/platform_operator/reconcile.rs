@@ -8,16 +8,11 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
-use manifests::{
-    api::{
-        bounds,
-        condition::INSTALLED,
-        instance::BundleInstance,
-        labels,
-        platform::{PlatformOperator, PlatformOperatorStatus, reason},
-    },
-    openshift,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::INSTALLED;
+use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus, reason};
+use manifests::api::{labels, limits};
+use manifests::openshift;
 use serde_json::json;
 use tracing::{Instrument as _, info, info_span, warn};
 
@@ -317,7 +312,7 @@ async fn record_annotations(
 ) -> Result<(), String> {
     let name = operator.name_any();
     let annotation = record::annotation(chosen).map_err(|problem| {
-        let bundle = truncate(&chosen.bundle.name, bounds::WORD);
+        let bundle = truncate(&chosen.bundle.name, limits::WORD);
         format!(
             "PlatformOperator {name}: the record of bundle {bundle} {problem}; choose a bundle with shorter names"
         )

@@ -5,16 +5,14 @@
 //! annotation is untrusted input: a plan looks the recorded bundle up in the catalogs. Pure; no I/O.
 
 use kube::ResourceExt as _;
-use manifests::api::{
-    bounds,
-    labels::CHOSEN_BUNDLE,
-    platform::{ChosenBundle, PlatformOperator},
-};
+use manifests::api::labels::CHOSEN_BUNDLE;
+use manifests::api::limits;
+use manifests::api::platform_operator::{ChosenBundle, PlatformOperator};
 
 use super::{controller::truncate, installed::BundleChoice};
 
 /// Maximum length of an annotation that is written or read.
-pub const MAX_BYTES: usize = bounds::ANNOTATION as usize;
+pub const MAX_BYTES: usize = limits::ANNOTATION as usize;
 
 /// The reason why the annotation of a PlatformOperator records no choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,9 +97,9 @@ fn check_length(text: &str) -> Result<(), Malformed> {
 
 /// Reports whether a status, which truncates names, and an annotation record the same bundle.
 fn is_same(bundle: &ChosenBundle, chosen: &BundleChoice) -> bool {
-    bundle.name == truncate(&chosen.bundle.name, bounds::WORD)
-        && bundle.image == truncate(&chosen.bundle.image, bounds::REFERENCE)
-        && bundle.catalog == truncate(&chosen.bundle.catalog, bounds::WORD)
+    bundle.name == truncate(&chosen.bundle.name, limits::WORD)
+        && bundle.image == truncate(&chosen.bundle.image, limits::REFERENCE)
+        && bundle.catalog == truncate(&chosen.bundle.catalog, limits::WORD)
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::api::{
-    bounds, condition,
-    instance::BundleInstance,
-    platform::{self, ChosenBundle, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason},
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::platform_operator::{
+    self, ChosenBundle, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason,
 };
+use manifests::api::{condition, limits};
 
 use super::{
     choose::{InstanceAction, OperatorPlan},
@@ -99,15 +99,15 @@ pub fn restore_reasons(status: &mut PlatformOperatorStatus, before: &PlatformOpe
 /// Truncates the texts of a bundle for the status, since catalogs do not limit them.
 pub(crate) fn truncated(bundle: &ChosenBundle) -> ChosenBundle {
     ChosenBundle {
-        name: truncate(&bundle.name, bounds::WORD),
-        version: truncate(&bundle.version, bounds::WORD),
+        name: truncate(&bundle.name, limits::WORD),
+        version: truncate(&bundle.version, limits::WORD),
         release: bundle
             .release
             .as_deref()
-            .map(|release| truncate(release, bounds::WORD)),
-        channel: truncate(&bundle.channel, bounds::WORD),
-        catalog: truncate(&bundle.catalog, bounds::WORD),
-        image: truncate(&bundle.image, bounds::REFERENCE),
+            .map(|release| truncate(release, limits::WORD)),
+        channel: truncate(&bundle.channel, limits::WORD),
+        catalog: truncate(&bundle.catalog, limits::WORD),
+        image: truncate(&bundle.image, limits::REFERENCE),
         why: bundle.why.clone(),
     }
 }
@@ -192,7 +192,7 @@ fn catalogs_condition(conditions: &mut Conditions<'_>, found: &Observation<'_>) 
         }
     };
     conditions.set(
-        platform::condition::CATALOG_AVAILABLE,
+        platform_operator::condition::CATALOG_AVAILABLE,
         status,
         reason,
         &message,
@@ -205,7 +205,12 @@ fn upgradeable_condition(conditions: &mut Conditions<'_>, found: &Observation<'_
         Some(verdict) if verdict.is_upgradeable => ("True", verdict.reason, &*verdict.message),
         Some(verdict) => ("False", verdict.reason, &*verdict.message),
     };
-    conditions.set(platform::condition::UPGRADEABLE, status, reason, message);
+    conditions.set(
+        platform_operator::condition::UPGRADEABLE,
+        status,
+        reason,
+        message,
+    );
 }
 
 #[cfg(test)]

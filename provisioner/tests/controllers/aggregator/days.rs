@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use manifests::api::platform::PlatformOperator;
+use manifests::api::platform_operator::PlatformOperator;
 
 use super::*;
 use crate::{

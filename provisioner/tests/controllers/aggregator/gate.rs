@@ -6,7 +6,8 @@ use kube::{
     api::PostParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::{condition::reason, instance::BundleInstance};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::reason;
 use unpacker::{Digest, registry::BundleImage};
 
 use super::*;

@@ -1,10 +1,8 @@
 //! Objects as the API server stores them.
 
-use manifests::api::{
-    bounds,
-    instance::BundleInstance,
-    platform::{PlatformOperator, RightsApproval, UpgradeApproval},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::limits;
+use manifests::api::platform_operator::{PlatformOperator, RightsApproval, UpgradeApproval};
 use serde_json::json;
 
 use super::{
@@ -97,7 +95,7 @@ async fn conditions_of_several_writers_live_side_by_side() {
         let (params, status) = (PatchParams::apply(manager), Patch::Apply(&status));
         api.patch_status("conditions", &params, &status).await
     };
-    let longest = bounds::MESSAGE;
+    let longest = limits::MESSAGE;
     write("rukpak", "Unpacked", longest).await.unwrap();
     let bundle = write("somebody", "Seen", 0).await.unwrap();
     let conditions = bundle.data["status"]["conditions"].as_array().unwrap();

@@ -1,6 +1,6 @@
 //! The rules of the CRDs on the API server: every row of the tables that the crate `manifests` also checks without one.
 
-use manifests::api::bounds;
+use manifests::api::limits;
 
 use self::rows::Offer;
 use super::platform::{alter, put};

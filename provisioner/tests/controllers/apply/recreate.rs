@@ -279,7 +279,7 @@ async fn permitted_objects_are_deleted_and_created_again() {
     let changed = jobs_of("example.com/a:2");
     for object in objects.iter().chain(&changed) {
         let mut object = Object::try_from(object.clone()).unwrap();
-        manifests::api::decorate::place(&mut object, true, scene.namespace.name());
+        manifests::api::owner_metadata::place(&mut object, true, scene.namespace.name());
         let permission = match (object.name(), object.kind()) {
             ("forbidden", _) => continue,
             (_, "Job") => Permission::DeleteFinished,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use cluster::Lease;
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use reqwest::StatusCode;
 
 use super::{served::Reader, *};

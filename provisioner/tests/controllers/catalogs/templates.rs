@@ -8,7 +8,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::api::{DeleteParams, PostParams};
-use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
+use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
+use manifests::image_template::ANNOTATION;
 use tests::Registry;
 
 use super::{

@@ -5,10 +5,8 @@
 use apply::preflight::{Check, Findings};
 use convert::bundle_info::Facts;
 use kube::Client;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight},
-    openshift::{MaxOpenShiftVersion, Spelling},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight};
+use manifests::openshift::{MaxOpenShiftVersion, Spelling};
 
 use provisioner::cluster::{
     overrides::Digests,

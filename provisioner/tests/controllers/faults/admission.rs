@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, env, time::Duration};
 
 use kube::Api;
-use manifests::api::instance::{BundleInstance, Rollback};
+use manifests::api::bundle_instance::{BundleInstance, Rollback};
 use tokio::time::{Instant, sleep};
 
 use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT, stage::empty};

@@ -8,7 +8,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use manifests::api::instance::{BundleInstance, ServiceAccountRef};
+use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 

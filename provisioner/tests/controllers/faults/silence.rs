@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _};
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 
 use super::stage::{stage_behind_line, took};

@@ -3,7 +3,7 @@
 
 use cluster::{Cluster, Options};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
-use manifests::api::instance::ServiceAccountRef;
+use manifests::api::bundle_instance::ServiceAccountRef;
 use provisioner::cluster::impersonation::Accounts;
 use tokio::sync::OnceCell;
 

@@ -1,6 +1,6 @@
 //! Bundles with thousands of objects.
 
-use manifests::api::bounds;
+use manifests::api::limits;
 
 use super::*;
 
@@ -33,9 +33,9 @@ async fn settled(world: &World, name: &str, objects: usize) -> BundleInstance {
     .await;
     let inventory = found.status.as_ref().unwrap().inventory.as_ref();
     let kinds = &inventory.unwrap().kinds;
-    assert!(kinds.len() <= bounds::INVENTORY_KINDS as usize);
+    assert!(kinds.len() <= limits::INVENTORY_KINDS as usize);
     for kind in kinds {
-        assert!(kind.objects.len() <= bounds::INVENTORY_OBJECTS as usize);
+        assert!(kind.objects.len() <= limits::INVENTORY_OBJECTS as usize);
     }
     // The instance has to fit into etcd.
     assert!(serde_json::to_string(&found).unwrap().len() < 256 << 10);

@@ -4,7 +4,7 @@ mod conversion;
 mod leaving;
 
 use kube::api::PostParams;
-use manifests::api::instance::CrdDeletionPolicy;
+use manifests::api::bundle_instance::CrdDeletionPolicy;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use manifests::api::instance::Rollback;
+use manifests::api::bundle_instance::Rollback;
 
 use super::*;
 

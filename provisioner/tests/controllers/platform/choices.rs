@@ -1,7 +1,8 @@
 //! A PlatformOperator records its choice and re-creates a deleted BundleInstance at that bundle.
 
 use kube::ResourceExt as _;
-use manifests::api::{instance::BundleInstance, labels};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Platform operators without OpenShift: the API server itself is upgraded.
 
-use manifests::api::platform::PlatformOperator;
+use manifests::api::platform_operator::PlatformOperator;
 use serde_json::{Value, json};
 
 use super::stage::{Platform, packages};

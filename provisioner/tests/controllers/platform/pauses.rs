@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
-use manifests::api::platform::PlatformOperator;
+use manifests::api::platform_operator::PlatformOperator;
 use serde_json::json;
 
 use super::stage::Platform;

@@ -4,13 +4,11 @@ use std::fmt::Debug;
 
 use cluster::{Cluster, Lease};
 use kube::{Api, Resource};
-use manifests::api::{
-    catalog_source::CatalogSource,
-    condition::{HEALTHY, INSTALLED},
-    definitions,
-    instance::BundleInstance,
-    platform::{PlatformOperator, PlatformOperatorStatus},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::catalog_source::CatalogSource;
+use manifests::api::condition::{HEALTHY, INSTALLED};
+use manifests::api::crds;
+use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -43,7 +41,7 @@ impl Platform {
     }
 
     async fn with_definitions(self) -> Self {
-        for definition in definitions::foreign() {
+        for definition in crds::foreign() {
             let definition = serde_json::to_value(definition).unwrap();
             self.define(&definition).await;
         }
@@ -70,7 +68,7 @@ impl Platform {
 
     /// Applies the project's CRD of a kind.
     pub(crate) async fn define_kind(&self, kind: &str) {
-        let mut all = definitions::foreign().into_iter();
+        let mut all = crds::foreign().into_iter();
         let definition = all.find(|crd| crd.spec.names.kind == kind).unwrap();
         let definition = serde_json::to_value(definition).unwrap();
         self.define(&definition).await;

@@ -2,7 +2,8 @@
 
 use cluster::node::FATE;
 use kube::ResourceExt as _;
-use manifests::api::{instance::BundleInstance, labels};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::labels;
 use serde_json::{Value, json};
 
 use super::{

@@ -11,7 +11,9 @@ use std::{
 use apply::health::{self, Health};
 use futures::StreamExt as _;
 use kube::runtime::watcher;
-use manifests::api::{condition::find, instance::BundleInstanceStatus, labels};
+use manifests::api::bundle_instance::BundleInstanceStatus;
+use manifests::api::condition::find;
+use manifests::api::labels;
 use tokio::task::JoinHandle;
 
 use super::*;

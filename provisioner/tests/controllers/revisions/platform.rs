@@ -1,7 +1,7 @@
 //! Rollouts that another release of the provisioner, or another version of Kubernetes, causes.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use manifests::api::instance::{Cause, RevisionState};
+use manifests::api::bundle_instance::{Cause, RevisionState};
 
 use super::*;
 use crate::support::{

@@ -8,10 +8,8 @@ use kube::{
     ResourceExt,
     api::{ListParams, PostParams},
 };
-use manifests::api::{
-    instance::{RevisionState, RevisionStatus},
-    labels,
-};
+use manifests::api::bundle_instance::{RevisionState, RevisionStatus};
+use manifests::api::labels;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task::JoinHandle};
 

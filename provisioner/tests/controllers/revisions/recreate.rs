@@ -8,10 +8,8 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::{
-    instance::{Recreate, RevisionState, RevisionStatus, Upgrade},
-    labels,
-};
+use manifests::api::bundle_instance::{Recreate, RevisionState, RevisionStatus, Upgrade};
+use manifests::api::labels;
 
 use super::*;
 use crate::{

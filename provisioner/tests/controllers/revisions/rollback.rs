@@ -1,7 +1,7 @@
 //! Rollbacks to an earlier revision: only after failures of the rollout, and without loss of custom resources.
 
 use kube::api::PostParams;
-use manifests::api::instance::{RemovedApi, Rollback};
+use manifests::api::bundle_instance::{RemovedApi, Rollback};
 
 use super::*;
 use crate::support::crd;

@@ -7,7 +7,7 @@ use kube::{
     api::{DeleteParams, ListParams},
     runtime::{WatchStreamExt as _, watcher},
 };
-use manifests::api::instance::RevisionState;
+use manifests::api::bundle_instance::RevisionState;
 use tokio::task::AbortHandle;
 
 use super::*;

@@ -8,10 +8,8 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::ApiResource,
 };
-use manifests::api::{
-    instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy},
-    labels,
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy};
+use manifests::api::labels;
 use serde_json::{Value, json};
 
 use super::{

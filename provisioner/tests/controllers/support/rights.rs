@@ -7,7 +7,8 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRoleBinding,
 };
 use kube::{Api, api::PostParams};
-use manifests::{api::instance::ServiceAccountRef, yaml};
+use manifests::api::bundle_instance::ServiceAccountRef;
+use manifests::yaml;
 use serde_json::{Value, json};
 
 use super::{SYSTEM, account_object, apply, bind_role, delete, kinds};

@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use cluster::wait::{self, Watched};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
-use manifests::api::instance::BundleInstance;
+use manifests::api::bundle_instance::BundleInstance;
 
 use super::child;
 

@@ -3,11 +3,9 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::DeleteParams};
-use manifests::api::{
-    catalog_source::CatalogSourceStatus,
-    config::{CLUSTER_VERSION, ClusterVersion},
-    platform::PlatformOperator,
-};
+use manifests::api::catalog_source::CatalogSourceStatus;
+use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
+use manifests::api::platform_operator::PlatformOperator;
 use serde_json::json;
 
 use super::ALONE;

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
-use manifests::size;
+use manifests::byte_size;
 use unpacker::{
     Options, Selection,
     job::{Address, Receiver},
@@ -101,8 +101,10 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             "timeout" => total = parser.value()?.parse_with(positive)?,
             "idle-timeout" => idle = parser.value()?.parse_with(positive)?,
             "termination-message" => report.file = Some(parser.value()?.into()),
-            "max-size" => options.limits.total = parser.value()?.parse_with(size::bytes)?,
-            "max-file-size" => options.limits.file = parser.value()?.parse_with(size::bytes)?,
+            "max-size" => options.limits.total = parser.value()?.parse_with(byte_size::bytes)?,
+            "max-file-size" => {
+                options.limits.file = parser.value()?.parse_with(byte_size::bytes)?
+            }
             "max-entries" => options.limits.entries = parser.value()?.parse()?,
             "max-path-length" => options.limits.path = parser.value()?.parse()?,
             "max-path-depth" => options.limits.depth = parser.value()?.parse()?,

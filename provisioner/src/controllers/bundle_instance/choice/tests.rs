@@ -1,4 +1,5 @@
-use manifests::api::{bundle::Phase, instance::RevisionState};
+use manifests::api::bundle::Phase;
+use manifests::api::bundle_instance::RevisionState;
 use serde_json::json;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! The controller of the model: the decisions of the engine in the order in which a reconcile makes them, with requests to
 //! the model of the API server in between.
 
-use manifests::api::instance::{Inventory as Listed, RevisionState};
+use manifests::api::bundle_instance::{Inventory as Listed, RevisionState};
 
 use super::*;
 use crate::controllers::bundle_instance::{

@@ -1,7 +1,7 @@
 //! The invariants that hold after every operation, and in the end.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::api::instance::RevisionState;
+use manifests::api::bundle_instance::RevisionState;
 
 use super::{
     operations::{heal, release_finalizers, remove_foreign, set_template},

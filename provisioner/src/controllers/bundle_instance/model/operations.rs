@@ -1,6 +1,6 @@
 //! The operations on the instance and its objects, one at a time.
 
-use manifests::api::instance::{Config, CrdDeletionPolicy, Rollback, TemplateMetadata};
+use manifests::api::bundle_instance::{Config, CrdDeletionPolicy, Rollback, TemplateMetadata};
 
 use super::*;
 
@@ -261,7 +261,7 @@ fn create(server: &mut Server, index: Index, is_owned: bool) {
             name: "other".to_owned(),
             uid: "uid-of-other".to_owned(),
         };
-        manifests::api::decorate::own(&mut object, &other);
+        manifests::api::owner_metadata::own(&mut object, &other);
     }
     server.create(&object);
 }

@@ -1,10 +1,8 @@
 //! The bundles in the cluster, and the content that they are rendered from.
 
 use convert::bundle_info::Facts;
-use manifests::api::{
-    bundle::{BundleStatus, Phase},
-    instance::InstalledBundle,
-};
+use manifests::api::bundle::{BundleStatus, Phase};
+use manifests::api::bundle_instance::InstalledBundle;
 
 use super::*;
 use crate::cluster::impersonation;

@@ -6,13 +6,9 @@ use std::{
 };
 
 use kube::{ResourceExt as _, core::GroupVersionKind};
-use manifests::{
-    api::{
-        instance::{BundleInstance, BundleInstanceStatus},
-        listing,
-    },
-    object::Identity,
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use manifests::api::inventory_format;
+use manifests::object::Identity;
 use tracing::warn;
 
 use crate::{
@@ -168,7 +164,7 @@ pub(crate) fn health_of(inventory: Option<&Inventory>, view: &View, removing: &[
         if removing.contains(identity.to_string().as_str()) {
             continue;
         }
-        list.push(listing::unwell(identity, &entry.version, message));
+        list.push(inventory_format::unwell(identity, &entry.version, message));
     }
     if failed.is_empty() && progressing.is_empty() {
         return Health::Healthy;

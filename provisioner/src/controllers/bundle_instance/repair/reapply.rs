@@ -11,14 +11,12 @@ use apply::{
     ssa::{Applied, Apply, Report},
 };
 use kube::{Resource as _, runtime::events::EventType};
-use manifests::{
-    api::{
-        holder::Owner,
-        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef},
-        labels,
-    },
-    object::Identity,
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,
 };
+use manifests::api::labels;
+use manifests::api::owner::Owner;
+use manifests::object::Identity;
 use tracing::info;
 
 use super::{

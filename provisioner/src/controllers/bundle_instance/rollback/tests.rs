@@ -1,4 +1,5 @@
-use manifests::api::{bundle::Bundle, instance::RevisionState};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::RevisionState;
 
 use super::*;
 use crate::{

@@ -10,10 +10,10 @@ use apply::{
     ssa::Apply,
 };
 use kube::ResourceExt as _;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
-    object::Identity,
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, Cause, RevisionStatus,
 };
+use manifests::object::Identity;
 
 use super::{
     Source, Target,

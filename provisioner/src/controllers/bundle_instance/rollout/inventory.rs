@@ -6,10 +6,8 @@ use apply::{
     ssa::{Pruned, Report},
 };
 use kube::ResourceExt as _;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-    object::group_version,
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
+use manifests::object::group_version;
 
 use super::{Target, attempt::failure_for};
 use crate::controllers::bundle_instance::{

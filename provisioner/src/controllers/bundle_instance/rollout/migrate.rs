@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use manifests::api::{
-    bundle::Bundle,
-    holder::Owner,
-    instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState},
-};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState};
+use manifests::api::owner::Owner;
 use tracing::warn;
 
 use super::{

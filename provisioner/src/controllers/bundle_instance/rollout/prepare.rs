@@ -11,14 +11,9 @@ use apply::{
 use convert::bundle_info::Facts;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
-use manifests::{
-    api::{
-        identity,
-        instance::{BundleInstance, BundleInstanceStatus, Cause},
-        labels,
-    },
-    object::{Identity, Object, text},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause};
+use manifests::api::{bundle_identity, labels};
+use manifests::object::{Identity, Object, text};
 
 use super::{
     Source, Target,
@@ -310,7 +305,7 @@ fn apply_catalog_constraints(
         return facts;
     };
     if facts.package.is_empty()
-        && let Some(chosen) = identity::chosen(instance, digest)
+        && let Some(chosen) = bundle_identity::chosen(instance, digest)
     {
         (facts.package, facts.name) = (chosen.package, chosen.bundle);
     }

@@ -4,10 +4,8 @@ use apply::{
     plan::{Leaving, Owner, Plan},
     ssa::Pruned,
 };
-use manifests::{
-    api::instance::BundleInstanceStatus,
-    object::{Identity, Object, shortened, text},
-};
+use manifests::api::bundle_instance::BundleInstanceStatus;
+use manifests::object::{Identity, Object, shortened, text};
 
 use super::render::Rendered;
 use crate::controllers::bundle_instance::{revisions, state::InstanceContext};

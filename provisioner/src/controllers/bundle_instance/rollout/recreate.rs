@@ -17,14 +17,10 @@ use apply::{
     ssa::{self, Apply, Immutable, JobState, Permission, Preview, Report},
 };
 use kube::{Resource as _, runtime::events::EventType};
-use manifests::{
-    api::{
-        holder::Owner,
-        instance::{BundleInstance, BundleInstanceSpec, Recreate},
-        labels,
-    },
-    object::{Identity, Object, at},
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Recreate};
+use manifests::api::labels;
+use manifests::api::owner::Owner;
+use manifests::object::{Identity, Object, at};
 use tracing::info;
 
 use super::message::{describe_rejections, retry_class};

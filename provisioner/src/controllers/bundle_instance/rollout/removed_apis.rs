@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use convert::removed_apis;
 use kube::ResourceExt as _;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus},
-    object::{Object, shortened},
-    version::KubeVersion,
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus,
 };
+use manifests::object::{Object, shortened};
+use manifests::version::KubeVersion;
 use tokio::task::spawn_blocking;
 use tracing::debug;
 

@@ -5,18 +5,15 @@ use convert::bundle_info::Facts;
 use convert::deployment_config::DeploymentConfig;
 use convert::{Class as Format, Options};
 use kube::ResourceExt as _;
-use manifests::error::chain;
-use manifests::{
-    api::{
-        Class,
-        bundle::Bundle,
-        instance::{BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef},
-        labels,
-        revision::RevisionDetails,
-    },
-    object::Object,
-    openshift::{MaxOpenShiftVersion, Spelling},
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::{
+    BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef,
 };
+use manifests::api::revision::RevisionDetails;
+use manifests::api::{Class, labels};
+use manifests::error::chain;
+use manifests::object::Object;
+use manifests::openshift::{MaxOpenShiftVersion, Spelling};
 
 use super::removed_apis;
 use crate::{

@@ -11,13 +11,9 @@ use apply::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};
-use manifests::{
-    api::{
-        holder::Owner,
-        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-    },
-    object::Identity,
-};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
+use manifests::api::owner::Owner;
+use manifests::object::Identity;
 
 use super::{
     Source, Target,

@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use manifests::api::{
-    condition::{self, reason},
-    instance::{BundleInstanceStatus, Cause, RevisionState},
-};
+use manifests::api::bundle_instance::{BundleInstanceStatus, Cause, RevisionState};
+use manifests::api::condition::{self, reason};
 
 use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, queue::Line};
 

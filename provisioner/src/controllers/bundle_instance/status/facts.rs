@@ -1,9 +1,7 @@
 //! Facts from an outcome that the condition Ready depends on in addition to the other conditions. Pure; no I/O.
 
-use manifests::api::instance::{
-    BundleInstanceStatus,
-    ready::{Declaration, Facts, Objects, Remedy},
-};
+use manifests::api::bundle_instance::BundleInstanceStatus;
+use manifests::api::bundle_instance::ready::{Declaration, Facts, Objects, Remedy};
 
 use crate::controllers::bundle_instance::outcome::{Health, Install, Outcome, TemplateState};
 

@@ -360,7 +360,8 @@ fn equal_priorities_are_ordered_by_namespace_and_name() {
 // parity: switch-1
 #[test]
 fn new_value_of_a_template_keeps_the_catalog_identity() {
-    use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
+    use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
+    use manifests::image_template::ANNOTATION;
 
     let of = |spec: &str, annotation: Option<(&str, &str)>| {
         let mut source = serde_json::json!({

@@ -1,12 +1,12 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use manifests::template::ANNOTATION;
+use manifests::image_template::ANNOTATION;
 
 use super::*;
 
 const CANNOT: &str = "Cannot construct catalog image reference";
 
 fn values(kube: Option<&str>) -> Values {
-    with!(Values::default() => kube: kube.and_then(template::server), openshift: template::server("4.8.3"))
+    with!(Values::default() => kube: kube.and_then(image_template::server), openshift: image_template::server("4.8.3"))
 }
 
 /// Returns the input for an image without annotations, in a cluster without OLM.

@@ -102,7 +102,7 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let one = "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
     let spec = json!({"sourceType": "grpc", "image": template});
     let source = source(&spec, &json!({}));
-    let version = |text: &str| manifests::template::server(text);
+    let version = |text: &str| manifests::image_template::server(text);
     let mut around = around(false);
     around.pending = [FactSource::Openshift].into();
     let now = Duration::ZERO;
@@ -136,7 +136,7 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
 #[test]
 fn annotation_sets_the_image_of_a_source_without_image() {
     let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
-    let around = with!(around(false) => values.kube: manifests::template::server("v1.20.3"));
+    let around = with!(around(false) => values.kube: manifests::image_template::server("v1.20.3"));
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
     assert_rows!(decide_in(&source, &around, 0) => CatalogLocation::Invalid(invalid.to_owned()));
     let template = "r/c:v{kube_minor_version}".to_owned();
@@ -151,7 +151,7 @@ fn annotation_sets_the_image_of_a_source_without_image() {
 // parity: switch-olm-8
 #[test]
 fn annotation_without_image_is_reported() {
-    let olms = manifests::template::ANNOTATION;
+    let olms = manifests::image_template::ANNOTATION;
     let address = json!({"sourceType": "grpc", "address": "b:50051"});
     let map = json!({"configMapSource": {"configMap": "a"}});
     let image = json!({"sourceType": "grpc", "image": "r/c:v1"});

@@ -242,7 +242,7 @@ fn foreign_conditions_keep_their_positions() {
 fn messages_fit_the_schema() {
     let observation = with!(CatalogObservation::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
     let due = due(&json!({}), &observation);
-    assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(bounds::MESSAGE).unwrap() => true);
+    assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(limits::MESSAGE).unwrap() => true);
 }
 
 #[test]

@@ -4,14 +4,10 @@ mod olm;
 
 use std::sync::Arc;
 
-use manifests::{
-    api::{
-        config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus},
-        instance::BundleInstance,
-        platform::PlatformOperator,
-    },
-    openshift::{Cluster, Release},
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus};
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::openshift::{Cluster, Release};
 use serde_json::{Value, json};
 
 use crate::controllers::{

@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        bounds,
-        condition::{self, reason as below},
-        config::ObjectReference,
-        instance::BundleInstance,
-        platform::{PlatformOperator, reason::INSTALL_PENDING},
-        platform_status::Details,
-    },
-    object::shortened,
-};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::condition::{self, reason as below};
+use manifests::api::config::ObjectReference;
+use manifests::api::limits;
+use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::platform_operator::reason::INSTALL_PENDING;
+use manifests::api::platform_status::Details;
+use manifests::object::shortened;
 
 use super::{DEGRADED_AFTER, Input, conditions::whole_seconds, time};
 
@@ -105,7 +102,7 @@ pub(super) fn count<'a>(
                     let before = before.troubled_since.get(&name);
                     let before = before.and_then(|since| since.parse().ok());
                     let own = whole_seconds(before.unwrap_or(input.now).min(input.now));
-                    if noted.len() < bounds::CONCERNS as usize {
+                    if noted.len() < limits::CONCERNS as usize {
                         noted.insert(name.clone(), own.to_string());
                     }
                     since = since.min(own);

@@ -56,7 +56,7 @@ fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperato
 fn installed_operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
     let mut operator = operator(name, installed);
     let status = operator.status.get_or_insert_default();
-    status.active_bundle_instance = Some(manifests::api::platform::InstanceRef {
+    status.active_bundle_instance = Some(manifests::api::platform_operator::InstanceRef {
         name: name.to_owned(),
     });
     operator
@@ -301,7 +301,7 @@ fn recorded_maxima_are_bounded() {
     let mut input = input(&[], 0);
     let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
     input.catalog_maxima.extend(many);
-    assert_rows!(platform_status(None, &input, None).status.details.catalog_maxima.len() => bounds::CONCERNS as usize);
+    assert_rows!(platform_status(None, &input, None).status.details.catalog_maxima.len() => limits::CONCERNS as usize);
 }
 
 // parity: platform-26

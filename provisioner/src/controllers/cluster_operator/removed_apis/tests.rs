@@ -1,9 +1,8 @@
 use catalog::choose::{Answer, Offer};
 use convert::removed_apis::request_counts::RequestCount;
-use manifests::{
-    api::{instance::RemovedApi, labels},
-    openshift::Release,
-};
+use manifests::api::bundle_instance::RemovedApi;
+use manifests::api::labels;
+use manifests::openshift::Release;
 use serde_json::{Value, json};
 
 use super::{uses::removed, *};

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 
 use convert::removed_apis::request_counts::Calls;
-use manifests::{
-    api::{
-        instance::{BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi},
-        listing,
-    },
-    version::KubeVersion,
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi,
 };
+use manifests::api::inventory_format;
+use manifests::version::KubeVersion;
 
 /// Maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;
@@ -72,7 +70,7 @@ fn accounts(status: &BundleInstanceStatus, calls: &Calls) -> Vec<String> {
     let kinds = inventory.map_or(&[][..], |inventory| &inventory.kinds);
     let accounts = kinds.iter().filter(|kind| lists_accounts(kind));
     accounts
-        .flat_map(|kind| listing::entries(std::slice::from_ref(kind)))
+        .flat_map(|kind| inventory_format::entries(std::slice::from_ref(kind)))
         .map(|(identity, _)| format!("{}:{}", identity.namespace, identity.name))
         .collect()
 }

@@ -3,14 +3,10 @@
 use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-pub use manifests::api::identity::{Identity, identity, key};
-use manifests::{
-    api::{
-        instance::{BundleInstance, Constraint, RevisionStatus},
-        operator_condition::OperatorCondition,
-    },
-    openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum},
-};
+pub use manifests::api::bundle_identity::{Identity, identity, key};
+use manifests::api::bundle_instance::{BundleInstance, Constraint, RevisionStatus};
+use manifests::api::operator_condition::OperatorCondition;
+use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
 
 use super::{Operator, UpgradeRemedy, olm::Reading};
 use crate::{cluster::overrides::Digests, controllers::catalog_source::max_openshift::Maxima};

@@ -232,8 +232,8 @@ fn messages_and_concerns_are_bounded() {
     let verdict = judged(&openshift("4.12"), &[long]);
     assert!(verdict.message.len() <= 32 << 10);
     for concern in &verdict.concerns {
-        assert!(concern.message.len() <= bounds::LINE as usize);
-        assert!(concern.operator.len() <= bounds::WORD as usize);
+        assert!(concern.message.len() <= limits::LINE as usize);
+        assert!(concern.operator.len() <= limits::WORD as usize);
     }
 }
 

@@ -249,7 +249,7 @@ fn long_rights_are_counted_and_the_digest_covers_all() {
         assert_eq!(rights.digest, "sha256:abc");
     }
     assert_rows! {
-        listed(&Gained { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= bounds::LINE as usize
+        listed(&Gained { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= limits::LINE as usize
             => true;
     }
 }

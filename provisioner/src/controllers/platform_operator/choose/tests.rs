@@ -10,7 +10,8 @@ use catalog::{
     choose::Answer,
     model::{Channel, Entry, Package},
 };
-use manifests::{api::instance::BundleInstance, version::strict};
+use manifests::api::bundle_instance::BundleInstance;
+use manifests::version::strict;
 use serde_json::{Value, json};
 
 use super::*;

@@ -8,16 +8,14 @@ use catalog::{
     choose::{self, Choice, Decision, Installed, Offer, Request, Verdict},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
-use manifests::{
-    api::{
-        bounds,
-        instance::{Constraint, Override},
-        platform::{ChosenBundle, Kept, NextBundle, RightsApproval, UpgradeApproval, reason},
-    },
-    openshift::Release,
-    range::Range,
-    version::{self, Version},
+use manifests::api::bundle_instance::{Constraint, Override};
+use manifests::api::limits;
+use manifests::api::platform_operator::{
+    ChosenBundle, Kept, NextBundle, RightsApproval, UpgradeApproval, reason,
 };
+use manifests::openshift::Release;
+use manifests::version::{self, Version};
+use manifests::version_range::Range;
 
 use super::{ClusterReleases, Input, InstanceAction, OperatorPlan};
 use crate::controllers::platform_operator::{
@@ -185,7 +183,7 @@ impl UpgradeChooser<'_> {
     fn unreadable_approval(&self) -> Option<OperatorPlan> {
         let problem = self.approved_first()?.err()?;
         let why = format!("invalid spec.approvedVersion: {problem}; correct it");
-        let why = truncate(&why, bounds::LINE);
+        let why = truncate(&why, limits::LINE);
         Some(super::retain_or_refuse(
             self.current,
             reason::INSTALL_PENDING,
@@ -212,7 +210,7 @@ impl UpgradeChooser<'_> {
         };
         let mut plan = super::retain_or_refuse(self.current, reason::SOURCE_FAILED, &why);
         if matches!(plan.act, InstanceAction::Apply(_)) {
-            plan.warnings.push(truncate(&why, bounds::LINE));
+            plan.warnings.push(truncate(&why, limits::LINE));
         }
         plan
     }
@@ -237,9 +235,9 @@ impl UpgradeChooser<'_> {
             plan.warnings.push(why.to_owned());
         }
         plan.next = decision.next.as_ref().map(|next| NextBundle {
-            name: truncate(&next.name, bounds::WORD),
-            version: truncate(&next.version.to_string(), bounds::WORD),
-            waits_for: Some(truncate(&next.reasons.join("; "), bounds::LINE))
+            name: truncate(&next.name, limits::WORD),
+            version: truncate(&next.version.to_string(), limits::WORD),
+            waits_for: Some(truncate(&next.reasons.join("; "), limits::LINE))
                 .filter(|reasons| !reasons.is_empty()),
         });
         plan
@@ -255,9 +253,9 @@ impl UpgradeChooser<'_> {
         }
         let waits = |why: &str| {
             Some(NextBundle {
-                name: truncate(&choice.name, bounds::WORD),
-                version: truncate(&choice.version.to_string(), bounds::WORD),
-                waits_for: Some(truncate(why, bounds::LINE)),
+                name: truncate(&choice.name, limits::WORD),
+                version: truncate(&choice.version.to_string(), limits::WORD),
+                waits_for: Some(truncate(why, limits::LINE)),
             })
         };
         // An installation that does not complete may be replaced by another bundle.
@@ -325,7 +323,7 @@ impl UpgradeChooser<'_> {
     }
 
     fn chosen(&self, choice: &Choice, decision: &Decision) -> BundleChoice {
-        let most = bounds::FINDINGS as usize - 1; // an approval is added
+        let most = limits::FINDINGS as usize - 1; // an approval is added
         let steps = decision.steps.iter().take(most);
         BundleChoice {
             package: self.input.operator.spec.package.name.clone(),
@@ -336,7 +334,7 @@ impl UpgradeChooser<'_> {
                 channel: choice.channel.clone(),
                 catalog: choice.catalog.clone(),
                 image: choice.image.clone(),
-                why: steps.map(|step| truncate(step, bounds::LINE)).collect(),
+                why: steps.map(|step| truncate(step, limits::LINE)).collect(),
             },
             media_type: choice.media_type.clone(),
             after: self
@@ -354,7 +352,7 @@ impl UpgradeChooser<'_> {
 
     fn approved(&self, choice: &Choice, decision: &Decision, why: &str) -> BundleChoice {
         let mut chosen = self.chosen(choice, decision);
-        chosen.bundle.why.push(truncate(why, bounds::LINE));
+        chosen.bundle.why.push(truncate(why, limits::LINE));
         // A tag may refer to another image by the time it is fetched.
         if let Some(checked) = self.checked(choice)
             && checked.checked_at != choice.image
@@ -389,7 +387,7 @@ fn ineligible(decision: &Decision) -> Option<String> {
     let count = decision.candidates.len() + decision.more_candidates;
     let named = decision.candidates.iter().take(MAX_NAMED).map(|candidate| {
         let reasons = candidate.reasons.join(", and ");
-        truncate(&format!("{} {reasons}", candidate.name), bounds::LINE)
+        truncate(&format!("{} {reasons}", candidate.name), limits::LINE)
     });
     let mut all: Vec<String> = named.collect();
     if count > MAX_NAMED {

@@ -6,10 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use manifests::{
-    api::{Class, platform::NewRights},
-    version::KubeVersion,
-};
+use manifests::api::Class;
+use manifests::api::platform_operator::NewRights;
+use manifests::version::KubeVersion;
 
 use crate::controllers::backoff;
 

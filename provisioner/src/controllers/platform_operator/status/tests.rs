@@ -1,8 +1,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::api::{
-    Class,
-    platform::{Kept, NewRights, NextBundle},
-};
+use manifests::api::Class;
+use manifests::api::platform_operator::{Kept, NewRights, NextBundle};
 use serde_json::{Value, json};
 
 use super::*;
@@ -245,14 +243,14 @@ fn untrusted_texts_are_truncated_to_fit_the_status() {
         with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![long.clone()]);
     let status = new_status(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
-    let word = bounds::WORD as usize;
+    let word = limits::WORD as usize;
     let (version, channel, catalog) = (&bundle.version, &bundle.channel, &bundle.catalog);
     for text in [&bundle.name, version, channel, catalog] {
         assert!(text.len() <= word, "{}", text.len());
     }
-    assert!(bundle.image.len() <= bounds::REFERENCE as usize);
+    assert!(bundle.image.len() <= limits::REFERENCE as usize);
     let message = &find(&status, "Installed").message;
-    assert!(message.chars().count() <= bounds::MESSAGE as usize);
+    assert!(message.chars().count() <= limits::MESSAGE as usize);
     // Texts within the limits are unchanged.
     let fits = with!(chosen("1.0.0", None) => bundle.image: format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64)));
     let status = new_status(

@@ -1,9 +1,7 @@
 //! The columns of each kind, with statuses that the API server stores as they are written.
 
-use manifests::api::{
-    platform::{PlatformOperator, PlatformOperatorStatus},
-    platform_status::PlatformStatus,
-};
+use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
+use manifests::api::platform_status::PlatformStatus;
 use provisioner::controllers::cluster_operator::{
     model::{self, Input},
     upgradeable,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use manifests::api::definitions;
+use manifests::api::crds;
 
 use super::*;
 use crate::support::{catalog_source, delete};
@@ -18,7 +18,7 @@ const GROUP: &str = "stored.example.com";
 
 /// Returns the CRD under another name, with the rules or without them, as in earlier versions.
 fn definition(with_rules: bool) -> Value {
-    let all = definitions::foreign();
+    let all = crds::foreign();
     let crd = all
         .iter()
         .find(|crd| crd.spec.names.kind == "CatalogSource")

@@ -1,7 +1,7 @@
 //! An account with cluster-admin: objects that it must not apply, and limits of the cluster version.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use manifests::api::instance::{Enforcement, Preflight};
+use manifests::api::bundle_instance::{Enforcement, Preflight};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Objects that are kept when they leave the bundle or when the instance is deleted.
 
-use manifests::api::instance::CrdDeletionPolicy;
+use manifests::api::bundle_instance::CrdDeletionPolicy;
 
 use super::*;
 

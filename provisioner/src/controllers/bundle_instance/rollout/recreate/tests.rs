@@ -3,7 +3,7 @@ use apply::{
     plan::Wave,
     ssa::{Cause, Obstacle},
 };
-use manifests::api::instance::Upgrade;
+use manifests::api::bundle_instance::Upgrade;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Untrusted input.
 
-use manifests::api::bounds;
+use manifests::api::limits;
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn catalog_texts_are_truncated_to_fit_the_status() {
     bundle.media_type = Some(long.clone());
     let plan = Case::installed(hostile.clone(), "1.0.0").plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
-    assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= bounds::LINE as usize => true);
+    assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= limits::LINE as usize => true);
 
     let all =
         with!(hostile => |all| all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long));

@@ -4,11 +4,10 @@ use catalog::{
     choose::{self, Ahead, Choice, Followed, Installed, Offer, Request},
     model::Release as Packed,
 };
-use manifests::{
-    api::{instance::Constraint, platform::NewRights},
-    openshift::{MaxOpenShiftVersion, Release, maximum},
-    version::Version,
-};
+use manifests::api::bundle_instance::Constraint;
+use manifests::api::platform_operator::NewRights;
+use manifests::openshift::{MaxOpenShiftVersion, Release, maximum};
+use manifests::version::Version;
 
 use super::{super::CheckedPermissions, UpgradeChooser};
 use crate::controllers::platform_operator::{

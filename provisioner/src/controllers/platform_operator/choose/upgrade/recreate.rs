@@ -8,14 +8,10 @@ use catalog::{
     choose::{self, Answer, Choice, Decision, Offer, Verdict},
     model::{Package, Release as Packed},
 };
-use manifests::{
-    api::{
-        bounds, labels,
-        platform::{ChosenBundle, NextBundle, reason},
-    },
-    range::Range,
-    version,
-};
+use manifests::api::platform_operator::{ChosenBundle, NextBundle, reason};
+use manifests::api::{labels, limits};
+use manifests::version;
+use manifests::version_range::Range;
 
 use super::{
     super::{InstanceAction, OperatorPlan},
@@ -59,7 +55,7 @@ impl UpgradeChooser<'_> {
         let missing = |why: &str| {
             format!(
                 "the BundleInstance is missing, and the recorded bundle {} is not installed again: {why}",
-                truncate(&recorded.bundle.name, bounds::WORD)
+                truncate(&recorded.bundle.name, limits::WORD)
             )
         };
         let why = match self.standing(recorded) {
@@ -85,7 +81,7 @@ impl UpgradeChooser<'_> {
             Ok(None) => self.choose(),
             Err(blocked) => {
                 let remedy = self.remedy(recorded, &blocked);
-                let problem = truncate(&blocked.message, bounds::LINE);
+                let problem = truncate(&blocked.message, limits::LINE);
                 let message = missing(&format!("{why}; {problem}; {remedy}"));
                 OperatorPlan {
                     next: blocked.next,
@@ -159,9 +155,9 @@ impl UpgradeChooser<'_> {
             return Ok(plan);
         }
         let next = NextBundle {
-            name: truncate(&choice.name, bounds::WORD),
-            version: truncate(&choice.version.to_string(), bounds::WORD),
-            waits_for: Some(truncate(&message, bounds::LINE)),
+            name: truncate(&choice.name, limits::WORD),
+            version: truncate(&choice.version.to_string(), limits::WORD),
+            waits_for: Some(truncate(&message, limits::LINE)),
         };
         Err(Blocked {
             next: Some(next),
@@ -179,7 +175,7 @@ impl UpgradeChooser<'_> {
         };
         let mut found = Standing::Ineligible(format!(
             "no catalog {} is available",
-            truncate(own, bounds::WORD)
+            truncate(own, limits::WORD)
         ));
         for offer in self.offers.iter().filter(is_asked) {
             let catalog = offer.catalog;
@@ -189,7 +185,7 @@ impl UpgradeChooser<'_> {
                     Standing::Ineligible(format!("catalog {catalog} does not list the package"))
                 }
                 Answer::Unknown(why) => {
-                    let why = truncate(why, bounds::LINE);
+                    let why = truncate(why, limits::LINE);
                     Standing::Unknown(format!("catalog {catalog} is unavailable: {why}"))
                 }
                 Answer::Pending => {
@@ -212,7 +208,7 @@ impl UpgradeChooser<'_> {
             return Standing::Ineligible(format!("catalog {catalog} does not list the bundle"));
         };
         if let Some(why) = &bundle.unreadable {
-            let why = truncate(why, bounds::LINE);
+            let why = truncate(why, limits::LINE);
             return Standing::Unknown(format!(
                 "catalog {catalog} did not return the bundle: {why}"
             ));
@@ -233,7 +229,7 @@ impl UpgradeChooser<'_> {
         }
         let reasons = self.asked(None, None, |request| request.refusals(bundle));
         if !reasons.is_empty() {
-            let reasons = truncate(&reasons.join(", and "), bounds::LINE);
+            let reasons = truncate(&reasons.join(", and "), limits::LINE);
             return Standing::Ineligible(format!("the bundle {reasons}"));
         }
         let channel = [asked, Some(recorded.bundle.channel.as_str())]
@@ -293,7 +289,7 @@ impl UpgradeChooser<'_> {
     /// Returns the remedy for a bundle that is not installed again.
     fn remedy(&self, recorded: &BundleChoice, blocked: &Blocked) -> String {
         let status = self.input.operator.status.as_ref();
-        let catalog = truncate(&recorded.bundle.catalog, bounds::WORD);
+        let catalog = truncate(&recorded.bundle.catalog, limits::WORD);
         if status.is_none_or(|status| status.chosen_bundle.is_none()) {
             // OpenShift's CRD has no other field.
             let annotation = labels::CHOSEN_BUNDLE;

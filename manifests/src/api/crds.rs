@@ -8,11 +8,11 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    bounds,
     bundle::Bundle,
+    bundle_instance::{BundleInstance, BundleInstanceStatus},
     catalog_source::{CatalogSource, convert::Version, v1},
-    instance::{BundleInstance, BundleInstanceStatus},
-    platform::PlatformOperator,
+    limits,
+    platform_operator::PlatformOperator,
     platform_status::{self, PlatformStatus},
 };
 
@@ -205,26 +205,26 @@ const CATALOG_WIDE: &[Column] = &[
 pub fn all() -> [CustomResourceDefinition; 3] {
     let mut status = complete(
         PlatformStatus::crd(),
-        bounds::INSTANCE_NAME,
+        limits::INSTANCE_NAME,
         STATUS,
         STATUS_WIDE,
     );
     for schema in schemas(&mut status) {
         let only = JSONSchemaProps {
             enum_: Some(vec![JSON(platform_status::NAME.into())]),
-            ..name(bounds::INSTANCE_NAME)
+            ..name(limits::INSTANCE_NAME)
         };
         add_limits(schema, only);
     }
     let mut instance = complete(
         BundleInstance::crd(),
-        bounds::INSTANCE_NAME,
+        limits::INSTANCE_NAME,
         INSTANCE,
         INSTANCE_WIDE,
     );
     schemas(&mut instance).for_each(observe_nothing);
     [
-        complete(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
+        complete(Bundle::crd(), limits::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
         instance,
         status,
     ]
@@ -246,7 +246,7 @@ pub fn foreign() -> [CustomResourceDefinition; 2] {
     [
         complete(
             PlatformOperator::crd(),
-            bounds::INSTANCE_NAME,
+            limits::INSTANCE_NAME,
             OPERATOR,
             OPERATOR_WIDE,
         ),

@@ -5,8 +5,9 @@ use std::{cmp::Ordering, fmt};
 use serde_json::{Map, Value};
 
 use super::{
-    Field, Struct, Type, hint,
+    Field, Struct, Type,
     scalar::{self, Scalar},
+    suggest,
 };
 use crate::path::{Path, Step};
 
@@ -172,7 +173,7 @@ impl ConformWalk {
                 self.report_unknown(|| Problem {
                     path: at.then(FrameStep::Key(key)).path(),
                     what: What::Unknown {
-                        hint: hint::suggest(key, of, &at),
+                        hint: suggest::suggest(key, of, &at),
                     },
                 });
                 removed.push(key.clone());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{holder::Owner, labels};
+use super::{labels, owner::Owner};
 use crate::object::{Identity, Object, at, child, mapping};
 
 /// Metadata fields that only the API server writes, or that would make the apply request depend on the history of another

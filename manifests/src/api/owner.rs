@@ -194,7 +194,7 @@ fn annotation<'a>(live: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::instance::BundleInstance;
+    use crate::api::bundle_instance::BundleInstance;
 
     #[test]
     fn owner_resource_equals_that_of_the_api_type() {

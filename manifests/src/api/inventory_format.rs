@@ -5,7 +5,7 @@
 //! (apps/v1, Kind=Deployment)(etcd/etcd-operator): 0 of 1 ready
 //! ```
 
-use super::instance::InventoryKind;
+use super::bundle_instance::InventoryKind;
 use crate::object::{Identity, api_version, group_version};
 
 /// Returns the entries of an inventory: each object, and the text after its name.

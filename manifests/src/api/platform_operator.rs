@@ -14,15 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    bounds,
-    instance::{Override, ServiceAccountRef},
-    labels, schema,
+    bundle_instance::{Override, ServiceAccountRef},
+    labels, limits, schema,
 };
 use crate::{
     names,
     object::shortened,
     openshift::Release,
-    range::{self, Range},
+    version_range::{self, Range},
 };
 
 /// Condition types besides [`condition::INSTALLED`](super::condition::INSTALLED).
@@ -70,11 +69,11 @@ pub struct PlatformOperatorSpec {
     pub catalog: Option<CatalogRef>,
     /// The channel to follow; the package's default channel if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::WORD), regex(pattern = schema::WORD))]
+    #[schemars(length(min = 1, max = limits::WORD), regex(pattern = schema::WORD))]
     pub channel: Option<String>,
     /// The range of versions to install: `>=1.2.0 <2.0.0`. All versions if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::WORD), regex(pattern = schema::PRINTABLE))]
+    #[schemars(length(min = 1, max = limits::WORD), regex(pattern = schema::PRINTABLE))]
     pub version: Option<String>,
     /// Approval of upgrades. `WithCluster`: patches of the installed minor version immediately; a new minor version after
     /// an upgrade of the cluster to a new minor version, or if the installed version blocks cluster upgrades, and the new
@@ -85,7 +84,7 @@ pub struct PlatformOperatorSpec {
     /// With upgradeApproval `Manual`: the version to install, including versions on the upgrade path to it. It also applies
     /// to the first installation, which otherwise uses the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD), regex(pattern = schema::VERSION))]
+    #[schemars(length(max = limits::WORD), regex(pattern = schema::VERSION))]
     pub approved_version: Option<String>,
     /// Approval of upgrades that gain RBAC rules: upgrade without approval (`Automatic`), or wait until the digest of these
     /// rules is set in approvedRights (`Manual`).
@@ -93,7 +92,7 @@ pub struct PlatformOperatorSpec {
     pub approve_new_rights: RightsApproval,
     /// The digest in status.newRights, which approves its rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
+    #[schemars(length(max = limits::WORD), regex(pattern = schema::DIGEST))]
     pub approved_rights: Option<String>,
     /// Overrides of the bundle's own choices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +103,7 @@ pub struct PlatformOperatorSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Package {
     /// The name of the package in the catalog.
-    #[schemars(length(min = 1, max = bounds::PACKAGE_NAME), regex(pattern = schema::NAMESPACE))]
+    #[schemars(length(min = 1, max = limits::PACKAGE_NAME), regex(pattern = schema::NAMESPACE))]
     pub name: String,
 }
 
@@ -157,7 +156,7 @@ pub struct BundleOverrides {
     pub service_account: Option<ServiceAccountRef>,
     /// Constraints to ignore for one content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::OVERRIDES))]
+    #[schemars(length(max = limits::OVERRIDES))]
     pub overrides: Vec<Override>,
 }
 
@@ -187,11 +186,11 @@ pub struct PlatformOperatorStatus {
     /// The minor version of the cluster when a minor version of the package was last approved: `4.12`, or `1.31` without
     /// OpenShift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub cluster_minor: Option<String>,
     /// The minor version of the package at that time: `2.5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub package_minor: Option<String>,
     /// The permissions that the next bundle gains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,27 +211,27 @@ pub struct InstanceRef {
 #[serde(rename_all = "camelCase")]
 pub struct ChosenBundle {
     /// The name in the catalog, which is that of the ClusterServiceVersion: `etcdoperator.v0.9.4`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub name: String,
     /// The version of the bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub version: String,
     /// The release among several bundles of that version, if the catalog declares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub release: Option<String>,
     /// The channel of the bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub channel: String,
     /// The catalog of the bundle: `namespace/name`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub catalog: String,
     /// The image, as the catalog declares it.
-    #[schemars(length(max = bounds::REFERENCE))]
+    #[schemars(length(max = limits::REFERENCE))]
     pub image: String,
     /// The reasons for the choice, step by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::FINDINGS), inner(length(max = limits::LINE)))]
     pub why: Vec<String>,
 }
 
@@ -241,14 +240,14 @@ pub struct ChosenBundle {
 #[serde(rename_all = "camelCase")]
 pub struct NextBundle {
     /// The name in the catalog.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub name: String,
     /// The version of the bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub version: String,
     /// The reason for waiting; unset during the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::LINE))]
+    #[schemars(length(max = limits::LINE))]
     pub waits_for: Option<String>,
 }
 
@@ -257,11 +256,11 @@ pub struct NextBundle {
 #[serde(rename_all = "camelCase")]
 pub struct NewRights {
     /// The value of spec.approvedRights that approves them: `sha256:…` of all rules.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub digest: String,
     /// The gained rules, one per line; a last line counts omitted ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::FINDINGS), inner(length(max = limits::LINE)))]
     pub rules: Vec<String>,
 }
 
@@ -300,7 +299,7 @@ pub enum Unserved {
         /// Name of the PlatformOperator.
         name: String,
         /// Description of the problem.
-        problem: range::Error,
+        problem: version_range::Error,
     },
 }
 
@@ -311,7 +310,7 @@ impl PlatformOperator {
     /// Returns the first problem.
     pub fn check(&self) -> Result<(), Unserved> {
         let name = self.name_any();
-        let max_length = bounds::INSTANCE_NAME as usize;
+        let max_length = limits::INSTANCE_NAME as usize;
         if name.len() > max_length {
             return Err(Unserved::Name {
                 problem: format!("has more than {max_length} characters"),
@@ -319,7 +318,7 @@ impl PlatformOperator {
             });
         }
         let package = &self.spec.package.name;
-        let max_length = bounds::PACKAGE_NAME as usize;
+        let max_length = limits::PACKAGE_NAME as usize;
         let problem = match names::dns_label(package) {
             Err(problem) => Some(problem.to_owned()),
             Ok(()) if package.len() > max_length => {

@@ -22,9 +22,9 @@ mod conform;
 #[rustfmt::skip]
 #[allow(clippy::enum_glob_use, clippy::large_stack_arrays)]
 mod generated;
-mod hint;
 mod quantity;
 mod scalar;
+mod suggest;
 
 pub use conform::{MAX_PROBLEMS, Problem, Suggestion, What, check, conform, prune};
 

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    GROUP, bounds,
+    GROUP,
     bundle::{Bundle, BundleSource, Facts},
-    schema,
+    limits, schema,
 };
 use crate::object::group_version;
 
@@ -36,7 +36,7 @@ use crate::object::group_version;
 pub struct BundleInstanceSpec {
     /// The provisioner class: `core-rukpak-io-plain` or `core-rukpak-io-registry` (or `core.rukpak.io/…`). Both install any
     /// bundle; the template's class selects the format of the content.
-    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// The Bundle to create and to install.
     pub template: BundleTemplate,
@@ -60,7 +60,7 @@ pub struct BundleInstanceSpec {
     pub preflight: Option<Preflight>,
     /// Constraints to ignore for one bundle content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::OVERRIDES))]
+    #[schemars(length(max = limits::OVERRIDES))]
     pub overrides: Vec<Override>,
     /// Rollback to the previous bundle when a new one fails: `Never` retries the new one, `OnFailure` rolls back and
     /// retries only after the template changes.
@@ -79,11 +79,11 @@ pub struct BundleInstanceSpec {
     /// objects are unhealthy, so that objects of the former revision are pruned. With `rollback: OnFailure`, a value that
     /// is set also leads to a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = bounds::SECONDS))]
+    #[schemars(range(min = 0, max = limits::SECONDS))]
     pub progress_deadline_seconds: Option<i64>,
     /// The number of archived revisions to keep for history and rollbacks. Defaults to 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = bounds::REVISION_HISTORY))]
+    #[schemars(range(min = 1, max = limits::REVISION_HISTORY))]
     pub revision_history_limit: Option<i64>,
     /// Pauses changes to the cluster.
     #[serde(default, skip_serializing_if = "super::bundle::is_false")]
@@ -106,11 +106,11 @@ pub struct BundleTemplate {
 pub struct TemplateMetadata {
     /// Labels of the Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::label()))]
+    #[schemars(extend("maxProperties" = limits::LABELS, "additionalProperties" = schema::label()))]
     pub labels: Option<BTreeMap<String, String>>,
     /// Annotations of the Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::annotation()))]
+    #[schemars(extend("maxProperties" = limits::LABELS, "additionalProperties" = schema::annotation()))]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -121,7 +121,7 @@ pub struct TemplateMetadata {
 pub struct TemplateSpec {
     /// The format of the content: `core-rukpak-io-registry` or `core-rukpak-io-plain`; the instance's class if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: Option<String>,
     /// The source of the content.
     pub source: BundleSource,
@@ -224,10 +224,10 @@ pub struct Override {
     pub constraint: Constraint,
     /// The content: the digest in a Bundle's status.contentDigest, or that of its image. The constraint is enforced for all
     /// other content.
-    #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
+    #[schemars(length(max = limits::WORD), regex(pattern = schema::DIGEST))]
     pub digest: String,
     /// The reason for the override.
-    #[schemars(length(min = 1, max = bounds::WORD))]
+    #[schemars(length(min = 1, max = limits::WORD))]
     pub reason: String,
 }
 
@@ -253,11 +253,11 @@ pub struct BundleInstanceStatus {
     pub conditions: Vec<Condition>,
     /// The Bundle whose objects are in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub installed_bundle_name: Option<String>,
     /// The former Bundle, until the new one is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub previous_bundle_name: Option<String>,
     /// The installed Bundle, by uid and content digest: nothing is applied or repaired from any other Bundle of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,11 +268,11 @@ pub struct BundleInstanceStatus {
     /// The Bundles that the provisioner created for this BundleInstance, the newest last. The provisioner uses no other
     /// Bundle, even if its name, labels and ownerReferences agree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::CREATED_BUNDLES))]
+    #[schemars(length(max = limits::CREATED_BUNDLES))]
     pub bundles: Vec<CreatedBundle>,
     /// The revisions that are live or archived, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::REVISIONS))]
+    #[schemars(length(max = limits::REVISIONS))]
     pub revisions: Vec<RevisionStatus>,
     /// The generation that this status describes; -1 before the provisioner has observed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,42 +286,42 @@ pub struct BundleInstanceStatus {
     pub resolved_source: Option<BundleSource>,
     /// The SHA-256 of the installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub content_digest: Option<String>,
     /// The namespace of namespaced objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub install_namespace: Option<String>,
     /// The digest of the last applied content and of all inputs that shape the objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub applied_digest: Option<String>,
     /// The bundle info of the installed bundle.
     #[serde(flatten)]
     pub facts: Facts,
     /// Entries of spec.overrides for the installed content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::OVERRIDES))]
+    #[schemars(length(max = limits::OVERRIDES))]
     pub overrides: Vec<Override>,
     /// The objects that were applied, or will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<Inventory>,
     /// Objects deferred until an optional API is served: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::LINES), inner(length(max = limits::LINE)))]
     pub waiting: Vec<String>,
     /// Objects that left the bundle and still exist. They are pruned once the new revision is active; an object that waits
     /// for its finalizers is listed until it is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::LINES), inner(length(max = limits::LINE)))]
     pub removing: Vec<String>,
     /// Objects kept in the cluster, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    #[schemars(length(max = limits::LINES), inner(length(max = limits::LINE)))]
     pub released: Vec<String>,
     /// The template hash of a failed bundle that was rolled back. It is not retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub failed_template_hash: Option<String>,
 }
 
@@ -330,13 +330,13 @@ pub struct BundleInstanceStatus {
 #[serde(rename_all = "camelCase")]
 pub struct InstalledBundle {
     /// The name of the Bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub name: String,
     /// The uid of the Bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub uid: String,
     /// The SHA-256 of the content that was applied.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub content_digest: String,
 }
 
@@ -355,24 +355,24 @@ pub struct RevisionStatus {
     pub rollback_of: Option<i64>,
     /// The version of the bundle, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub version: Option<String>,
     /// The newest OpenShift release that the bundle supports, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub max_open_shift_version: Option<String>,
     /// The name of the Bundle that the objects were rendered from.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub bundle: String,
     /// The hash of the template of that Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub template_hash: Option<String>,
     /// The digest that identifies the revision: of its objects, its install namespace and its ServiceAccount.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub digest: String,
     /// The SHA-256 of the recorded bytes. A record with another checksum is not used.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub checksum: String,
     /// The number of Secrets that hold the record.
     pub parts: i64,
@@ -396,7 +396,7 @@ pub struct RevisionStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RemovedApi {
     /// The first minor version of Kubernetes that does not serve the API, such as `1.37`.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub removed_in: String,
     /// The object that uses the API, the API, and its replacement.
     #[schemars(length(max = RemovedApi::MAX_MESSAGE))]
@@ -533,13 +533,13 @@ impl InstalledBundle {
 #[serde(rename_all = "camelCase")]
 pub struct CreatedBundle {
     /// The name of the Bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub name: String,
     /// The uid that the API server gave to the Bundle.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub uid: String,
     /// The hash of the template.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub template_hash: String,
 }
 
@@ -551,7 +551,7 @@ pub struct Inventory {
     pub count: i64,
     /// The objects by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = bounds::INVENTORY_KINDS))]
+    #[schemars(length(max = limits::INVENTORY_KINDS))]
     pub kinds: Vec<InventoryKind>,
     /// The number of ConfigMaps in which an older provisioner listed the other objects, in the system namespace and with
     /// the label core.rukpak.io/inventory-of.
@@ -573,13 +573,13 @@ impl Inventory {
 #[serde(rename_all = "camelCase")]
 pub struct InventoryKind {
     /// The API version at which the objects were applied.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub api_version: String,
     /// The kind of the objects.
-    #[schemars(length(max = bounds::WORD))]
+    #[schemars(length(max = limits::WORD))]
     pub kind: String,
     /// `namespace/name`, or `name`; once applied, followed by a space and the fingerprint of the applied fields. The suffix
     /// `+recreate` marks an object that a rollout deletes and creates again.
-    #[schemars(length(max = bounds::INVENTORY_OBJECTS), inner(length(max = bounds::WORD)))]
+    #[schemars(length(max = limits::INVENTORY_OBJECTS), inner(length(max = limits::WORD)))]
     pub objects: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use serde::Deserialize;
 
-use super::{instance::BundleInstance, labels};
+use super::{bundle_instance::BundleInstance, labels};
 
 /// Identity of a bundle: package, name and image digest.
 #[derive(Debug, Clone, PartialEq, Eq)]

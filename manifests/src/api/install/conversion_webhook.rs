@@ -4,18 +4,19 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, Target, labels, labels_and,
-    rights::{RBAC, WATCH, cluster_role, rule},
-    workload::{restricted, security},
+    Document, Options, Target,
+    deployment::{restricted, security},
+    labels, labels_and,
+    rbac::{RBAC, WATCH, cluster_role, rule},
 };
 use crate::api::{
     catalog_source::{CONVERSION as NAME, add_v1},
-    definitions,
+    crds,
 };
 
 /// Returns the CRD of CatalogSources with v1 added.
 pub(super) fn definition(options: &Options) -> Option<CustomResourceDefinition> {
-    let [_, definition] = definitions::foreign();
+    let [_, definition] = crds::foreign();
     let labels = labels_and(&[]);
     let labels = labels.as_object()?.iter();
     let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));

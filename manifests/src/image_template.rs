@@ -11,15 +11,15 @@
 //! document, with eleven variables, in the image field or in our annotation. [`annotated`] implements that of OLM, with
 //! three of these variables in an annotation, and with OLM's messages. [`choose`] selects the effective template.
 
-mod annotation;
+mod olm_annotation;
 #[cfg(feature = "api")]
-mod holder;
+mod source;
 
 use semver::Version;
 
-pub use annotation::{ANNOTATION, AnnotationResult, annotated};
+pub use olm_annotation::{ANNOTATION, AnnotationResult, annotated};
 #[cfg(feature = "api")]
-pub use holder::{Choice, Holder, choose};
+pub use source::{Choice, Holder, choose};
 
 use crate::image::Reference;
 

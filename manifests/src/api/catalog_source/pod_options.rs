@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use crate::api::bounds;
+use crate::api::limits;
 
 /// Pattern of a quantity, as the API server parses it.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
@@ -26,13 +26,13 @@ pub(super) fn options(generator: &mut SchemaGenerator) -> Schema {
             "nodeSelector": {
                 "description": "Node labels required for the pod, instead of kubernetes.io/os: linux.",
                 "type": "object",
-                "maxProperties": bounds::LABELS,
+                "maxProperties": limits::LABELS,
                 "additionalProperties": {"type": "string", "maxLength": 63},
             },
             "tolerations": {
                 "description": "Node taints that the pod tolerates.",
                 "type": "array",
-                "maxItems": bounds::LABELS,
+                "maxItems": limits::LABELS,
                 "items": toleration,
             },
             "affinity": affinity,
@@ -50,7 +50,7 @@ pub(super) fn options(generator: &mut SchemaGenerator) -> Schema {
             "memoryTarget": {
                 "description": "Memory request of the pod; its program tries not to exceed it.",
                 "x-kubernetes-int-or-string": true,
-                "maxLength": bounds::WORD,
+                "maxLength": limits::WORD,
                 "pattern": QUANTITY,
             },
             "extractContent": {
@@ -61,12 +61,12 @@ pub(super) fn options(generator: &mut SchemaGenerator) -> Schema {
                     "catalogDir": {
                         "description": "Directory of the catalog.",
                         "type": "string",
-                        "maxLength": bounds::PATH,
+                        "maxLength": limits::PATH,
                     },
                     "cacheDir": {
                         "description": "Directory of the cache that was built from the catalog.",
                         "type": "string",
-                        "maxLength": bounds::PATH,
+                        "maxLength": limits::PATH,
                     },
                 },
             },
@@ -86,9 +86,9 @@ fn bound(schema: &mut Value) {
     }
     let limit = match schema.get("type").and_then(Value::as_str) {
         Some("string") => Some(("maxLength", KEY)),
-        Some("array") => Some(("maxItems", bounds::LABELS)),
+        Some("array") => Some(("maxItems", limits::LABELS)),
         Some("object") if schema.contains_key("additionalProperties") => {
-            Some(("maxProperties", bounds::LABELS))
+            Some(("maxProperties", limits::LABELS))
         }
         _ => None,
     };

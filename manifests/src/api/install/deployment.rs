@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, Target, labels, labels_and, release,
-    rights::{ACCOUNT, UNPACK},
+    Document, Options, Target, labels, labels_and,
+    rbac::{ACCOUNT, UNPACK},
+    release,
 };
 use crate::{api::labels as names, object::mapping};
 
