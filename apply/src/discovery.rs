@@ -1,11 +1,11 @@
 //! The kinds that the API server serves, cached until a CustomResourceDefinition or an APIService changes.
 
-mod appear;
-mod ask;
-pub(crate) mod definition;
-mod definitions;
-mod follow;
-mod served;
+mod client;
+pub(crate) mod crd;
+mod crd_states;
+mod crd_watch;
+mod pending;
+mod while_served;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,8 +21,8 @@ use kube::{
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::definitions::CrdState;
-use self::definitions::CrdStates;
+pub(crate) use self::crd_states::CrdState;
+use self::crd_states::CrdStates;
 
 /// Time for which the answer "not served" is cached. CRDs are watched, but their kinds appear in discovery a moment later,
 /// and aggregated APIs come and go with the pods that serve them.
@@ -129,7 +129,7 @@ impl Kinds {
             .filter(|(_, entry)| !entry.initialized())
             .count();
         let listed = if unknown > LIST_GROUPS_THRESHOLD {
-            Some(ask::groups(&self.client).await?)
+            Some(client::groups(&self.client).await?)
         } else {
             None
         };
@@ -140,7 +140,7 @@ impl Kinds {
                     let ask = || async {
                         let kinds = match listed {
                             Some(listed) if !listed.contains(&version) => None,
-                            _ => ask::kinds(&self.client, &version).await?,
+                            _ => client::kinds(&self.client, &version).await?,
                         };
                         Ok::<_, kube::Error>(Served::new(kinds))
                     };
@@ -197,12 +197,12 @@ impl Kinds {
         {
             return Ok(Some(kind));
         }
-        let versions = ask::groups(&self.client).await?;
+        let versions = client::groups(&self.client).await?;
         for version in versions
             .iter()
             .filter(|version| version.group == requested.group)
         {
-            let kinds = ask::kinds(&self.client, version).await?;
+            let kinds = client::kinds(&self.client, version).await?;
             let Some(kinds) = kinds else {
                 let problem = format!(
                     "the server of the API {}/{} is unavailable",
@@ -250,7 +250,7 @@ impl Kinds {
     pub async fn run(&self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = follow::all(self) => {}
+            () = crd_watch::all(self) => {}
         }
     }
 

@@ -5,7 +5,7 @@
 //! True (kstatus has no rule, and rukpak treated Unknown as healthy).
 
 mod conditions;
-mod kinds;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +41,7 @@ pub const SPEC: &[&str] = &[
 
 /// Reports whether the kind has rules, so that its objects are watched in full.
 pub fn has_rules(kind: &GroupVersionKind) -> bool {
-    kinds::rule(&kind.group, &kind.kind).is_some()
+    rules::rule(&kind.group, &kind.kind).is_some()
 }
 
 /// Evaluates an object: by the rules for all kinds, by the rule of its kind, or else by the condition Ready.
@@ -51,7 +51,7 @@ pub fn of(object: &Value) -> Health {
     if let Some(health) = conditions::common_rules(object, &conditions) {
         return health;
     }
-    match kinds::rule(group, text(object, &["kind"])) {
+    match rules::rule(group, text(object, &["kind"])) {
         Some(rule) => rule(object, &conditions),
         None => conditions::ready(&conditions),
     }

@@ -9,8 +9,8 @@
 //!
 //! [`known`] holds the cache and decides, without I/O; [`stream`] only feeds events into it.
 
+mod cache;
 mod entry;
-mod known;
 mod object;
 mod scope;
 mod stream;
@@ -32,12 +32,12 @@ use tokio::{
 use crate::{
     account::Account,
     discovery::Kind,
-    drift::Fingerprint,
     health::Health,
     informers::{
-        known::{InformerCache, WakeSet},
+        cache::{InformerCache, WakeSet},
         scope::Scope,
     },
+    managed_fields::Fingerprint,
     revision::ObjectHash,
     ssa::Applied,
 };
@@ -198,7 +198,7 @@ impl Shared {
     fn start(self: &Arc<Self>, state: &mut State, scope: Arc<Scope>) {
         let Ok(runtime) = Handle::try_current() else {
             let message = format!("failed to watch {scope}: not in a Tokio runtime");
-            state.cache.failed(&scope, message, known::Staleness::Lost);
+            state.cache.failed(&scope, message, cache::Staleness::Lost);
             return;
         };
         let retry = Arc::new(Notify::new());

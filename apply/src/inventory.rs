@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use manifests::object::Identity;
 
-use crate::drift::Fingerprint;
+use crate::managed_fields::Fingerprint;
 
 /// Objects of an owner with their recorded state.
 pub type Inventory = BTreeMap<Identity, Entry>;

@@ -1,6 +1,6 @@
 //! Planning: the steps that apply an instance's objects, as a value. Pure; no I/O.
 
-mod definitions;
+mod crds;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +18,12 @@ use crate::{
     inventory::Inventory,
     revision::ObjectHash,
 };
-use definitions::BundledCrds;
+use crds::BundledCrds;
 
-pub use manifests::api::owner::Owner;
-pub use manifests::api::owner_metadata::{is_definition, is_kept, is_namespace};
+pub use manifests::api::{
+    owner::Owner,
+    owner_metadata::{is_definition, is_kept, is_namespace},
+};
 
 /// Objects that are applied together. A wave starts when all objects of the previous wave are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,16 +1,16 @@
 //! Preflight checks: find all problems of a plan before any object is changed.
 
-mod ask;
-pub mod crd;
+mod access_review;
+pub mod crd_safety;
+mod format;
 mod namespaces;
 pub mod ownership;
+mod permissions;
 mod protected;
-mod rights;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::rights::Mighty;
+pub use self::permissions::Mighty;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use manifests::object::{Identity, Object};
@@ -61,7 +61,7 @@ pub struct Policy {
     /// Treatment of CustomResourceDefinitions that are pruned.
     pub crd_deletion: DefinitionPolicy,
     /// Whether a new version of a CustomResourceDefinition must be safe for existing custom resources.
-    pub crd_upgrade_safety: crd::UpgradeSafety,
+    pub crd_upgrade_safety: crd_safety::UpgradeSafety,
 }
 
 /// A preflight check.
@@ -127,9 +127,9 @@ impl Findings {
 /// Returns an error if the API server does not respond.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (mut findings, protected_objects) = check_locally(input);
-    let (access, namespaces) = futures::join!(rights::access(input), namespaces::find(input));
+    let (access, namespaces) = futures::join!(permissions::access(input), namespaces::find(input));
     let access = access?;
-    if let rights::Access::None(problem) = access {
+    if let permissions::Access::None(problem) = access {
         // All other checks require the permissions of the account.
         findings.problems.push(problem);
         return Ok(bounded(findings));
@@ -141,8 +141,8 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (rights, ownership) = futures::join!(
         async {
             match access {
-                rights::Access::Everything => Ok(Findings::default()),
-                _ => rights::check(input).await,
+                permissions::Access::Everything => Ok(Findings::default()),
+                _ => permissions::check(input).await,
             }
         },
         ownership::check(input, &namespaces, &protected_objects),
@@ -150,7 +150,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (rights, ownership) = (rights?, ownership?);
     // Objects that were just found to be missing are not requested again.
     let may_exist = |object: &Object| !ownership.absent.contains(&object.identity());
-    let definitions = crd::check(input, may_exist).await;
+    let definitions = crd_safety::check(input, may_exist).await;
     let lacks_rights = !rights.problems.is_empty();
     findings.merge(rights);
     findings.merge(ownership.findings);
@@ -160,7 +160,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     match definitions {
         Ok(found) => findings.merge(found),
         // The account lacks permission to read an object, and the missing permissions are listed already.
-        Err(error) if lacks_rights && ask::code(&error) == Some(403) => {}
+        Err(error) if lacks_rights && access_review::code(&error) == Some(403) => {}
         Err(error) => return Err(error),
     }
     Ok(bounded(findings))
@@ -214,7 +214,7 @@ fn limit(problems: Vec<Problem>) -> Vec<Problem> {
         for mut message in messages.into_iter().take(MAX_PER_CHECK) {
             // The manifest with missing permissions limits itself, so that its remaining part can be applied.
             if check != Check::Rights {
-                words::truncate(&mut message, MAX_MESSAGE_LEN);
+                format::truncate(&mut message, MAX_MESSAGE_LEN);
             }
             limited.push(Problem { check, message });
         }

@@ -1,13 +1,12 @@
 //! Applying a plan: concurrent server-side apply in waves, and pruning.
 
 mod conflict;
-mod dry;
-mod established;
-mod failure;
-mod object;
-pub mod prune;
+mod crd_establish;
+mod dry_run;
+pub(crate) mod failure;
+pub(crate) mod object;
 mod recreate;
-mod request;
+pub(crate) mod request;
 mod split;
 
 use std::{
@@ -22,12 +21,12 @@ use tokio::sync::Semaphore;
 
 use crate::{
     discovery::Kinds,
-    drift::Fingerprint,
+    managed_fields::Fingerprint,
     plan::{Owner, Step, Wave, is_definition, is_namespace},
     revision::ObjectHash,
 };
 
-use self::established::AppliedCrd;
+use self::crd_establish::AppliedCrd;
 pub use self::{
     recreate::{Immutable, JobState, Obstacle, Permission, Preview, Recreation},
     split::split,
@@ -222,7 +221,7 @@ impl Apply<'_> {
     /// Applies steps as a dry run. Failures of objects whose Namespace or CRD is in the same plan are ignored: the API
     /// server cannot evaluate them yet.
     pub async fn dry_run(&self, steps: &[&Step], owner: &Owner) -> Preview {
-        let planned = dry::PlannedObjects::new(steps);
+        let planned = dry_run::PlannedObjects::new(steps);
         let applicable: Vec<&Step> = steps
             .iter()
             .copied()
@@ -245,7 +244,7 @@ impl Apply<'_> {
 
     /// Processes items with bounded concurrency and returns the results in order. `None` stands for an item that was not
     /// attempted because the API server did not respond to earlier requests.
-    async fn for_each_bounded<'s, T, R, F>(
+    pub(crate) async fn for_each_bounded<'s, T, R, F>(
         &self,
         items: &[&'s T],
         process: impl Fn(&'s T) -> F,

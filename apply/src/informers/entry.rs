@@ -6,12 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    drift::Fingerprint,
-    health::Health,
-    informers::{Seen, scope::Key},
-    revision::ObjectHash,
-};
+use super::{Seen, scope::Key};
+use crate::{health::Health, managed_fields::Fingerprint, revision::ObjectHash};
 
 /// Compact state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

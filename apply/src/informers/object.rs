@@ -14,13 +14,13 @@ use serde::{
 };
 use serde_json::{Map, Value, json};
 
+use super::{
+    entry::{self, Entry},
+    scope::Key,
+};
 use crate::{
-    drift::Fingerprint,
     health::{self, Health},
-    informers::{
-        entry::{self, Entry},
-        scope::Key,
-    },
+    managed_fields::Fingerprint,
     ssa::MANAGER,
 };
 

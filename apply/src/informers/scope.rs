@@ -3,11 +3,16 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kube::core::{ApiResource, GroupVersionKind};
-use manifests::api::labels::{OWNER_KIND, OWNER_NAME};
-use manifests::api::owner::Owner;
-use manifests::object::Identity;
+use manifests::{
+    api::{
+        labels::{OWNER_KIND, OWNER_NAME},
+        owner::Owner,
+    },
+    object::Identity,
+};
 
-use crate::{account::Account, discovery::Kind, health, informers::Wanted};
+use super::Wanted;
+use crate::{account::Account, discovery::Kind, health};
 
 /// A kind, and the instances whose objects are watched: those of all instances with the provisioner's own permissions, or
 /// those of one instance with the permissions of its account, in one namespace.

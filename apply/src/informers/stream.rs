@@ -15,15 +15,13 @@ use kube::{
 use manifests::object::shortened;
 use tokio::{sync::Notify, time::timeout};
 
-use crate::{
-    backoff::Pauses,
-    informers::{
-        Shared,
-        known::Staleness,
-        object::{self, HealthView, ReducedObject},
-        scope::{Depth, Scope},
-    },
+use super::{
+    Shared,
+    cache::Staleness,
+    object::{self, HealthView, ReducedObject},
+    scope::{Depth, Scope},
 };
+use crate::backoff::Pauses;
 
 /// Page size of a list of whole objects, each of which may exceed a megabyte.
 const HEALTH_PAGE_SIZE: u32 = 50;

@@ -7,7 +7,7 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use kube::Api;
 use manifests::object::Identity;
 
-use super::{Check, Input, Problem, ask};
+use super::{Check, Input, Problem, access_review};
 use crate::{first_few, plan::Step};
 
 /// Namespaces of a plan, with the metadata of those that exist.
@@ -34,7 +34,9 @@ pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
                 if let Some((_, metadata)) = install_namespace {
                     return Ok((name, Some(metadata.clone())));
                 }
-                let found = ask::optional(ask::with_timeout(api.get_metadata(&name)).await)?;
+                let found = access_review::optional(
+                    access_review::with_timeout(api.get_metadata(&name)).await,
+                )?;
                 Ok((name, found.map(|found| found.metadata)))
             }
         })

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use manifests::api::owner::adopted_by;
-use manifests::object::Identity;
+use manifests::{api::owner::adopted_by, object::Identity};
 
 pub use manifests::api::owner::Holder;
 
 use super::{
-    Check, Findings, Input, Problem, ask,
+    Check, Findings, Input, Problem, access_review, format,
     namespaces::{Namespaces, is_namespace},
-    words,
 };
 use crate::{
     discovery::Kind,
@@ -226,7 +224,9 @@ async fn read<'a>(
         .iter()
         .map(|&step| async move {
             let object = &step.object;
-            match ask::metadata(client, &step.kind, object.namespace(), object.name()).await {
+            match access_review::metadata(client, &step.kind, object.namespace(), object.name())
+                .await
+            {
                 Ok(found) => Ok((step, Ok(found))),
                 Err(kube::Error::Api(status)) if status.code == 403 => {
                     Ok((step, Err(status.message)))
@@ -259,7 +259,7 @@ async fn deleted_instances<'a>(
     };
     stream::iter(names)
         .map(|name| async move {
-            let found = ask::metadata(own, kind, "", &name).await?;
+            let found = access_review::metadata(own, kind, "", &name).await?;
             Ok::<_, kube::Error>(found.is_none().then_some(name))
         })
         .buffer_unordered(concurrency.max(1))
@@ -322,7 +322,7 @@ fn decide(
     }
     let adoption = format!(
         "to let this BundleInstance adopt it, run: kubectl annotate {} {}={}",
-        words::describe_object(&step.kind, &step.object.identity()),
+        format::describe_object(&step.kind, &step.object.identity()),
         manifests::api::labels::ADOPT,
         owner.name
     );

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectHash(u64);
 
-/// A text that is neither an object hash nor a [`crate::drift::Fingerprint`].
+/// A text that is neither an object hash nor a [`crate::managed_fields::Fingerprint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an object hash is 16 lower-case hexadecimal digits, a fingerprint 12")]
 pub struct InvalidHash;

@@ -15,8 +15,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, PostParams, Preconditions},
 };
-use manifests::api::labels;
-use manifests::api::owner::Owner;
+use manifests::api::{labels, owner::Owner};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 

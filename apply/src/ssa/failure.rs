@@ -13,7 +13,7 @@ use super::{Cause, Failure, request::ApiError};
 const MAX_MESSAGE_LEN: usize = 2048;
 
 /// Classifies the error of a request about an object.
-pub(super) fn classify(identity: Identity, error: &ApiError) -> Failure {
+pub(crate) fn classify(identity: Identity, error: &ApiError) -> Failure {
     let (cause, problem) = match error {
         ApiError::Status(status) => {
             let (cause, remedy) = classify_status(status);
@@ -62,7 +62,7 @@ pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Fai
 }
 
 /// Formats the finalizers of an object.
-pub(super) fn finalizers(metadata: &Value) -> String {
+pub(crate) fn finalizers(metadata: &Value) -> String {
     let all = metadata.get("finalizers").and_then(Value::as_array);
     let all: Vec<_> = all
         .into_iter()
@@ -82,7 +82,7 @@ pub(super) fn names_namespace(status: &Status) -> bool {
 }
 
 /// Reports whether a custom resource could not be read because its conversion webhook failed.
-pub(super) fn is_conversion(status: &Status) -> bool {
+pub(crate) fn is_conversion(status: &Status) -> bool {
     status.message.contains("conversion webhook for ")
 }
 

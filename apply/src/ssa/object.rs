@@ -17,7 +17,7 @@ use super::{
     request::{ApiError, ResourcePath, retry_delay, send},
 };
 use crate::{
-    drift::Fingerprint,
+    managed_fields::Fingerprint,
     plan::{Owner, Step, Wave},
 };
 
@@ -27,9 +27,9 @@ const MAX_ATTEMPTS: u32 = 6;
 
 /// Response to every request about an object.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ObjectMetadata {
+pub(crate) struct ObjectMetadata {
     #[serde(default)]
-    pub(super) metadata: Value,
+    pub(crate) metadata: Value,
 }
 
 /// Rejection of an object by the API server.
@@ -40,7 +40,7 @@ pub(super) struct Rejection {
 }
 
 /// Reports whether an object carries the labels of an owner.
-pub(super) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
+pub(crate) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
     text(metadata, &["labels", labels::OWNER_KIND]) == Some(Owner::KIND)
         && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
 }

@@ -23,7 +23,7 @@ const MAX_ATTEMPTS: u32 = 3;
 
 /// Error of a request.
 #[derive(Debug)]
-pub(super) enum ApiError {
+pub(crate) enum ApiError {
     /// The API server rejected the request.
     Status(Box<Status>),
     /// The name or the namespace is not valid in a URL.
@@ -35,7 +35,7 @@ pub(super) enum ApiError {
 }
 
 impl ApiError {
-    pub(super) fn code(&self) -> Option<u16> {
+    pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status.code),
             _ => None,
@@ -44,15 +44,15 @@ impl ApiError {
 }
 
 /// URL path of an object.
-pub(super) struct ResourcePath {
+pub(crate) struct ResourcePath {
     /// Collection of the kind, in the namespace of the object.
-    pub(super) collection: Builder,
+    pub(crate) collection: Builder,
     /// Percent-encoded name of the object.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 impl ResourcePath {
-    pub(super) fn new(kind: &Kind, identity: &Identity) -> Result<Self, ApiError> {
+    pub(crate) fn new(kind: &Kind, identity: &Identity) -> Result<Self, ApiError> {
         names::path_segment(&identity.name).map_err(ApiError::Name)?;
         if kind.namespaced {
             names::path_segment(&identity.namespace).map_err(|_| {
@@ -67,7 +67,7 @@ impl ResourcePath {
     }
 
     /// Reads the metadata of the object.
-    pub(super) async fn metadata(&self, client: &Client) -> Result<Value, ApiError> {
+    pub(crate) async fn metadata(&self, client: &Client) -> Result<Value, ApiError> {
         let params = GetParams::default();
         let request = || self.collection.get_metadata(&self.name, &params);
         let object: ObjectMetadata = send(client, request).await?;
@@ -75,7 +75,7 @@ impl ResourcePath {
     }
 
     /// Deletes the object. The response is the object, or a Status that reports the deletion.
-    pub(super) async fn delete(
+    pub(crate) async fn delete(
         &self,
         client: &Client,
         preconditions: Preconditions,
@@ -89,13 +89,13 @@ impl ResourcePath {
 }
 
 /// Returns the collection of a kind, in one namespace or in the cluster.
-pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Builder {
+pub(crate) fn collection(kind: &Kind, namespace: Option<&str>) -> Builder {
     use kube::{Resource, core::DynamicObject};
     Builder::new(DynamicObject::url_path(&kind.resource, namespace))
 }
 
 /// Sends a request, and retries if the connection broke.
-pub(super) async fn send<T: DeserializeOwned>(
+pub(crate) async fn send<T: DeserializeOwned>(
     client: &Client,
     request: impl Fn() -> Result<Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<T, ApiError> {
@@ -119,7 +119,7 @@ pub(super) async fn send<T: DeserializeOwned>(
 }
 
 /// Waits before the next attempt. The delay doubles with every attempt and has a jitter.
-pub(super) async fn retry_delay(attempt: u32) {
+pub(crate) async fn retry_delay(attempt: u32) {
     let max = 50_u64 << attempt.min(6);
     sleep(Duration::from_millis(fastrand::u64(max / 2..=max))).await;
 }

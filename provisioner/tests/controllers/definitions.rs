@@ -139,7 +139,9 @@ impl Definition {
             system_namespace: "rukpak-system",
             concurrency: 8,
         };
-        preflight::crd::check(&input, |_| true).await.unwrap()
+        preflight::crd_safety::check(&input, |_| true)
+            .await
+            .unwrap()
     }
 }
 

@@ -398,7 +398,7 @@ func (w *writer) rust(t reflect.Type) string {
 		return name
 	}
 	if t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		log.Fatalf("%v decodes itself: say in main.go and manifests::schema what its JSON looks like", t)
+		log.Fatalf("%v decodes itself: say in main.go and manifests::go_types what its JSON looks like", t)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use manifests::api::labels;
-use manifests::api::owner_metadata::is_kept;
-use manifests::object::{Identity, Object, at, text};
+use manifests::{
+    api::{labels, owner_metadata::is_kept},
+    object::{Identity, Object, at, text},
+};
 use serde_json::Value;
 
 use crate::{

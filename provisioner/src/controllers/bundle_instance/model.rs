@@ -23,16 +23,14 @@ mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::{
-    drift::Fingerprint,
-    health::Health,
-    informers::{Seen, View},
-    inventory::Inventory,
-    plan::{self, Leaving, Owner, Plan, Step, Wave, is_definition},
-    preflight::ownership,
-    revision::{self, ObjectHash},
-    ssa,
-};
+use apply::health::Health;
+use apply::informers::{Seen, View};
+use apply::inventory::Inventory;
+use apply::managed_fields::Fingerprint;
+use apply::plan::{self, Leaving, Owner, Plan, Step, Wave, is_definition};
+use apply::preflight::ownership;
+use apply::revision::{self, ObjectHash};
+use apply::ssa;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use manifests::api::bundle::Bundle;

@@ -1,9 +1,8 @@
 //! Translates the spec of a BundleInstance into the policies of the apply engine. Pure; no I/O.
 
-use apply::{
-    plan::DefinitionPolicy,
-    preflight::{Policy, crd::UpgradeSafety},
-};
+use apply::plan::DefinitionPolicy;
+use apply::preflight::Policy;
+use apply::preflight::crd_safety::UpgradeSafety;
 use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy, Enforcement};
 use manifests::api::labels;
 use manifests::api::owner::Owner;

@@ -8,14 +8,12 @@ mod reapply;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::{
-    backoff::left,
-    drift::{self, Fingerprint},
-    informers::View,
-    inventory::Inventory,
-    plan::DefinitionPolicy,
-    revision::store,
-};
+use apply::backoff::left;
+use apply::informers::View;
+use apply::inventory::Inventory;
+use apply::managed_fields::{self, Fingerprint};
+use apply::plan::DefinitionPolicy;
+use apply::revision::store;
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
@@ -254,7 +252,7 @@ pub(crate) fn drifted(
     status: &BundleInstanceStatus,
     view: &View,
 ) -> Vec<Identity> {
-    let mut drifted = drift::drifted(inventory, view);
+    let mut drifted = managed_fields::drifted(inventory, view);
     // An object whose kind is not served is missing as well.
     drifted.extend(unserved.iter().cloned());
     if status.applied_digest.is_none() {

@@ -9,13 +9,11 @@
 
 use std::time::Duration;
 
-use apply::{
-    drift::Fingerprint,
-    inventory::{Entry, Inventory},
-    plan::{Plan, Step},
-    preflight::ownership,
-    revision::{self, Encoded, Header, Revision, store},
-};
+use apply::inventory::{Entry, Inventory};
+use apply::managed_fields::Fingerprint;
+use apply::plan::{Plan, Step};
+use apply::preflight::ownership;
+use apply::revision::{self, Encoded, Header, Revision, store};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};

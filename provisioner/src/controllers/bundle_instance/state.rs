@@ -31,10 +31,8 @@ use super::{
     waiting::{Api, Event, Release, Waiting},
 };
 use crate::controllers::{bundle::BundleCache, context::Context};
-use apply::{
-    drift::fights::FieldConflicts,
-    inventory::{Entry as Applied, Inventory},
-};
+use apply::field_conflicts::FieldConflicts;
+use apply::inventory::{Entry as Applied, Inventory};
 
 /// Time that the content of a Bundle may take to unpack before the status reports it as pending.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);

@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use apply::{
-    account::Account,
-    discovery::Kind,
-    drift::Fingerprint,
-    informers::{View, Watches},
-    ssa::{Applied, MANAGER},
-};
+use apply::account::Account;
+use apply::discovery::Kind;
+use apply::informers::{View, Watches};
+use apply::managed_fields::Fingerprint;
+use apply::ssa::{Applied, MANAGER};
 use cluster::{Cluster, TempNamespace};
 use kube::{
     Api, Client, Config, Resource,

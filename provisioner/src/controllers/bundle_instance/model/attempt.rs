@@ -1,6 +1,6 @@
 //! An attempt to roll a revision out, in the model.
 
-use apply::preflight::{Check, Findings, Problem, crd};
+use apply::preflight::{Check, Findings, Problem, crd_safety};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
@@ -194,7 +194,7 @@ impl Controller {
             if is_definition(&identity)
                 && let Some(live) = server.definition()
             {
-                findings.merge(crd::compared(&live, &step.object));
+                findings.merge(crd_safety::compared(&live, &step.object));
             }
         }
         findings

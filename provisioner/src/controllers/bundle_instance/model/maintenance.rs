@@ -1,12 +1,8 @@
 //! Repairs, prunes and the removal of the instance in the model.
 
-use apply::{
-    plan::{DefinitionPolicy, Exit, definition_groups},
-    ssa::{
-        Pruned,
-        prune::{Decision, decide},
-    },
-};
+use apply::plan::{DefinitionPolicy, Exit, definition_groups};
+use apply::prune::{Decision, decide};
+use apply::ssa::Pruned;
 
 use super::*;
 use crate::controllers::bundle_instance::{
@@ -172,7 +168,7 @@ impl Controller {
         }
     }
 
-    /// Deletes objects in order, as `apply::ssa::prune` does, and removes deleted ones from the inventory.
+    /// Deletes objects in order, as `apply::prune` does, and removes deleted ones from the inventory.
     pub(super) fn prune(
         &mut self,
         server: &mut Server,

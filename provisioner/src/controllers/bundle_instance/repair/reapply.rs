@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::{
-    drift::fights::ConflictingManager,
-    informers::View,
-    plan::{Absent, Plan, Step},
-    preflight::ownership::{self, Holder},
-    revision::store,
-    ssa::{Applied, Apply, Report},
-};
+use apply::field_conflicts::ConflictingManager;
+use apply::informers::View;
+use apply::plan::{Absent, Plan, Step};
+use apply::preflight::ownership::{self, Holder};
+use apply::revision::store;
+use apply::ssa::{Applied, Apply, Report};
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,

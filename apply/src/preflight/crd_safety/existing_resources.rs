@@ -11,11 +11,11 @@ use manifests::object::text;
 use serde_json::Value;
 
 use super::{
-    definition::{CrdSummary, Target},
-    prepare::prepare,
+    crd::{CrdSummary, Target},
+    prune_defaults::prepare,
     validate::validate,
 };
-use crate::preflight::ask::with_timeout;
+use crate::preflight::access_review::with_timeout;
 
 /// Page size of the list of custom resources. A page of the largest possible ones still fits into memory.
 const PAGE_SIZE: u32 = 100;

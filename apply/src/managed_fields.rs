@@ -4,7 +4,6 @@
 //! and fields of other managers never enter it. The entry therefore shows exactly what a comparison of values could only
 //! guess. It is part of the metadata that every watch transfers.
 
-pub mod fights;
 #[cfg(test)]
 mod tests;
 

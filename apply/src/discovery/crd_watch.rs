@@ -20,8 +20,8 @@ use tracing::warn;
 
 use super::{
     GroupVersion, Kinds,
-    appear::{self, PendingKinds},
-    definition::{self, PartialCrd, Status},
+    crd::{self, PartialCrd, Status},
+    pending::{self, PendingKinds},
 };
 use crate::backoff::Pauses;
 
@@ -67,7 +67,7 @@ pub(super) async fn all(kinds: &Kinds) {
         kind: "APIService".to_owned(),
         plural: "apiservices".to_owned(),
     };
-    let definitions = definition::resource();
+    let definitions = crd::resource();
     futures::join!(
         follow(kinds, &definitions, from_crd, |event| kinds
             .crds
@@ -195,7 +195,7 @@ async fn follow<P, U>(
                 change.wait_until_served(&mut pending);
             } else {
                 // A caller that requests the group before discovery shows the change must be notified of it.
-                unrequested.retain(|(since, _)| since.elapsed() < appear::DISCOVERY_LAG);
+                unrequested.retain(|(since, _)| since.elapsed() < pending::DISCOVERY_LAG);
                 unrequested.push((Instant::now(), change));
             }
         }

@@ -145,7 +145,7 @@ fn alert_test_series_matches_a_field_conflict() {
         };
     }
     let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-    assert_rows!(include_str!("../../../../tests/tests/acceptance/fight.txt").trim_end() => counts.join(" "));
+    assert_rows!(include_str!("../../../tests/tests/acceptance/fight.txt").trim_end() => counts.join(" "));
 }
 
 #[test]

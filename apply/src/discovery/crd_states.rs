@@ -8,7 +8,7 @@ use std::{
 use kube::{ResourceExt as _, runtime::watcher::Event};
 use tokio::sync::watch;
 
-use super::definition::PartialCrd;
+use super::crd::PartialCrd;
 
 /// States of all CRDs; empty until the initial list is complete.
 #[derive(Debug, Default)]

@@ -12,14 +12,14 @@
 //! reported.
 
 mod compare;
-mod definition;
+mod crd;
+mod existing_resources;
 mod format;
 mod pattern;
-mod place;
-mod prepare;
-mod resources;
+mod prune_defaults;
 mod schema;
 mod validate;
+mod value_path;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::core::Request;
@@ -31,10 +31,10 @@ use manifests::{
 use serde_json::Value;
 
 use self::{
-    definition::{CrdAssessment, CrdSummary},
-    resources::ValidationReport,
+    crd::{CrdAssessment, CrdSummary},
+    existing_resources::ValidationReport,
 };
-use super::{Check, Findings, Input, Problem, ask};
+use super::{Check, Findings, Input, Problem, access_review};
 
 /// Maximum number of CRDs that are checked concurrently. Each check holds the schemas and a page of custom resources in
 /// memory.
@@ -101,7 +101,7 @@ fn is_exempt(object: &Object) -> bool {
 /// Compares two forms of a CustomResourceDefinition, without its custom resources. Pure; no I/O.
 pub fn compared(live: &Value, incoming: &Object) -> Findings {
     let (live, new) = (CrdSummary::read(live), CrdSummary::read(incoming.value()));
-    let assessment = definition::assess(&live, &new);
+    let assessment = crd::assess(&live, &new);
     let mut findings = Findings::default();
     report_assessment(incoming.name(), &assessment, &mut findings);
     findings
@@ -119,14 +119,14 @@ async fn check_crd(input: &Input<'_>, object: &Object) -> Result<Findings, kube:
     let incoming = object.value().clone();
     let (crd, mut assessment) = tokio::task::spawn_blocking(move || {
         let crd = CrdSummary::read(&live);
-        let assessment = definition::assess(&crd, &CrdSummary::read(&incoming));
+        let assessment = crd::assess(&crd, &CrdSummary::read(&incoming));
         (crd, assessment)
     })
     .await
     .map_err(|error| kube::Error::Service(Box::new(error)))?;
     let mut findings = Findings::default();
     for target in std::mem::take(&mut assessment.targets) {
-        let report = resources::check(input.client, &crd, target).await?;
+        let report = existing_resources::check(input.client, &crd, target).await?;
         report_resources(name, report, &mut findings);
     }
     report_assessment(name, &assessment, &mut findings);
@@ -138,7 +138,7 @@ async fn get_live(input: &Input<'_>, name: &str) -> Result<Option<Value>, kube::
     let request = Request::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         .get(name, &kube::api::GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
-    ask::optional(ask::with_timeout(input.own.request(request)).await)
+    access_review::optional(access_review::with_timeout(input.own.request(request)).await)
 }
 
 /// Reports the assessment of a CRD. The custom resources must be reported before.

@@ -1,6 +1,6 @@
 //! Pruning: deletes objects that left the desired state, stage by stage, and releases objects that are kept.
 
-mod definition;
+mod crd;
 mod release;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -12,14 +12,14 @@ use manifests::{
 };
 use serde_json::Value;
 
-use super::{
-    Apply, Failure, Pruned, failure,
-    object::is_owned,
-    request::{ApiError, ResourcePath, retry_delay},
-};
 use crate::{
     discovery::Kind,
     plan::{DefinitionPolicy, Exit, Leaving, Owner, definition_groups, is_kept},
+    ssa::{
+        Apply, Failure, Pruned, failure,
+        object::is_owned,
+        request::{ApiError, ResourcePath, retry_delay},
+    },
 };
 
 /// Maximum number of attempts for an object that changes concurrently.

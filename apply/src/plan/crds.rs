@@ -7,7 +7,7 @@ use manifests::{names, object::Object};
 use serde::Deserialize;
 
 use super::is_definition;
-use crate::discovery::{Kind, definition::Spec};
+use crate::discovery::{Kind, crd::Spec};
 
 /// CRDs of a bundle, by group and kind.
 #[derive(Debug, Default)]

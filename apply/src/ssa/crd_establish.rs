@@ -23,7 +23,7 @@ use super::{
 use crate::{
     discovery::{
         CrdState, Remembered,
-        definition::{PartialCrd, Spec},
+        crd::{PartialCrd, Spec},
     },
     plan::Step,
 };

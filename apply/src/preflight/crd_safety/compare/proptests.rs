@@ -5,7 +5,7 @@ use ::tests::fuzz::{Random, fuzz};
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{prepare::prepare, validate::validate},
+    super::{prune_defaults::prepare, validate::validate},
     *,
 };
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{
     format,
-    place::{ROOT, ValuePath},
     schema::{Bounds, Limit, ListType, Schema, Type},
+    value_path::{ROOT, ValuePath},
 };
 use crate::first_few;
 
@@ -322,4 +322,4 @@ fn format_values(values: &[Value]) -> String {
 mod tests;
 
 #[cfg(test)]
-mod random;
+mod proptests;

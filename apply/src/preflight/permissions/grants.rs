@@ -9,11 +9,13 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, PolicyRule, Role},
 };
 use kube::Api;
-use manifests::api::rbac::Scope;
-use manifests::object::{Identity, at, text};
+use manifests::{
+    api::rbac::Scope,
+    object::{Identity, at, text},
+};
 use serde_json::Value;
 
-use super::super::{Check, Input, Problem, ask};
+use super::super::{Check, Input, Problem, access_review};
 use crate::plan::Step;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -174,18 +176,18 @@ async fn resolve_role(
         let client = client.clone();
         let rules = if is_cluster {
             let api = Api::<ClusterRole>::all(client);
-            ask::with_timeout(api.get(name))
+            access_review::with_timeout(api.get(name))
                 .await
                 .map(|role| role.rules)
         } else {
             let api = Api::<Role>::namespaced(client, namespace);
-            ask::with_timeout(api.get(name))
+            access_review::with_timeout(api.get(name))
                 .await
                 .map(|role| role.rules)
         };
         match rules {
             Ok(rules) => return Ok(Some(rules.unwrap_or_default())),
-            Err(error) => match ask::code(&error) {
+            Err(error) => match access_review::code(&error) {
                 Some(403) => {}
                 Some(404) => return Ok(None),
                 _ => return Err(error),

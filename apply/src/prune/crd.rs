@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{PruneOutcome, Pruner};
 use crate::{
-    discovery::{Kind, definition::PartialCrd},
+    discovery::{Kind, crd::PartialCrd},
     plan::{DefinitionPolicy, is_kept},
     ssa::{
         Failure, failure,

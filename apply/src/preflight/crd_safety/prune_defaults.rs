@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{
     compare::is_everywhere,
-    place::{ROOT, ValuePath},
     schema::Schema,
+    value_path::{ROOT, ValuePath},
 };
 
 /// Maximum number of reported lost fields of one custom resource.

@@ -12,7 +12,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Futures
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::{GroupVersion, Kind, Kinds, ask};
+use super::{GroupVersion, Kind, Kinds, client};
 
 /// Maximum time from the condition Established of a CRD until discovery shows its kind.
 pub(super) const DISCOVERY_LAG: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ impl<'k> PendingKinds<'k> {
         let kinds = self.kinds;
         let poll = async move {
             sleep(delay).await;
-            let answer = ask::kinds(&kinds.client, &version).await;
+            let answer = client::kinds(&kinds.client, &version).await;
             let response = answer.map_err(|error| {
                 let error = &error as &dyn std::error::Error;
                 debug!(group = %version.group, error, "failed to discover an API group");

@@ -10,9 +10,9 @@
 //! remaining permission takes a separate request. A client that creates a role must hold the permissions that the role
 //! grants. API servers check that by RBAC alone.
 
-mod grant;
-mod need;
-mod text;
+mod grants;
+mod manifest;
+mod required;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,8 +34,8 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use manifests::api::rbac::{Right, Rule, Scope, expand, not_covered};
 
-use self::grant::Grant;
-use super::{Check, Findings, Input, Problem, ask};
+use self::grants::Grant;
+use super::{Check, Findings, Input, Problem, access_review};
 use crate::{account::Account, plan::Leaving};
 
 /// A name that no namespace has: the rules for it are those of the whole cluster.
@@ -110,7 +110,7 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
 async fn missing_account(own: &Client, account: &Account) -> Result<Option<Problem>, kube::Error> {
     let Account { name, namespace } = account;
     let api = Api::<ServiceAccount>::namespaced(own.clone(), namespace);
-    match ask::optional(ask::with_timeout(api.get_metadata(name)).await) {
+    match access_review::optional(access_review::with_timeout(api.get_metadata(name)).await) {
         Ok(None) => Ok(Some(Problem {
             check: Check::Rights,
             message: format!(
@@ -118,7 +118,7 @@ async fn missing_account(own: &Client, account: &Account) -> Result<Option<Probl
             ),
         })),
         // The provisioner may lack the permission to read the account.
-        Err(error) if ask::code(&error) != Some(403) => Err(error),
+        Err(error) if access_review::code(&error) != Some(403) => Err(error),
         Ok(Some(_)) | Err(_) => Ok(None),
     }
 }
@@ -141,8 +141,8 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut findings = Findings::default();
     let leaving = input.plan.leaving.iter().map(Leaving::gvk);
     let kinds = input.kinds.find(leaving).await?;
-    let needed = need::required(input.plan, &kinds, input.policy);
-    let (grants, unknown) = grant::find(input).await?;
+    let needed = required::required(input.plan, &kinds, input.policy);
+    let (grants, unknown) = grants::find(input).await?;
     findings.warnings.extend(unknown);
 
     let scopes: BTreeSet<Scope<'_>> = needed
@@ -182,7 +182,7 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     if missing.values().any(|rights| !rights.is_empty()) {
         findings.problems.push(Problem {
             check: Check::Rights,
-            message: text::format_manifest(
+            message: manifest::format_manifest(
                 &missing,
                 input.policy.account.as_ref(),
                 &input.owner.name,
@@ -211,7 +211,8 @@ async fn held_rules<'a>(
                 status: None,
             };
             let api = Api::<SelfSubjectRulesReview>::all(input.client.clone());
-            let answer = ask::with_timeout(api.create(&PostParams::default(), &review)).await?;
+            let answer =
+                access_review::with_timeout(api.create(&PostParams::default(), &review)).await?;
             Ok((scope, Rule::of_review(answer.status.unwrap_or_default())))
         })
         .collect();
@@ -275,7 +276,7 @@ async fn is_allowed(client: &Client, attributes: ResourceAttributes) -> Result<b
         status: None,
     };
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let answer = ask::with_timeout(api.create(&PostParams::default(), &review)).await?;
+    let answer = access_review::with_timeout(api.create(&PostParams::default(), &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

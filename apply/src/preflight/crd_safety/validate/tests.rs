@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{super::prepare::prepare, *};
+use super::{super::prune_defaults::prepare, *};
 
 /// Returns the errors of `spec.a` and its dropped fields.
 fn check(schema: &Value, value: &Value) -> Vec<String> {

@@ -10,17 +10,13 @@ use std::{
 
 use manifests::object::Identity;
 
-use crate::{
-    account::Account,
-    health::Health,
-    informers::{
-        View, Wanted,
-        entry::{self, Entry},
-        object::ReducedObject,
-        scope::{self, Depth, Key, Scope},
-    },
-    ssa::Applied,
+use super::{
+    View, Wanted,
+    entry::{self, Entry},
+    object::ReducedObject,
+    scope::{self, Depth, Key, Scope},
 };
+use crate::{account::Account, health::Health, ssa::Applied};
 
 /// Names of the instances to reconcile.
 pub(super) type WakeSet = BTreeSet<Arc<str>>;

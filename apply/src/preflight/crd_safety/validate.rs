@@ -7,8 +7,8 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     format,
-    place::{ROOT, ValuePath},
     schema::{Limit, ListType, Schema, Type},
+    value_path::{ROOT, ValuePath},
 };
 
 /// Maximum number of reported errors of one custom resource.

@@ -1,7 +1,7 @@
 use k8s_openapi::api::{authorization::v1::SubjectRulesReviewStatus, rbac::v1::PolicyRule};
 use serde_json::{Value, json};
 
-use super::text;
+use super::manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::api::rbac::{Right, Rule, expand, not_covered};
@@ -101,7 +101,7 @@ fn missing_permissions_are_formatted_as_a_manifest() {
         None => rights("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
         Some("tenant") => rights("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
     ]);
-    let text = text::format_manifest(&missing, Some(&account), "etcd", "rukpak-system");
+    let text = manifest::format_manifest(&missing, Some(&account), "etcd", "rukpak-system");
     let (summary, yaml) = text.split_once("\n---\n").unwrap();
     assert_rows!(summary.starts_with("ServiceAccount tenant/installer lacks permissions") => true, "{summary}");
     let objects = manifests::yaml::documents(yaml.as_bytes());
@@ -133,13 +133,13 @@ fn many_names_become_one_rule_and_the_text_is_bounded() {
     let texts = names.iter();
     let texts: Vec<String> = texts.map(|name| format!("configmaps#{name} get")).collect();
     let missing = BTreeMap::from([(None, texts.iter().map(|text| right(text)).collect())]);
-    let text = text::format_manifest(&missing, None, "etcd", "rukpak-system");
+    let text = manifest::format_manifest(&missing, None, "etcd", "rukpak-system");
     assert_rows!(text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#) => true, "{text}");
     assert!(text.contains("provisioner-install-anything"), "{text}");
 
     let missing = names.iter();
     let missing = missing.map(|name| (Some(name.as_str()), rights("configmaps#a get")));
-    let text = text::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
+    let text = manifest::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
     assert!(
         text.ends_with("listed after this manifest is applied"),

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rbac::{Right, Scope};
-use manifests::object::{Identity, Object, text};
+use manifests::{
+    api::rbac::{Right, Scope},
+    object::{Identity, Object, text},
+};
 
 use crate::{
     discovery::{Found, Kind},
     plan::{DefinitionPolicy, Plan, Step, is_definition, is_namespace},
-    preflight::{Policy, crd::UpgradeSafety},
+    preflight::{Policy, crd_safety::UpgradeSafety},
 };
 
 /// Permissions by scope.
