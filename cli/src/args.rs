@@ -1,18 +1,19 @@
 //! Command line.
 
-mod access;
+mod bundle_instance;
 mod catalog;
+mod catalog_init;
+mod catalog_render;
+mod catalog_serve;
 mod catalog_source;
 mod cluster;
 mod conversion;
-mod draft;
 mod duration;
-mod instances;
+pub(crate) mod install_mode;
 mod limits;
 mod platform;
-mod render;
-mod run;
-mod serve;
+mod run_bundle;
+mod source_access;
 mod transfer;
 mod values;
 
@@ -24,31 +25,31 @@ use clap::{
 };
 
 pub(crate) use self::{
-    access::AccessArgs,
+    bundle_instance::{
+        AdoptArgs, Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DiffArgs, DryRun,
+        Format, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun, ResumeArgs,
+        RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
+    },
     catalog::{
         CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
         CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, GraphFormat, ListKind, kubernetes,
     },
+    catalog_init::{CatalogDockerfileArgs, CatalogInitArgs},
+    catalog_render::{BlobFormat, MigrateArgs, RenderArgs, RenderTemplateArgs, TemplateFormat},
+    catalog_serve::CatalogServeArgs,
     catalog_source::{
         CatalogSourceArgs, CatalogSourceCommand, CatalogSourceConvertArgs,
         CatalogSourceMigrateArgs, CatalogSourceResolveArgs, CatalogSourceValidateArgs, Form,
     },
     cluster::ClusterArgs,
     conversion::Conversion,
-    draft::{CatalogDockerfileArgs, CatalogInitArgs},
-    instances::{
-        AdoptArgs, Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DiffArgs, DryRun,
-        Format, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun, ResumeArgs,
-        RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
-    },
     limits::{FileLimitArgs, LimitArgs},
     platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
-    render::{BlobFormat, MigrateArgs, RenderArgs, RenderTemplateArgs, TemplateFormat},
-    run::{
+    run_bundle::{
         CleanupArgs, Engine, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs,
         SecurityContext,
     },
-    serve::CatalogServeArgs,
+    source_access::AccessArgs,
     transfer::{PushArgs, UnpackArgs},
 };
 

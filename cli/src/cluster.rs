@@ -2,8 +2,13 @@
 //!
 //! Commands that need no cluster read no kubeconfig, start no runtime and send no requests.
 
-mod config;
-mod trouble;
+mod api_error;
+pub(crate) mod content_service;
+pub(crate) mod desired;
+mod kubeconfig;
+pub(crate) mod live;
+pub(crate) mod revisions;
+pub(crate) mod watch;
 
 use std::{fmt::Display, future::Future};
 
@@ -13,12 +18,18 @@ use apply::revision::{
     store::{self, Reference, Store},
 };
 use kube::{Api, Client, Config, ResourceExt as _};
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{BundleInstance, RevisionStatus};
-use manifests::api::owner::Owner;
-use manifests::api::revision::RevisionDetails;
+use manifests::api::{
+    bundle::Bundle,
+    bundle_instance::{BundleInstance, RevisionStatus},
+    owner::Owner,
+    revision::RevisionDetails,
+};
 
-use crate::{Exit, args::ClusterArgs, interrupt, progress};
+use crate::{
+    Exit,
+    args::ClusterArgs,
+    output::{interrupt, progress},
+};
 
 /// Field manager of the changes to BundleInstances.
 pub(crate) const MANAGER: &str = "rukpak-cli";
@@ -64,9 +75,9 @@ pub(crate) fn run(
 
 impl Cluster {
     async fn connect(args: &ClusterArgs) -> anyhow::Result<Self> {
-        let config = config::read(args).await?;
+        let config = kubeconfig::read(args).await?;
         let client = Client::try_from(config.clone())
-            .map_err(|error| trouble::explain("failed to prepare the connection", &error, ""))?;
+            .map_err(|error| api_error::explain("failed to prepare the connection", &error, ""))?;
         Ok(Self {
             client,
             config,
@@ -114,7 +125,7 @@ impl Cluster {
         reason = "whoever has an error hands it over"
     )]
     pub(crate) fn trouble(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
-        trouble::explain(doing, &error, &self.config.cluster_url.to_string())
+        api_error::explain(doing, &error, &self.config.cluster_url.to_string())
     }
 
     /// Reads a BundleInstance; returns an error if it does not exist.
@@ -127,14 +138,14 @@ impl Cluster {
     pub(crate) async fn find_instance(&self, name: &str) -> anyhow::Result<Option<BundleInstance>> {
         match self.instances().get(name).await {
             Ok(found) => Ok(Some(found)),
-            Err(error) if trouble::is_absent(&error) => Ok(None),
+            Err(error) if api_error::is_absent(&error) => Ok(None),
             Err(error) => Err(self.trouble(format!("failed to read BundleInstance {name}"), error)),
         }
     }
 
     /// Reports whether the object does not exist, while its API is served.
     pub(crate) fn is_absent(error: &kube::Error) -> bool {
-        trouble::is_absent(error)
+        api_error::is_absent(error)
     }
 }
 

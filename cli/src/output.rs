@@ -1,5 +1,13 @@
 //! Output of data: formatting, and writing to standard output or files.
 
+pub(crate) mod confirm;
+pub(crate) mod interrupt;
+pub(crate) mod message;
+pub(crate) mod progress;
+pub(crate) mod staged_dir;
+pub(crate) mod suggest;
+pub(crate) mod table;
+
 use std::{
     fs,
     io::{self, Write},
@@ -8,16 +16,16 @@ use std::{
 
 use anyhow::Context;
 use kube::ResourceExt as _;
-use manifests::api::GROUP;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::object::{Object, is_unprintable};
-use manifests::yaml;
+use manifests::{
+    api::{GROUP, bundle_instance::BundleInstance},
+    object::{Object, is_unprintable},
+    yaml,
+};
 use serde::Serialize;
 
 use crate::{
     args::{Changed, Description, DryRun, Manifests},
-    interrupt::CleanupGuard,
-    progress,
+    output::interrupt::CleanupGuard,
 };
 
 /// Marks a failure to write to standard output.

@@ -1,6 +1,6 @@
 //! Sources of bundles, and their display names.
 
-mod name;
+mod display_name;
 
 use std::{
     ffi::OsString,
@@ -24,7 +24,7 @@ pub(crate) struct Source {
 /// Parses and names the bundles. Exits the process if a text is invalid, or if a bundle would be read from a terminal.
 pub(crate) fn all(texts: &[OsString], access: &AccessArgs) -> Vec<Source> {
     let places: Vec<_> = texts.iter().map(|text| locate(text, access)).collect();
-    let names = name::all(texts, &places).unwrap_or_else(|problem| args::usage(&problem));
+    let names = display_name::all(texts, &places).unwrap_or_else(|problem| args::usage(&problem));
     let reads_stdin = |place: &Result<_, _>| *place == Ok(unpacker::Source::Local(Local::Stdin));
     if places.iter().any(reads_stdin) {
         if access.reads_stdin() {

@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use ::catalog::model::{PLAIN_V0, REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use convert::removed_apis::kubernetes_of;
-use manifests::openshift::Release;
-use manifests::version_range::Range;
-use manifests::{byte_size, version};
+use manifests::{byte_size, openshift::Release, version, version_range::Range};
 
 use super::{
     AccessArgs, CatalogDockerfileArgs, CatalogInitArgs, CatalogServeArgs, Description, MigrateArgs,

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use convert::NamespaceObject;
-use convert::deployment_config::DeploymentConfig;
+use convert::{NamespaceObject, deployment_config::DeploymentConfig};
 use manifests::{names, version::KubeVersion, yaml};
 use serde_json::Value;
 

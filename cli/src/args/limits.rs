@@ -1,8 +1,7 @@
 //! Limits for reading bundles and other sources.
 
 use clap::Args;
-use manifests::content::Limits;
-use manifests::{byte_size, yaml};
+use manifests::{byte_size, content::Limits, yaml};
 
 const HEADING: &str = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)";
 

@@ -3,10 +3,9 @@
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand, ValueHint};
-use manifests::api::install::release;
-use manifests::image::Reference;
-use manifests::version_range::Range;
-use manifests::{names, openshift, version};
+use manifests::{
+    api::install::release, image::Reference, names, openshift, version, version_range::Range,
+};
 
 use super::{
     AccessArgs, CatalogLimitArgs, ClusterArgs, Description, Manifests, catalog::SOURCES,

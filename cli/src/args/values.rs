@@ -48,8 +48,7 @@ mod tests {
     use clap::Parser as _;
 
     use crate::{
-        args::{CleanupArgs, Cli, RunBundleArgs},
-        run::install_mode::Kind,
+        args::{CleanupArgs, Cli, RunBundleArgs, install_mode::Kind},
         testing::parse,
     };
 

@@ -5,8 +5,7 @@ use std::{fs, process::Command};
 use cluster::Cluster;
 use http::Request;
 use kube::{Client, Error};
-use manifests::api::catalog_source::convert::Version;
-use manifests::api::crds;
+use manifests::api::{catalog_source::convert::Version, crds};
 use serde_json::{Value, json};
 
 use crate::world::{Run, apply, bare, binary};

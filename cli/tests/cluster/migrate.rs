@@ -8,8 +8,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use manifests::api::catalog_source::CatalogSource;
-use manifests::api::crds;
+use manifests::api::{catalog_source::CatalogSource, crds};
 use serde_json::{Value, json};
 
 use crate::world::{Rukpak as _, apply, bare};

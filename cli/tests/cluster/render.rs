@@ -9,9 +9,10 @@ use kube::{
     Api,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::catalog_source::CatalogSource;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::yaml;
+use manifests::{
+    api::{catalog_source::CatalogSource, platform_operator::PlatformOperator},
+    yaml,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Args as _, Buildah, Registry};

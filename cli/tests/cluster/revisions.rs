@@ -12,12 +12,14 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::owner::Owner;
-use manifests::api::revision::RevisionDetails;
-use manifests::api::{MANAGER, crds, owner_metadata};
-use manifests::object::Object;
-use manifests::yaml;
+use manifests::{
+    api::{
+        MANAGER, bundle_instance::BundleInstance, crds, owner::Owner, owner_metadata,
+        revision::RevisionDetails,
+    },
+    object::Object,
+    yaml,
+};
 use serde_json::{Value, json};
 
 use crate::world::{Rukpak as _, Run, apply, bare, eventually, namespace, objects};

@@ -21,10 +21,10 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::install;
-use manifests::yaml;
+use manifests::{
+    api::{bundle::Bundle, bundle_instance::BundleInstance, install},
+    yaml,
+};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 pub(crate) use tests::Run;

@@ -1,8 +1,7 @@
 //! Operators that another command installed, and the versions that follow them.
 
 use kube::{ResourceExt as _, api::DeleteParams};
-use manifests::api::crds;
-use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::{crds, platform_operator::PlatformOperator};
 use serde_json::{Value, json};
 
 use super::{INJECTED, get, history, installed, scene::Operator};

@@ -3,8 +3,11 @@
 use cluster::{Cluster, Lease};
 use serde_json::{Value, json};
 
-use super::scene::{become_openshift, catalog, channel, count, define_olm, package, put};
-use super::{report, rights::missing_permissions_are_reported};
+use super::{
+    report,
+    rights::missing_permissions_are_reported,
+    scene::{become_openshift, catalog, channel, count, define_olm, package, put},
+};
 use crate::world::{Rukpak as _, apply, bare, namespace, text};
 
 /// Takes an OpenShift with the CRDs of OLM.

@@ -1,0 +1,247 @@
+//! Conversion of several bundles: one line per bundle, and one file per bundle in `--output-dir`.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use convert::{Code, Conversion, Level, Options, Report};
+use manifests::object::Object;
+use serde::Serialize;
+
+use super::prepare_output;
+use crate::{
+    Exit,
+    args::{self, ConvertArgs},
+    fetch::Reach,
+    output,
+    output::{
+        message::{self, clean, count},
+        staged_dir::{self, Staged},
+    },
+    parallel,
+    source::Source,
+};
+
+/// Result for one bundle.
+struct BundleOutcome<'a> {
+    source: &'a Source,
+    result: Result<Converted, unpacker::Error>,
+}
+
+struct Converted {
+    report: Report,
+    is_converted: bool,
+}
+
+/// Entry of a bundle in the report file.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Read(Box<Report>),
+    Failed { error: String },
+}
+
+#[derive(Default)]
+struct BatchSummary {
+    converted: usize,
+    refused: usize,
+    failed: usize,
+    warnings: usize,
+}
+
+pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
+    let options = args.conversion.options(args.limits)?;
+    let folder = args
+        .output_dir
+        .as_ref()
+        .map(|path| prepare_output(path, args))
+        .transpose()?;
+    let mut summary = BatchSummary::default();
+    let mut reports: BTreeMap<String, Entry> = BTreeMap::new();
+    let mut is_stdout_open = true;
+    let work = |source| convert_one(source, reach, &options, args, folder.as_ref());
+    parallel::each(
+        sources,
+        reach.width(),
+        work,
+        |outcome| -> anyhow::Result<()> {
+            let outcome = outcome?;
+            summary.add(&outcome);
+            if is_stdout_open && let Err(error) = output::print(&outcome.line()) {
+                // The files are written even if standard output is closed.
+                if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
+                    return Err(error);
+                }
+                is_stdout_open = false;
+            }
+            if args.report.is_some() {
+                reports.insert(outcome.source.name.clone(), outcome.into_entry());
+            }
+            Ok(())
+        },
+    )?;
+    if let Some(path) = &args.report {
+        output::write_json_file(path, &reports)?;
+    }
+    if let Some(folder) = folder {
+        // Names of bundles have no pattern that identifies files of earlier runs.
+        folder.publish(|_| false)?;
+    }
+    if !args.quiet {
+        summary.print(sources.len());
+    }
+    Ok(if summary.converted == sources.len() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+fn convert_one<'a>(
+    source: &'a Source,
+    reach: &Reach,
+    options: &Options,
+    args: &ConvertArgs,
+    folder: Option<&Staged>,
+) -> anyhow::Result<BundleOutcome<'a>> {
+    let content = match reach.content(source, &args.limits.into()) {
+        Ok(content) => content,
+        Err(error) => {
+            return Ok(BundleOutcome {
+                source,
+                result: Err(error),
+            });
+        }
+    };
+    let Conversion {
+        objects,
+        mut report,
+    } = convert::plain(&content, options);
+    if args.report.is_some() {
+        report.locate(&content);
+    }
+    if let (Some(folder), Some(objects)) = (folder, &objects) {
+        write(folder, source, objects, args)
+            .with_context(|| format!("bundle {:?}", source.name))?;
+    }
+    Ok(BundleOutcome {
+        source,
+        result: Ok(Converted {
+            report,
+            is_converted: objects.is_some(),
+        }),
+    })
+}
+
+fn write(
+    folder: &Staged,
+    source: &Source,
+    objects: &[Object],
+    args: &ConvertArgs,
+) -> anyhow::Result<()> {
+    let name = format!("{}.{}", source.name, staged_dir::extension(args.output));
+    folder.add_with(&name, staged_dir::FILE, |file| {
+        output::write_manifests(file, objects, args.output)
+    })
+}
+
+impl BundleOutcome<'_> {
+    /// Formats a line: name, ClusterServiceVersion, outcome, reason.
+    fn line(&self) -> String {
+        let (csv, outcome, reason) = match &self.result {
+            Ok(converted) if converted.is_converted => (
+                converted.report.facts.name.as_str(),
+                "converted",
+                String::new(),
+            ),
+            Ok(converted) => (
+                converted.report.facts.name.as_str(),
+                "refused",
+                reason(&converted.report),
+            ),
+            Err(error) => (
+                "",
+                "failed",
+                format!("{}: {}", error.reason(), chain(error)),
+            ),
+        };
+        format!(
+            "{}\t{}\t{outcome}\t{}\n",
+            clean(&self.source.name),
+            clean(csv),
+            clean(&reason)
+        )
+    }
+
+    fn into_entry(self) -> Entry {
+        match self.result {
+            Ok(converted) => Entry::Read(Box::new(converted.report)),
+            Err(error) => Entry::Failed {
+                error: chain(&error),
+            },
+        }
+    }
+}
+
+/// Formats the distinct codes and the first message: `Webhooks,InstallMode: …`.
+fn reason(report: &Report) -> String {
+    let mut codes: Vec<Code> = report.refusals().map(|finding| finding.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let codes: Vec<&str> = codes.into_iter().map(Code::as_str).collect();
+    let first = report
+        .refusals()
+        .next()
+        .map(|finding| finding.message.as_str());
+    format!("{}: {}", codes.join(","), first.unwrap_or_default())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+impl BatchSummary {
+    fn add(&mut self, outcome: &BundleOutcome<'_>) {
+        match &outcome.result {
+            Ok(converted) => {
+                self.warnings += converted.report.of(Level::Warning).count();
+                if converted.is_converted {
+                    self.converted += 1;
+                } else {
+                    self.refused += 1;
+                }
+            }
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    fn print(&self, bundles: usize) {
+        let Self {
+            converted,
+            refused,
+            failed,
+            warnings,
+        } = self;
+        let failed = if *failed > 0 {
+            format!(", {failed} failed")
+        } else {
+            String::new()
+        };
+        let hint = if *warnings > 0 {
+            format!(
+                "; {}: {} validate",
+                count(*warnings, "warning"),
+                args::name()
+            )
+        } else {
+            String::new()
+        };
+        let bundles = count(bundles, "bundle");
+        message::note(&format!(
+            "{bundles}: {converted} converted, {refused} refused{failed}{hint}"
+        ));
+    }
+}

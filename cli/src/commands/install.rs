@@ -1,0 +1,292 @@
+//! `rukpak install`.
+//!
+//! ```text
+//! BUNDLE ─ wanted ─┬─ a reference ───────────────────────────────┐
+//!                  └─ content: checked, packed ── upload         ├─ BundleInstance (server-side apply) ─ progress
+//!                                          (to the Bundle that   │
+//!                                           is created for it) ◄─┘
+//! ```
+
+pub(crate) mod assess;
+mod request;
+mod upload;
+
+use std::cell::Cell;
+
+use anyhow::{Context, bail};
+use futures::StreamExt as _;
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use manifests::api::{
+    GROUP,
+    bundle_instance::{BundleInstance, ready},
+};
+use tokio::time::{Duration, Instant, timeout_at};
+
+use super::status::rollout::Rollout;
+use crate::{
+    Exit,
+    args::{self, Changed, DryRun, InstallArgs},
+    cluster::{
+        self, Cluster, MANAGER,
+        watch::{self, Change},
+    },
+    output,
+    output::{
+        message::{self, count},
+        progress,
+    },
+};
+use assess::Verdict;
+use request::InstallRequest;
+
+/// Time for which an instance must be unhealthy before the command fails: objects that were just applied may still be
+/// progressing.
+const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
+
+/// Progress of the command, for the message after an interruption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InstallStage {
+    Nothing,
+    Applied,
+    Sent,
+}
+
+pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Exit> {
+    let Some(request) = InstallRequest::from_args(args)? else {
+        return Ok(Exit::Failed); // the problems were printed
+    };
+    let stage = Cell::new(InstallStage::Nothing);
+    let interrupted = || report_interrupted(&args.name, stage.get());
+    cluster::run(&args.cluster, interrupted, async |cluster| {
+        install(cluster, args, &request, &stage).await
+    })
+}
+
+fn report_interrupted(name: &str, stage: InstallStage) {
+    let program = args::name();
+    message::note(&match stage {
+        InstallStage::Nothing => "no changes were made".to_owned(),
+        InstallStage::Applied => format!(
+            "BundleInstance {name} is kept and waits for its content; run the same command again, or run \"{program} \
+             uninstall {name}\""
+        ),
+        InstallStage::Sent => format!(
+            "BundleInstance {name} is kept, and the installation continues; run \"{program} status {name}\" to follow it, \
+             or \"{program} uninstall {name}\" to remove it"
+        ),
+    });
+}
+
+async fn install(
+    cluster: &Cluster,
+    args: &InstallArgs,
+    request: &InstallRequest,
+    stage: &Cell<InstallStage>,
+) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
+    let before = cluster.find_instance(name).await?;
+    let instance = apply(cluster, args, request, before.as_ref()).await?;
+    let done = match &before {
+        None => "created",
+        Some(before) if before.metadata.generation == instance.metadata.generation => "unchanged",
+        Some(_) => "configured",
+    };
+    if args.dry_run == DryRun::Server {
+        output::changed(&instance, &output::tried(done, args.dry_run), args.output)?;
+        return Ok(Exit::Done);
+    }
+    stage.set(InstallStage::Applied);
+    if let Some(number) = instance.spec.rollback_to {
+        message::warning(&format!(
+            "BundleInstance {name} is pinned to revision {number}, and changes of the spec have no effect; run \"{} rollback \
+             {name} --undo\"",
+            args::name()
+        ));
+    }
+    if args.wait.wait && args.output == Changed::Text {
+        message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
+    }
+    if let Some(content) = &request.upload {
+        let mut rejection = String::new();
+        let uploading = upload::run(cluster, args, &instance, content, &mut rejection);
+        match timeout_at(end.unwrap_or_else(distant_deadline), uploading).await {
+            Ok(result) => result?,
+            Err(_) if !rejection.is_empty() => {
+                bail!("{rejection}; retried for {:?}", args.wait.timeout)
+            }
+            Err(_) => return timed_out(cluster, args).await,
+        }
+    }
+    stage.set(InstallStage::Sent);
+    if !args.wait.wait {
+        output::changed(&instance, done, args.output)?;
+        return Ok(Exit::Done);
+    }
+    match wait(cluster, &instance, end).await? {
+        Ended::Well(instance) => {
+            output::changed(&instance, &installed(&instance), args.output)?;
+            Ok(Exit::Done)
+        }
+        Ended::Badly(text) => {
+            message::error(&format!("BundleInstance {name} is not ready:"));
+            message::quote(&text);
+            Ok(Exit::Failed)
+        }
+        Ended::Late => timed_out(cluster, args).await,
+    }
+}
+
+/// Reports the state of an instance that is not ready after the timeout.
+async fn timed_out(cluster: &Cluster, args: &InstallArgs) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let instance = cluster.instance(name).await?;
+    message::error(&format!(
+        "timed out after {:?}: BundleInstance {name} is not ready; the installation continues",
+        args.wait.timeout
+    ));
+    message::quote(&assess::story(&instance));
+    Ok(Exit::Failed)
+}
+
+/// Returns a deadline that is never reached in practice.
+fn distant_deadline() -> Instant {
+    Instant::now() + Duration::from_secs(365 * 24 * 3600)
+}
+
+/// Formats the result: `installed: version 1.4.0, 12 objects, healthy`.
+fn installed(instance: &BundleInstance) -> String {
+    format!("installed: {}", summary(instance))
+}
+
+/// Summarizes a healthy instance: `version 1.4.0, 12 objects, healthy`.
+pub(crate) fn summary(instance: &BundleInstance) -> String {
+    let status = instance.status.clone().unwrap_or_default();
+    let version = status
+        .facts
+        .version
+        .map(|version| format!("version {version}"));
+    let objects = status.inventory.map_or(0, |inventory| inventory.count);
+    let objects = count(usize::try_from(objects).unwrap_or_default(), "object");
+    let waiting = Some(status.waiting.len()).filter(|number| *number > 0);
+    let waiting = waiting.map(|number| format!("{number} more deferred"));
+    let parts: Vec<String> = [version, Some(objects), waiting, Some("healthy".to_owned())]
+        .into_iter()
+        .flatten()
+        .collect();
+    message::clean(&parts.join(", "))
+}
+
+/// Applies the instance and returns it as the API server stored it.
+async fn apply(
+    cluster: &Cluster,
+    args: &InstallArgs,
+    request: &InstallRequest,
+    before: Option<&BundleInstance>,
+) -> anyhow::Result<BundleInstance> {
+    let params = PatchParams {
+        dry_run: args.dry_run == DryRun::Server,
+        force: args.force_conflicts,
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let object = request.object(args, before);
+    let applied = cluster
+        .instances()
+        .patch(&args.name, &params, &Patch::Apply(object))
+        .await;
+    applied.map_err(|error| {
+        cluster.trouble(
+            format!("failed to apply BundleInstance {}", args.name),
+            error,
+        )
+    })
+}
+
+/// Formats the progress line: `tide: Reconciling: 2 of 3 objects are ready; 9m12s until the progress deadline`.
+fn line(instance: &BundleInstance, text: &str) -> String {
+    let now = Timestamp::now();
+    let rollout = Rollout::new(instance, now);
+    let deadline = rollout.and_then(|rollout| rollout.deadline());
+    let deadline = deadline.map(|deadline| format!("; {deadline}"));
+    format!(
+        "{}: {}: {}{}",
+        instance.name_any(),
+        ready::phase(instance, now),
+        text.replace('\n', " "),
+        deadline.unwrap_or_default()
+    )
+}
+
+/// Result of waiting for an instance.
+pub(crate) enum Ended {
+    Well(Box<BundleInstance>),
+    Badly(String),
+    Late,
+}
+
+/// Waits until the instance is installed and healthy, or until it has failed.
+pub(crate) async fn wait(
+    cluster: &Cluster,
+    applied: &BundleInstance,
+    end: Option<Instant>,
+) -> anyhow::Result<Ended> {
+    let generation = applied.metadata.generation;
+    wait_until(cluster, applied, end, |instance| {
+        assess::of(instance, generation)
+    })
+    .await
+}
+
+/// Waits until `evaluate` returns success or a permanent failure.
+pub(crate) async fn wait_until(
+    cluster: &Cluster,
+    applied: &BundleInstance,
+    end: Option<Instant>,
+    evaluate: impl Fn(&BundleInstance) -> Verdict,
+) -> anyhow::Result<Ended> {
+    let name = applied.name_any();
+    let changes = watch::changes(cluster, Some(&name));
+    let mut changes = std::pin::pin!(changes);
+    let end = end.unwrap_or_else(distant_deadline);
+    let mut lost: Option<(Instant, String)> = None;
+    loop {
+        let until = lost
+            .as_ref()
+            .map_or(end, |(since, _)| end.min(*since + UNHEALTHY_GRACE));
+        let change = match timeout_at(until, changes.next()).await {
+            Ok(change) => change.context("the watch of the BundleInstance ended")??,
+            Err(_) => {
+                return Ok(match lost {
+                    Some((since, text)) if since + UNHEALTHY_GRACE <= end => Ended::Badly(text),
+                    _ => Ended::Late,
+                });
+            }
+        };
+        let instance = match change {
+            Change::Updated(instance) if instance.uid() == applied.uid() => instance,
+            _ => {
+                return Ok(Ended::Badly(
+                    "BundleInstance was deleted while waiting".to_owned(),
+                ));
+            }
+        };
+        match evaluate(&instance) {
+            Verdict::Done => return Ok(Ended::Well(instance)),
+            Verdict::Failed(text) => return Ok(Ended::Badly(text)),
+            Verdict::Lost(text) => {
+                progress::show(&line(&instance, &text));
+                let since = lost.map_or_else(Instant::now, |(since, _)| since);
+                lost = Some((since, text));
+            }
+            Verdict::Wait(text) => {
+                lost = None;
+                progress::show(&line(&instance, &text));
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Evaluation of a status for commands that wait. Pure; no I/O.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    condition::{self, reason},
+    inventory_format,
+};
+
+use crate::{commands::status, output::message::count};
+
+/// Assessment of a status for a waiting command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The instance is progressing; the message names the pending step.
+    Wait(String),
+    /// All objects are applied and healthy.
+    Done,
+    /// The instance is unhealthy, which may be temporary; the message names the problem.
+    Lost(String),
+    /// The instance needs a change by a person; the message names the reason and the remedy.
+    Failed(String),
+}
+
+/// Evaluates an instance whose spec was applied as this generation.
+pub(crate) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict {
+    evaluate(instance, generation, &[reason::INSTALLATION_SUCCEEDED])
+}
+
+/// Evaluates an instance whose spec was applied as this generation. Only the reasons in `accepted` of the condition
+/// Installed mean success.
+pub(crate) fn evaluate(
+    instance: &BundleInstance,
+    generation: Option<i64>,
+    accepted: &[&str],
+) -> Verdict {
+    const NOT_OBSERVED: &str = "waiting for the provisioner";
+    let Some(status) = &instance.status else {
+        return Verdict::Wait(NOT_OBSERVED.to_owned());
+    };
+    if instance.metadata.deletion_timestamp.is_some() {
+        return Verdict::Failed("BundleInstance is terminating".to_owned());
+    }
+    // A later generation was applied by another client; its result is reported, too.
+    let is_current = |condition: &&Condition| condition.observed_generation >= generation;
+    let find = |type_: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    };
+    let Some(progressing) = find(condition::PROGRESSING).filter(is_current) else {
+        return Verdict::Wait(NOT_OBSERVED.to_owned());
+    };
+    let installed = find(condition::INSTALLED);
+    let healthy = find(condition::HEALTHY);
+    match progressing.reason.as_str() {
+        reason::UP_TO_DATE => match (installed, healthy) {
+            (Some(installed), _) if !accepted.contains(&installed.reason.as_str()) => {
+                Verdict::Failed(installed.message.clone())
+            }
+            (_, Some(healthy)) if healthy.status == "True" => Verdict::Done,
+            (_, Some(healthy)) if healthy.status == "False" => {
+                Verdict::Lost(healthy.message.clone())
+            }
+            _ => Verdict::Wait("waiting for health checks".to_owned()),
+        },
+        reason::BLOCKED | reason::UNPACK_FAILED | reason::UNKNOWN_CLASS | reason::PAUSED => {
+            Verdict::Failed(story(instance))
+        }
+        reason::UNPACK_PENDING => {
+            let valid = find(condition::HAS_VALID_BUNDLE);
+            Verdict::Wait(valid.unwrap_or(progressing).message.clone())
+        }
+        reason::WAITING_FOR_HEALTH if healthy.is_some_and(|healthy| healthy.status == "False") => {
+            Verdict::Wait(ready(instance, healthy))
+        }
+        _ => Verdict::Wait(progressing.message.clone()),
+    }
+}
+
+/// Formats the health of the objects: `10 of 12 objects are ready: Deployment tide/tide: 0 of 1 ready`.
+fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
+    let message = healthy.map_or("", |condition| &condition.message);
+    let unhealthy = message.lines().filter_map(inventory_format::read_unwell);
+    let unhealthy: Vec<_> = unhealthy.collect();
+    let status = instance.status.as_ref();
+    let total = status.and_then(|status| status.inventory.as_ref());
+    let total = usize::try_from(total.map_or(0, |inventory| inventory.count)).unwrap_or_default();
+    let good = total.saturating_sub(unhealthy.len());
+    let first = unhealthy
+        .first()
+        .map(|(identity, reason)| format!(": {identity}: {reason}"));
+    format!(
+        "{good} of {} are ready{}",
+        count(total, "object"),
+        first.unwrap_or_default()
+    )
+}
+
+/// Explains why an instance is not ready.
+pub(crate) fn story(instance: &BundleInstance) -> String {
+    if let Some(problem) = status::problem(instance) {
+        return problem.message;
+    }
+    let conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let relevant: Vec<&Condition> = conditions
+        .filter(|condition| {
+            condition.type_ == condition::HEALTHY || condition.type_ == condition::PROGRESSING
+        })
+        .collect();
+    if relevant.is_empty() {
+        return "not reconciled by the provisioner yet; check that it is running".to_owned();
+    }
+    let lines = relevant.iter().map(|condition| condition.message.as_str());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::condition;
+
+    fn instance(conditions: &[ConditionFacts]) -> BundleInstance {
+        let conditions: Value = conditions.iter().copied().map(condition).collect();
+        let inventory = json!({"count": 3, "kinds": []});
+        let status =
+            json!({"conditions": conditions, "observedGeneration": 2, "inventory": inventory});
+        crate::testing::instance(&json!({"status": status}))
+    }
+
+    type ConditionFacts = (&'static str, &'static str, &'static str, &'static str);
+
+    const INSTALLED: ConditionFacts = ("Installed", "True", "InstallationSucceeded", "there");
+    const CURRENT: ConditionFacts = ("Progressing", "False", "UpToDate", "all applied");
+    const HEALTHY: ConditionFacts = ("Healthy", "True", "Healthy", "");
+
+    fn wait(text: &str) -> Verdict {
+        Verdict::Wait(text.to_owned())
+    }
+
+    fn failed(text: &str) -> Verdict {
+        Verdict::Failed(text.to_owned())
+    }
+
+    #[test]
+    fn wait_ends_when_applied_objects_are_healthy() {
+        let unobserved = "waiting for the provisioner";
+        let unhealthy = ("Healthy", "False", "Unhealthy", "gone");
+        let unknown = ("Healthy", "Unknown", "HealthUnknown", "");
+        let rolled_back = ("Installed", "True", "RolledBack", "back");
+        for (conditions, generation, expected) in ::tests::rows![
+            vec![], 2 => wait(unobserved);
+            vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(unobserved);
+            vec![INSTALLED, CURRENT, HEALTHY], 2 => Verdict::Done;
+            vec![INSTALLED, CURRENT, HEALTHY], 1 => Verdict::Done;
+            vec![INSTALLED, CURRENT, unhealthy], 2 => Verdict::Lost("gone".to_owned());
+            vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
+            vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
+        ] {
+            let verdict = of(&instance(&conditions), Some(generation));
+            assert_eq!(verdict, expected, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_reported_and_failures_end_the_wait() {
+        let valid = |reason, message| ("HasValidBundle", "False", reason, message);
+        let progressing = |status, reason, message| ("Progressing", status, reason, message);
+        let unhealthy = "(apps/v1, Kind=Deployment)(a/b): 0 of 1";
+        for (conditions, expected) in ::tests::rows![
+            vec![valid("UnpackFailed", "no such image"), progressing("False", "UnpackFailed", "see HasValidBundle")]
+                => failed("no such image");
+            vec![("Installed", "False", "InstallFailed", "in the way"), progressing("False", "Blocked", "it will not work")]
+                => failed("in the way");
+            vec![progressing("False", "Paused", "paused")] => failed("paused");
+            vec![valid("UnpackPending", "Waiting for it"), progressing("True", "UnpackPending", "see HasValidBundle")]
+                => wait("Waiting for it");
+            vec![progressing("True", "Applying", "applying 3 objects")] => wait("applying 3 objects");
+            vec![progressing("True", "WaitingForHealth", ""), ("Healthy", "False", "Unhealthy", unhealthy)]
+                => wait("2 of 3 objects are ready: Deployment a/b: 0 of 1");
+            vec![progressing("True", "WaitingForHealth", "not observed yet"), ("Healthy", "Unknown", "HealthUnknown", "")]
+                => wait("not observed yet");
+            vec![progressing("True", "Retrying", "again")] => wait("again");
+        ] {
+            let verdict = of(&instance(&conditions), Some(2));
+            assert_eq!(verdict, expected, "{conditions:?}");
+        }
+    }
+}

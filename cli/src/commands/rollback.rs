@@ -1,0 +1,186 @@
+//! `rukpak rollback`.
+//!
+//! The command sets `spec.rollbackTo`, and the provisioner rolls the revision out: it creates a new revision from the
+//! recorded objects. The pin remains until it is removed, also if the template changes.
+
+mod choose;
+mod wait;
+
+use std::cell::Cell;
+
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use manifests::api::{GROUP, bundle_instance::BundleInstance};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    diff,
+    install::{self, Ended, assess},
+};
+use crate::{
+    Exit,
+    args::{self, Changed, PinDryRun, RollbackArgs},
+    cluster::{self, Cluster, MANAGER, desired, revisions},
+    output,
+    output::message,
+};
+
+pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
+    let is_changed = Cell::new(false);
+    let interrupted = || report_interrupted(args, is_changed.get());
+    cluster::run(&args.cluster, interrupted, async |cluster| {
+        rollback(cluster, args, &is_changed).await
+    })
+}
+
+fn report_interrupted(args: &RollbackArgs, is_changed: bool) {
+    let (name, program) = (&args.name, args::name());
+    message::note(&if is_changed {
+        format!(
+            "the provisioner continues with BundleInstance {name}; run \"{program} status {name}\" to follow it"
+        )
+    } else {
+        "no changes were made".to_owned()
+    });
+}
+
+async fn rollback(
+    cluster: &Cluster,
+    args: &RollbackArgs,
+    is_changed: &Cell<bool>,
+) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
+    let before = cluster.instance(name).await?;
+    let pin = before.spec.rollback_to;
+    let target = if args.undo {
+        None
+    } else {
+        Some(choose::target(name, revisions::all(&before), pin, args.to)?)
+    };
+    let done = describe_change(pin, target);
+    if let (Some(number), PinDryRun::Server, Changed::Text) = (target, args.dry_run, args.output) {
+        let revision = revisions::read(cluster, &before, number).await?;
+        let desired = desired::from_revision(cluster, &before, revision).await?;
+        let origin = diff::text::Origin::Revision(number);
+        if diff::compare(cluster, desired, origin).await? == Exit::Code(diff::EXIT_FAILED) {
+            return Ok(Exit::Failed); // the errors were printed
+        }
+    }
+    let after = match args.dry_run {
+        PinDryRun::Client => {
+            let mut after = before;
+            after.spec.rollback_to = target;
+            after
+        }
+        _ if pin == target => before,
+        _ => set_pin(cluster, &before, target, args.dry_run).await?,
+    };
+    if args.dry_run != PinDryRun::None {
+        let dry_run = match args.dry_run {
+            PinDryRun::Server => "server dry run",
+            _ => "dry run",
+        };
+        output::changed(&after, &format!("{done} ({dry_run})"), args.output)?;
+        return Ok(Exit::Done);
+    }
+    is_changed.set(true);
+    // Without a pin, and without a change, nothing is awaited.
+    if !args.wait.wait || (pin, target) == (None, None) {
+        output::changed(&after, &done, args.output)?;
+        return Ok(Exit::Done);
+    }
+    if args.output == Changed::Text {
+        message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
+    }
+    let generation = after.metadata.generation;
+    let ended = install::wait_until(cluster, &after, end, |instance| match target {
+        Some(number) => wait::evaluate(instance, generation, number),
+        None => assess::of(instance, generation),
+    });
+    conclude(cluster, args, target, ended.await?).await
+}
+
+/// Describes a change of the pin.
+fn describe_change(pin: Option<i64>, target: Option<i64>) -> String {
+    match (pin, target) {
+        (None, None) => "not pinned".to_owned(),
+        (Some(number), None) => format!("pin to revision {number} removed"),
+        (Some(pin), Some(number)) if pin == number => {
+            format!("already pinned to revision {number}")
+        }
+        (_, Some(number)) => format!("pinned to revision {number}"),
+    }
+}
+
+async fn set_pin(
+    cluster: &Cluster,
+    before: &BundleInstance,
+    target: Option<i64>,
+    dry_run: PinDryRun,
+) -> anyhow::Result<BundleInstance> {
+    let name = before.name_any();
+    let params = PatchParams {
+        dry_run: dry_run == PinDryRun::Server,
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    // The revisions belong to this object. Another object of the same name has other revisions.
+    let patch = json!({"metadata": {"uid": before.metadata.uid}, "spec": {"rollbackTo": target}});
+    let patched = cluster
+        .instances()
+        .patch(&name, &params, &Patch::Merge(patch))
+        .await;
+    patched.map_err(|error| {
+        cluster.trouble(
+            format!("failed to set spec.rollbackTo of BundleInstance {name}"),
+            error,
+        )
+    })
+}
+
+/// Reports how the rollback ended.
+async fn conclude(
+    cluster: &Cluster,
+    args: &RollbackArgs,
+    target: Option<i64>,
+    ended: Ended,
+) -> anyhow::Result<Exit> {
+    let (name, program) = (&args.name, args::name());
+    let goal = match target {
+        Some(number) => format!("rolled back to revision {number}"),
+        None => "installed".to_owned(),
+    };
+    match ended {
+        Ended::Well(instance) => {
+            let summary = install::summary(&instance);
+            output::changed(&instance, &format!("{goal}: {summary}"), args.output)?;
+            if target.is_some() && args.output == Changed::Text {
+                message::note(&format!(
+                    "changes of the spec have no effect while the pin is set; run \"{program} rollback {name} --undo\" to \
+                     remove the pin"
+                ));
+            }
+            return Ok(Exit::Done);
+        }
+        Ended::Badly(problem) => {
+            message::error(&format!("BundleInstance {name} is not {goal}:"));
+            message::quote(&problem);
+        }
+        Ended::Late => {
+            let instance = cluster.instance(name).await?;
+            message::error(&format!(
+                "BundleInstance {name} is not {goal} after {:?}; the provisioner continues",
+                args.wait.timeout
+            ));
+            message::quote(&assess::story(&instance));
+        }
+    }
+    message::note(&format!(
+        "run \"{program} status {name}\" to see what is wrong"
+    ));
+    Ok(Exit::Failed)
+}

@@ -1,0 +1,118 @@
+//! The end of a rollback. Pure; no I/O.
+
+use manifests::api::{
+    bundle_instance::{BundleInstance, RevisionState},
+    condition::{self, reason},
+};
+
+use crate::{
+    cluster::revisions,
+    commands::install::assess::{self, Verdict},
+};
+
+/// Evaluates a BundleInstance whose generation `generation` pins revision `number`.
+pub(super) fn evaluate(instance: &BundleInstance, generation: Option<i64>, number: i64) -> Verdict {
+    if instance.metadata.deletion_timestamp.is_none() && instance.spec.rollback_to != Some(number) {
+        return Verdict::Failed("spec.rollbackTo was changed by another client".to_owned());
+    }
+    let accepted = [reason::INSTALLATION_SUCCEEDED, reason::ROLLED_BACK];
+    match assess::evaluate(instance, generation, &accepted) {
+        Verdict::Done if !has_arrived(instance, number) => {
+            // An automatic rollback of this rollout results in another revision.
+            let conditions = instance.status.iter().flat_map(|status| &status.conditions);
+            let mut failed = conditions.filter(|condition| {
+                condition.type_ == condition::INSTALLED && condition.reason == reason::ROLLED_BACK
+            });
+            match failed.next() {
+                Some(condition) => Verdict::Lost(condition.message.clone()),
+                None => Verdict::Wait(format!("waiting for the rollout of revision {number}")),
+            }
+        }
+        verdict => verdict,
+    }
+}
+
+/// Reports whether the active revision is the pinned one, or was created from it.
+fn has_arrived(instance: &BundleInstance, number: i64) -> bool {
+    let revisions = revisions::all(instance);
+    let active = revisions::newest(revisions, RevisionState::Active);
+    let pinned = revisions.iter().find(|revision| revision.number == number);
+    active.is_some_and(|active| {
+        active.number == number
+            || active.rollback_of == Some(number)
+            || pinned.is_some_and(|pinned| pinned.digest == active.digest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::condition;
+
+    /// A BundleInstance with these reasons of Progressing and Installed, pinned to revision 1.
+    fn instance(
+        progressing: &str,
+        installed: &str,
+        revisions: &[(i64, &str, i64)],
+    ) -> BundleInstance {
+        let condition = |type_: &str, status: &str, reason: &str| {
+            condition((type_, status, reason, &format!("message of {reason}")))
+        };
+        let revision = |(number, state, of): &(i64, &str, i64)| {
+            let cause = if *of == 0 { "Upgrade" } else { "Rollback" };
+            json!({
+                "number": number, "state": state, "cause": cause, "rollbackOf": of, "bundle": "tide-1",
+                "digest": number.to_string(), "checksum": "", "parts": 1, "created": "2026-01-01T00:00:00Z",
+            })
+        };
+        let revisions: Vec<_> = revisions.iter().map(revision).collect();
+        let conditions = [
+            condition("Progressing", "False", progressing),
+            condition("Installed", "True", installed),
+            condition("Healthy", "True", "Healthy"),
+        ];
+        crate::testing::instance(&json!({
+            "spec": {"rollbackTo": 1}, "status": {"conditions": conditions, "revisions": revisions},
+        }))
+    }
+
+    #[test]
+    fn rollback_is_done_when_its_revision_is_active() {
+        let before = [(1, "Archived", 0), (2, "Active", 0)];
+        let after = [(1, "Archived", 0), (2, "Archived", 0), (3, "Active", 1)];
+        let during = [(1, "Archived", 0), (2, "Active", 0), (3, "RollingOut", 1)];
+        let trimmed = [(2, "Archived", 0), (3, "Active", 1)];
+        let cancelled = [(1, "Active", 0), (2, "Archived", 0)];
+        let succeeded = "InstallationSucceeded";
+        let wait = || Verdict::Wait("waiting for the rollout of revision 1".to_owned());
+        for (progressing, installed, revisions, generation, expected) in ::tests::rows![
+            "UpToDate", succeeded, &before[..], 2 => wait();
+            "UpToDate", succeeded, &during[..], 2 => wait();
+            "UpToDate", succeeded, &after[..], 2 => Verdict::Done;
+            "UpToDate", "RolledBack", &after[..], 2 => Verdict::Done;
+            "UpToDate", succeeded, &trimmed[..], 2 => Verdict::Done;
+            "UpToDate", succeeded, &cancelled[..], 2 => Verdict::Done;
+            "UpToDate", succeeded, &after[..], 3
+                => Verdict::Wait("waiting for the provisioner".to_owned());
+            "UpToDate", "RolledBack", &before[..], 2 => Verdict::Lost("message of RolledBack".to_owned());
+            "UpToDate", "InstallFailed", &before[..], 2
+                => Verdict::Failed("message of InstallFailed".to_owned());
+            "Blocked", "UpgradeFailed", &before[..], 2
+                => Verdict::Failed("message of UpgradeFailed".to_owned());
+            "Paused", succeeded, &before[..], 2 => Verdict::Failed("message of Paused".to_owned());
+        ] {
+            let instance = instance(progressing, installed, revisions);
+            let verdict = evaluate(&instance, Some(generation), 1);
+            assert_eq!(verdict, expected, "{progressing} {installed} {revisions:?}");
+        }
+    }
+
+    #[test]
+    fn changed_pin_ends_the_wait() {
+        let instance = instance("UpToDate", "InstallationSucceeded", &[(2, "Active", 0)]);
+        let expected = "spec.rollbackTo was changed by another client".to_owned();
+        assert_eq!(evaluate(&instance, Some(2), 2), Verdict::Failed(expected));
+    }
+}

@@ -1,0 +1,113 @@
+//! `rukpak cleanup`: deletes the BundleInstance of a package with all objects that it has installed.
+
+use anyhow::{anyhow, bail};
+use kube::ResourceExt as _;
+use manifests::api::bundle_instance::CrdDeletionPolicy;
+
+use super::{
+    instance::install_namespace,
+    locate::{LocatedInstance, describe_namespace, locate},
+    warn,
+};
+use crate::{
+    Exit,
+    args::{Cascade, CleanupArgs, DryRun},
+    commands::{
+        run_bundle::{RunContext, command},
+        uninstall::{self, maker, retained},
+    },
+    output,
+    output::message,
+};
+
+pub(in crate::commands::run_bundle) async fn cleanup(
+    task: &RunContext<'_>,
+    args: &CleanupArgs,
+) -> anyhow::Result<Exit> {
+    let (cluster, deadline, package) = (task.cluster, task.deadline, &args.package);
+    warn_ignored_flags(args);
+    let namespace = args.namespace.as_deref();
+    let located = locate(cluster, package, namespace);
+    let located = deadline.read_cluster(located).await?;
+    let instance = match located {
+        LocatedInstance::InNamespace(found) => *found,
+        LocatedInstance::OtherNamespace(found) => {
+            let namespace = namespace.unwrap_or_default();
+            message::warning(&format!(
+                "package {package:?} not found in namespace {namespace}; {}",
+                describe_namespace(&found)
+            ));
+            return Ok(Exit::Done);
+        }
+        LocatedInstance::None => {
+            message::warning(&format!("package {package:?} not found"));
+            return Ok(Exit::Done);
+        }
+    };
+    let name = instance.name_any();
+    if let (Some(namespace), None) = (namespace, install_namespace(&instance)) {
+        bail!(
+            "{}, so it may not be in {namespace}; nothing was deleted; run {} for the reason, or remove --namespace to \
+             delete it in any namespace",
+            describe_namespace(&instance),
+            command(&format!("status {name}"))
+        );
+    }
+    if let Some(operator) = maker(&instance) {
+        bail!(
+            "BundleInstance {name} belongs to PlatformOperator {operator}, which would recreate it; nothing was deleted; \
+             run \"kubectl delete platformoperator {operator}\" instead"
+        );
+    }
+    let policy = if args.deletes_crds() {
+        CrdDeletionPolicy::Delete
+    } else {
+        message::note("Skipping CRD deletion");
+        CrdDeletionPolicy::Retain
+    };
+    let crds = retained::definitions(cluster, &instance).await;
+    let namespaces = retained::namespaces(&instance);
+    let preview = retained::foretold(Cascade::Background, policy, &crds, &namespaces);
+    for line in &preview {
+        message::note(line);
+    }
+    let set = uninstall::set_policy(cluster, Some(policy), DryRun::None, instance);
+    let set = deadline.run_to_end("setting spec.crdDeletionPolicy", Box::pin(set));
+    let instance = set.await?;
+    task.set_interrupt_message(format!(
+        "deletion continues in the cluster; run {} to follow it",
+        command(&format!("status {name}"))
+    ));
+    let deleted = uninstall::delete(cluster, Cascade::Background, DryRun::None, &instance);
+    deadline
+        .run_to_end("deleting the BundleInstance", deleted)
+        .await?;
+    let mut last = String::new();
+    let deleted = uninstall::gone(cluster, &instance, &mut last);
+    let Some(deleted) = deadline.within(deleted).await else {
+        let progress = if last.is_empty() {
+            "the provisioner reports no progress; check that it is running"
+        } else {
+            &last
+        };
+        return Err(anyhow!(
+            "timed out after {:?}: BundleInstance {name} still exists; deletion continues: {progress}",
+            deadline.timeout
+        ));
+    };
+    deleted?;
+    message::note(&format!("bundleinstance {name:?} deleted"));
+    output::print(&format!("Operator {package:?} uninstalled\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Warns about flags that have no effect here.
+fn warn_ignored_flags(args: &CleanupArgs) {
+    let groups = args.delete_operator_groups;
+    let account = args.service_account.is_some();
+    let flags = [
+        ("--delete-operator-groups", groups),
+        ("--service-account", account),
+    ];
+    warn(&flags, "");
+}

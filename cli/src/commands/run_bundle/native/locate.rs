@@ -1,0 +1,177 @@
+//! Lookup of the BundleInstance that a command refers to, by package and by namespace if the user gave one.
+
+use anyhow::bail;
+use kube::{ResourceExt as _, api::ListParams};
+use manifests::api::bundle_instance::BundleInstance;
+
+use super::instance::{self, install_namespace};
+use crate::{
+    cluster::Cluster,
+    commands::{run_bundle::command, upgrade_check::cluster_state::each},
+    output::message::{self, count},
+};
+
+/// Result of the lookup of a package's BundleInstance.
+#[derive(Debug)]
+pub(super) enum LocatedInstance {
+    None,
+    /// In the requested namespace, or in one that the status does not report yet.
+    InNamespace(Box<BundleInstance>),
+    /// Only in another namespace.
+    OtherNamespace(Box<BundleInstance>),
+}
+
+/// Returns the BundleInstance of a package, or the one in the requested namespace if the package has several.
+pub(super) async fn locate(
+    cluster: &Cluster,
+    package: &str,
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    choose(
+        list_for_package(cluster, package).await?,
+        package,
+        requested,
+    )
+}
+
+/// Reports whether a BundleInstance of a package exists in the requested namespace.
+pub(in crate::commands::run_bundle) async fn is_installed(
+    cluster: &Cluster,
+    package: &str,
+    requested: Option<&str>,
+) -> anyhow::Result<bool> {
+    let (inside, elsewhere) =
+        split_by_namespace(list_for_package(cluster, package).await?, requested);
+    if inside.is_empty()
+        && let Some((requested, found)) = requested.zip(elsewhere.first())
+    {
+        message::note(&format!(
+            "{}, not in {requested}; using OLM",
+            describe_namespace(found)
+        ));
+    }
+    Ok(!inside.is_empty())
+}
+
+/// Describes the namespace in which an instance is installed.
+pub(super) fn describe_namespace(found: &BundleInstance) -> String {
+    let name = found.name_any();
+    match install_namespace(found) {
+        Some(namespace) => format!("BundleInstance {name} is installed in {namespace}"),
+        None => format!("BundleInstance {name} does not report its install namespace yet"),
+    }
+}
+
+/// Lists the BundleInstances of a package: by their annotation, else by the installed bundle.
+async fn list_for_package(cluster: &Cluster, package: &str) -> anyhow::Result<Vec<BundleInstance>> {
+    let mut found = Vec::new();
+    let params = ListParams::default().limit(500);
+    let instances = cluster.instances();
+    let listed = each(&instances, params, |instance| {
+        if instance::is_of(&instance, package) {
+            found.push(instance);
+        }
+    });
+    listed
+        .await
+        .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+    found.sort_by_key(kube::ResourceExt::name_any);
+    Ok(found)
+}
+
+/// Splits instances into those that may be in the requested namespace and those in other namespaces.
+fn split_by_namespace(
+    found: Vec<BundleInstance>,
+    requested: Option<&str>,
+) -> (Vec<BundleInstance>, Vec<BundleInstance>) {
+    let is_inside = |instance: &BundleInstance| {
+        requested
+            .zip(install_namespace(instance))
+            .is_none_or(|(requested, namespace)| requested == namespace)
+    };
+    found.into_iter().partition(is_inside)
+}
+
+fn choose(
+    found: Vec<BundleInstance>,
+    package: &str,
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    let (mut inside, elsewhere) = split_by_namespace(found, requested);
+    if inside.len() > 1 {
+        let names: Vec<String> = inside
+            .iter()
+            .take(10)
+            .map(kube::ResourceExt::name_any)
+            .collect();
+        bail!(
+            "package {package:?} has {}: {}; remove all but one with {}",
+            count(inside.len(), "BundleInstance"),
+            names.join(", "),
+            command("uninstall NAME")
+        );
+    }
+    let inside = inside.pop().map(Box::new).map(LocatedInstance::InNamespace);
+    let elsewhere = || elsewhere.into_iter().next().map(Box::new);
+    Ok(inside
+        .or_else(|| elsewhere().map(LocatedInstance::OtherNamespace))
+        .unwrap_or(LocatedInstance::None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn instance(name: &str, spec: Option<&str>, status: Option<&str>) -> BundleInstance {
+        crate::testing::instance(&json!({
+            "metadata": {"name": name}, "spec": {"installNamespace": spec}, "status": {"installNamespace": status},
+        }))
+    }
+
+    #[test]
+    fn requested_namespace_selects_the_instance() {
+        let prod = || instance("tide", None, Some("prod"));
+        let ci = || instance("high", Some("ci"), None);
+        let unknown = || instance("new", None, None);
+        for (found, asked, expected) in ::tests::rows![
+            vec![], Some("ci") => "nothing";
+            vec![prod()], None => "here tide";
+            vec![prod()], Some("prod") => "here tide";
+            vec![prod()], Some("ci") => "elsewhere tide";
+            vec![ci()], Some("ci") => "here high";
+            vec![ci()], Some("prod") => "elsewhere high";
+            vec![prod(), ci()], Some("ci") => "here high";
+            vec![prod(), ci()], Some("dev") => "elsewhere tide";
+            // An instance that has not reported its namespace yet may be in the requested one.
+            vec![unknown()], Some("ci") => "here new";
+            vec![prod(), ci()], None => "has 2 BundleInstances: tide, high";
+            vec![ci(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
+        ] {
+            let text = match choose(found, "tide", asked) {
+                Ok(LocatedInstance::None) => "nothing".to_owned(),
+                Ok(LocatedInstance::InNamespace(instance)) => {
+                    format!("here {}", instance.name_any())
+                }
+                Ok(LocatedInstance::OtherNamespace(instance)) => {
+                    format!("elsewhere {}", instance.name_any())
+                }
+                Err(error) => error.to_string(),
+            };
+            assert!(
+                text.contains(expected),
+                "{text}, not {expected} in {asked:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn install_namespace_is_described() {
+        ::tests::assert_rows! {
+            describe_namespace(&instance("tide", Some("ci"), Some("prod"))) => "BundleInstance tide is installed in prod";
+            describe_namespace(&instance("tide", None, None)) => "BundleInstance tide does not report its install namespace \
+                                                                  yet";
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! InstallPlans in progress of a package that is to be removed.
+
+use anyhow::anyhow;
+use manifests::object::{at, text};
+use serde_json::Value;
+
+use super::{
+    super::{
+        api::{Kind, Olm, changes, wait_for},
+        approval::csvs,
+    },
+    named, subscription, wait_deleted,
+};
+use crate::{commands::run_bundle::RunContext, output::message};
+
+/// InstallPlan in progress, which would create removed objects again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PendingInstallPlan {
+    name: String,
+    /// Whether it also installs objects for other Subscriptions.
+    is_shared: bool,
+}
+
+/// Returns the plans of a package that are in progress.
+pub(super) async fn unfinished_plans(
+    olm: Olm<'_>,
+    namespace: &str,
+    package: &str,
+) -> anyhow::Result<Vec<PendingInstallPlan>> {
+    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
+    let Some(own) = subscription(&subscriptions, namespace, package) else {
+        // Plans without a Subscription are removed automatically.
+        return Ok(Vec::new());
+    };
+    let plans = olm.list(Kind::InstallPlan, namespace).await?;
+    Ok(unfinished(&plans, own, &subscriptions))
+}
+
+/// Returns the approved plans of a Subscription that are in progress, given all Subscriptions of the namespace.
+fn unfinished(plans: &[Value], own: &Value, subscriptions: &[Value]) -> Vec<PendingInstallPlan> {
+    fn is_of(plan: &Value, subscription: &Value) -> bool {
+        let status = |path: &[&str]| text(subscription, path).filter(|value| !value.is_empty());
+        let current = status(&["status", "currentCSV"]);
+        status(&["status", "installPlanRef", "name"]) == Some(named(plan))
+            || current.is_some_and(|csv| csvs(plan).contains(csv))
+    }
+    let is_in_progress = |plan: &&Value| {
+        let phase = text(plan, &["status", "phase"]).unwrap_or_default();
+        let is_approved = at(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
+        is_approved && !matches!(phase, "Complete" | "Failed")
+    };
+    let pending = plans
+        .iter()
+        .filter(is_in_progress)
+        .filter(|plan| is_of(plan, own));
+    let all = pending.map(|plan| PendingInstallPlan {
+        name: named(plan).to_owned(),
+        is_shared: subscriptions
+            .iter()
+            .any(|other| named(other) != named(own) && is_of(plan, other)),
+    });
+    all.collect()
+}
+
+/// Ends a plan: waits for it if other Subscriptions need it, and deletes it otherwise.
+pub(super) async fn wait_or_fail(
+    task: &RunContext<'_>,
+    namespace: &str,
+    install: &PendingInstallPlan,
+) -> anyhow::Result<()> {
+    let (olm, kind, name) = (Olm(task.cluster), Kind::InstallPlan, &install.name);
+    if !install.is_shared {
+        return wait_deleted(task, kind, namespace, name).await;
+    }
+    message::note(&format!(
+        "Waiting for InstallPlan {name}, which also installs for other Subscriptions"
+    ));
+    let changes = changes(olm.api(kind, namespace), name);
+    let ended = wait_for([changes], task.deadline, async || {
+        let plan = olm.find(kind, namespace, name).await?;
+        let phase = plan.as_ref().map(|plan| text(plan, &["status", "phase"]));
+        let is_in_progress =
+            phase.is_some_and(|phase| !matches!(phase, Some("Complete" | "Failed")));
+        Ok((!is_in_progress).then_some(()))
+    });
+    ended.await?.ok_or_else(|| {
+        anyhow!(
+            "timed out after {:?}: InstallPlan {name}, which would recreate the removed objects and also installs for other \
+             Subscriptions, is not complete; nothing was removed; retry when it is complete",
+            task.deadline.timeout
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // parity: sdk-35
+    #[test]
+    fn unfinished_plans_of_the_package_are_found() {
+        let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| {
+            json!({
+                "metadata": {"name": name}, "status": {"phase": phase},
+                "spec": {"approved": approved, "clusterServiceVersionNames": csvs},
+            })
+        };
+        let subscription = |name: &str, current: &str, plan: &str| {
+            json!({
+                "metadata": {"name": name, "namespace": "tides"},
+                "status": {"currentCSV": current, "installPlanRef": {"name": plan}},
+            })
+        };
+        let tide = |plan: &str| subscription("tide", "tide.v2", plan);
+        let reef = subscription("reef", "reef.v1", "install-1");
+        let going = |names: &[&str]| plan("install-1", true, "Installing", names);
+        for (own, others, plan, expected) in ::tests::rows![
+            tide("install-1"), vec![], going(&[]) => Some(false);
+            tide(""), vec![], going(&["tide.v2"]) => Some(false);
+            // OLM sets the phase after it creates the plan.
+            tide("install-1"), vec![], plan("install-1", true, "", &[]) => Some(false);
+            tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => Some(true);
+            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => Some(false);
+            // These plans are not in progress for the package.
+            tide("install-2"), vec![reef], going(&["reef.v1"]) => None;
+            subscription("tide", "", ""), vec![], going(&[""]) => None;
+            tide("install-1"), vec![], plan("install-1", false, "RequiresApproval", &["tide.v2"]) => None;
+            tide("install-1"), vec![], plan("install-1", true, "Complete", &["tide.v2"]) => None;
+            tide("install-1"), vec![], plan("install-1", true, "Failed", &["tide.v2"]) => None;
+        ] {
+            let mut all = others;
+            all.push(own.clone());
+            let found = unfinished(std::slice::from_ref(&plan), &own, &all);
+            let expected = expected.map(|is_shared| PendingInstallPlan {
+                name: "install-1".to_owned(),
+                is_shared,
+            });
+            assert_eq!(
+                found,
+                expected.into_iter().collect::<Vec<_>>(),
+                "{own} {plan}"
+            );
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! ConfigMaps and registry pod of a catalog, and removal of the previous registry.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    net::{IpAddr, SocketAddr},
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use catalog::compose::history::History;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Pod},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use manifests::object::text;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    api::{Kind, Olm, changes, wait_for},
+    config_map_parts::Parts,
+    objects,
+    registry_pod::{OWNER, PORT, PodRequest},
+};
+use crate::{
+    args::SecurityContext,
+    cluster::{Cluster, MANAGER},
+    commands::run_bundle::{RunContext, diagnostics},
+    output::{message, progress},
+};
+
+/// Maximum number of attempts of a patch that conflicts with changes by other clients.
+const MAX_ATTEMPTS: usize = 10;
+
+/// Address of a served catalog, and the objects that serve it.
+#[derive(Debug, Clone)]
+pub(super) struct RegistryEndpoint {
+    pub(super) address: String,
+    pub(super) pod: String,
+    config_maps: BTreeSet<String>,
+}
+
+/// Serves a catalog from a pod, or from the pod of an earlier run if it exists.
+pub(super) async fn serve(
+    task: &RunContext<'_>,
+    request: &PodRequest<'_>,
+    parts: &Parts,
+) -> anyhow::Result<RegistryEndpoint> {
+    let uid = &request.owner.uid;
+    let maps: Api<ConfigMap> = Api::namespaced(task.cluster.client.clone(), request.namespace);
+    let config_maps = request.config_maps(parts);
+    let names = config_maps
+        .iter()
+        .filter_map(|map| map.metadata.name.clone())
+        .collect();
+    for map in &config_maps {
+        create(task, &maps, map, None, |map| is_owned(map, uid)).await?;
+    }
+    let pods: Api<Pod> = Api::namespaced(task.cluster.client.clone(), request.namespace);
+    let pod = request.pod(parts)?;
+    let name = pod.name_any();
+    let is_usable = |pod: &Pod| is_owned(pod, uid) && !has_ended(pod);
+    create(task, &pods, &pod, Some(request.security), is_usable).await?;
+    let ready = wait_for([changes(pods.clone(), &name)], task.deadline, async || {
+        let pod = pods.get_opt(&name).await;
+        let pod = pod.map_err(|error| {
+            task.cluster
+                .trouble(format!("failed to read pod {name}"), error)
+        })?;
+        let Some(pod) = pod else {
+            bail!("registry pod {name} was deleted by another client; retry");
+        };
+        progress::show(&format!("registry {}", diagnostics::describe(&pod)));
+        address(&pod)
+            .map(socket)
+            .transpose()
+            .with_context(|| format!("registry pod {name}"))
+    });
+    let Some(address) = ready.await? else {
+        diagnostics::print_namespace(task.cluster, request.namespace).await;
+        bail!(
+            "timed out after {:?}: registry pod {name} is not ready; the CatalogSource was not changed; check the pod, and \
+             run the same command again",
+            task.deadline.timeout
+        );
+    };
+    Ok(RegistryEndpoint {
+        address,
+        pod: name,
+        config_maps: names,
+    })
+}
+
+/// Sets the address of the registry in a CatalogSource, unless another client has changed its history or image since it was
+/// read.
+pub(super) async fn update_source(
+    task: &RunContext<'_>,
+    namespace: &str,
+    read: &Value,
+    served: &RegistryEndpoint,
+    history: &History,
+    secret: Option<&str>,
+) -> anyhow::Result<()> {
+    let name = text(read, &["metadata", "name"]).unwrap_or_default();
+    if let Some(key) = objects::templates(read).next() {
+        message::warning(&format!(
+            "CatalogSource {name} no longer follows its annotation {key}, which is removed; a pod now serves its catalog"
+        ));
+    }
+    let update = patch_source(task.cluster, namespace, read, served, history, secret);
+    let doing = format!("changing CatalogSource {name}");
+    task.deadline.run_to_end(&doing, update).await
+}
+
+async fn patch_source(
+    cluster: &Cluster,
+    namespace: &str,
+    read: &Value,
+    served: &RegistryEndpoint,
+    history: &History,
+    secret: Option<&str>,
+) -> anyhow::Result<()> {
+    let (olm, kind) = (Olm(cluster), Kind::CatalogSource);
+    let name = text(read, &["metadata", "name"]).unwrap_or_default();
+    let (address, annotations) = (&served.address, history.annotations());
+    let mut current = read.clone();
+    for _ in 0..MAX_ATTEMPTS {
+        let patch = objects::with_address(&current, address, &served.pod, &annotations, secret);
+        let changed = olm.change_unchanged(kind, namespace, name, &patch).await?;
+        if changed.is_some() {
+            return Ok(());
+        }
+        let found = olm.find(kind, namespace, name).await?;
+        current =
+            found.ok_or_else(|| anyhow!("{} {name} was deleted by another client", kind.name()))?;
+        if objects::is_history_changed(read, &current) {
+            bail!(
+                "the bundles or the image of CatalogSource {name} were changed by another client and are kept; check which \
+                 ones are intended, and retry"
+            );
+        }
+    }
+    bail!("too many concurrent changes to CatalogSource {name}; retry")
+}
+
+/// Returns the address of a ready pod.
+fn address(pod: &Pod) -> Option<&str> {
+    let status = pod.status.as_ref()?;
+    let mut conditions = status.conditions.iter().flatten();
+    let is_ready =
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    status.pod_ip.as_deref().filter(|_| is_ready).map(str::trim)
+}
+
+/// Returns the address of a server as OLM parses it: IPv6 addresses are in brackets.
+fn socket(ip: &str) -> anyhow::Result<String> {
+    let ip: IpAddr = ip
+        .parse()
+        .with_context(|| format!("{ip:?} is not the address of a pod"))?;
+    Ok(SocketAddr::new(ip, PORT).to_string())
+}
+
+fn is_owned<K: Resource>(object: &K, uid: &str) -> bool {
+    object.meta().deletion_timestamp.is_none()
+        && object
+            .owner_references()
+            .iter()
+            .any(|owner| owner.uid == uid)
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Creates an object, unless a usable one exists. An object that another CatalogSource left is deleted first. `security` is
+/// set for pods.
+async fn create<K>(
+    task: &RunContext<'_>,
+    api: &Api<K>,
+    object: &K,
+    security: Option<SecurityContext>,
+    is_usable: impl Fn(&K) -> bool,
+) -> anyhow::Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + 'static,
+{
+    let name = object.name_any();
+    let kind = K::kind(&());
+    let params = PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let created = wait_for([changes(api.clone(), &name)], task.deadline, async || {
+        let error = match api.create(&params, object).await {
+            Ok(_) => return Ok(Some(())),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+                let found = api.get_opt(&name).await;
+                match found.map(|existing| {
+                    existing.map(|existing| (is_usable(&existing), existing.uid(), existing))
+                }) {
+                    Ok(Some((true, ..))) => return Ok(Some(())),
+                    Ok(Some((false, uid, existing)))
+                        if existing.meta().deletion_timestamp.is_none() =>
+                    {
+                        let params = DeleteParams {
+                            preconditions: uid.map(|uid| kube::api::Preconditions {
+                                uid: Some(uid),
+                                resource_version: None,
+                            }),
+                            ..DeleteParams::default()
+                        };
+                        let deleted = api.delete(&name, &params).await;
+                        deleted.err().filter(|error| !Cluster::is_absent(error))
+                    }
+                    Ok(_) => None,
+                    Err(error) => Some(error),
+                }
+            }
+            Err(error) => Some(error),
+        };
+        match error {
+            None => Ok(None),
+            Some(error) => {
+                let remedy = remedy(&error, security);
+                let doing = format!("failed to create {kind} {name}");
+                let error = task.cluster.trouble(doing, error);
+                Err(match remedy {
+                    Some(remedy) => anyhow!("{error:#}; {remedy}"),
+                    None => error,
+                })
+            }
+        }
+    });
+    let created = created.await?;
+    created.ok_or_else(|| {
+        anyhow!("{kind} {name} of an earlier CatalogSource still exists; retry after it is deleted")
+    })
+}
+
+/// Returns the remedy if the namespace admits only hardened pods.
+fn remedy(error: &kube::Error, security: Option<SecurityContext>) -> Option<&'static str> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let is_too_free = security == Some(SecurityContext::Legacy)
+        && status.message.contains("violates PodSecurity");
+    is_too_free.then_some(
+        "run the same command again with --security-context-config=restricted, which hardens the pod as the namespace \
+         requires",
+    )
+}
+
+/// Removes the registries of earlier catalogs of a CatalogSource. Missing objects are ignored, and a failed removal does no
+/// harm. `former` is the pod that the CatalogSource names.
+pub(super) async fn remove_old(
+    task: &RunContext<'_>,
+    namespace: &str,
+    owner: &OwnerReference,
+    former: Option<&str>,
+    served: &RegistryEndpoint,
+) {
+    let removal = remove_old_objects(task.cluster, namespace, owner, former, served);
+    if task.deadline.within(removal).await.is_none() {
+        message::warning(
+            "timed out while removing the previous registry; the next upgrade removes it",
+        );
+    }
+}
+
+async fn remove_old_objects(
+    cluster: &Cluster,
+    namespace: &str,
+    owner: &OwnerReference,
+    former: Option<&str>,
+    served: &RegistryEndpoint,
+) {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
+    let found = names_of(cluster, &pods, |pod| is_former_pod(pod, owner, former)).await;
+    for name in found.iter().filter(|name| **name != served.pod) {
+        match pods.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {
+                message::note(&format!("Deleted previous registry pod with name {name:?}"));
+            }
+            Err(error) if Cluster::is_absent(&error) => {}
+            Err(error) => {
+                let error = cluster.trouble(
+                    format!("old registry pod {name:?} failed to delete, requires manual cleanup"),
+                    error,
+                );
+                message::warning(&format!("{error:#}"));
+            }
+        }
+    }
+    let current = &served.config_maps;
+    for name in names_of(cluster, &maps, |map| is_former_part(map, owner, current)).await {
+        if let Err(error) = maps.delete(&name, &DeleteParams::default()).await
+            && !Cluster::is_absent(&error)
+        {
+            let error = cluster.trouble(format!("failed to delete ConfigMap {name}"), error);
+            message::warning(&format!("{error:#}"));
+        }
+    }
+}
+
+/// Returns the names of the objects that `is_selected` accepts.
+async fn names_of<K>(
+    cluster: &Cluster,
+    api: &Api<K>,
+    is_selected: impl Fn(&ObjectMeta) -> bool,
+) -> Vec<String>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    match api.list_metadata(&ListParams::default()).await {
+        Ok(list) => {
+            let selected = list
+                .items
+                .into_iter()
+                .filter(|object| is_selected(&object.metadata));
+            selected.filter_map(|object| object.metadata.name).collect()
+        }
+        Err(error) => {
+            let action = format!(
+                "the previous registry is kept: failed to list {}s",
+                K::kind(&())
+            );
+            message::warning(&format!("{:#}", cluster.trouble(action, error)));
+            Vec::new()
+        }
+    }
+}
+
+/// Reports whether a pod serves a catalog of a CatalogSource: a pod with rukpak's label, or the one that operator-sdk
+/// recorded.
+fn is_former_pod(pod: &ObjectMeta, owner: &OwnerReference, recorded: Option<&str>) -> bool {
+    belongs(pod, owner)
+        && (is_labeled(pod, owner) || recorded.is_some() && pod.name.as_deref() == recorded)
+}
+
+/// Reports whether a ConfigMap has a part of an outdated catalog, by rukpak's label or operator-sdk's name for it. Bundles
+/// that OLM has unpacked also belong to the CatalogSource, and are kept.
+fn is_former_part(map: &ObjectMeta, owner: &OwnerReference, current: &BTreeSet<String>) -> bool {
+    let name = map.name.as_deref().unwrap_or_default();
+    let is_named = || name.starts_with(&format!("{}-configmap-partition-", owner.name));
+    !current.contains(name) && belongs(map, owner) && (is_labeled(map, owner) || is_named())
+}
+
+fn is_labeled(object: &ObjectMeta, owner: &OwnerReference) -> bool {
+    let label = object.labels.as_ref().and_then(|labels| labels.get(OWNER));
+    label == Some(&owner.uid)
+}
+
+/// Reports whether a CatalogSource owns an object that OLM does not manage. It is the controller of OLM's own pods.
+fn belongs(object: &ObjectMeta, owner: &OwnerReference) -> bool {
+    let mut owners = object.owner_references.iter().flatten();
+    owners.any(|reference| reference.uid == owner.uid && reference.controller != Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // parity: sdk-14
+    #[test]
+    fn pod_has_an_address_when_it_is_ready() {
+        let pod = |ip, ready| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"ownerReferences": [{"uid": "1", "apiVersion": "", "kind": "", "name": ""}]},
+                "status": {"podIP": ip, "phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap()
+        };
+        let ready = pod(Some("10.0.0.1"), "True");
+        assert_eq!(address(&ready), Some("10.0.0.1"));
+        assert_eq!(address(&pod(Some("10.0.0.1"), "False")), None);
+        assert_eq!(address(&pod(None, "True")), None);
+        assert!(is_owned(&ready, "1") && !is_owned(&ready, "2") && !has_ended(&ready));
+    }
+
+    #[test]
+    fn pod_security_violation_has_a_remedy() {
+        let violates = r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#;
+        let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
+        for (message, security, expected) in [
+            (violates, Some(SecurityContext::Legacy), true),
+            (violates, Some(SecurityContext::Restricted), false),
+            (violates, None, false),
+            (quota, Some(SecurityContext::Legacy), false),
+        ] {
+            let error = crate::testing::refused(json!({"message": message}));
+            let hint = remedy(&error, security);
+            assert_eq!(hint.is_some(), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn address_may_be_ipv4_or_ipv6() {
+        for (ip, expected) in [
+            ("10.0.0.1", Some("10.0.0.1:50051")),
+            ("fd00::1", Some("[fd00::1]:50051")),
+            ("pod", None),
+        ] {
+            assert_eq!(socket(ip).ok().as_deref(), expected, "{ip}");
+        }
+    }
+
+    // parity: sdk-17
+    #[test]
+    fn only_former_pods_and_parts_are_deleted() {
+        let owner: OwnerReference = serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1",
+        }))
+        .unwrap();
+        let object = |name: &str, label: Option<&str>, uid: &str, controller| -> ObjectMeta {
+            let labels = label.map(|value| json!({OWNER: value}));
+            serde_json::from_value(json!({
+                "name": name, "labels": labels,
+                "ownerReferences": [{"uid": uid, "apiVersion": "", "kind": "", "name": "", "controller": controller}],
+            }))
+            .unwrap()
+        };
+        let part = "tide-catalog-configmap-partition-1";
+        for (object, expected) in ::tests::rows![
+            object("x", Some("1"), "1", None) => true;
+            object(part, None, "1", Some(false)) => true;
+            // A ConfigMap with a bundle that OLM unpacked.
+            object("0a1b2c", None, "1", Some(false)) => false;
+            object("x", Some("2"), "1", None) => false;
+            object(part, Some("1"), "2", None) => false;
+            object(part, Some("1"), "1", Some(true)) => false;
+        ] {
+            let is_former = is_former_part(&object, &owner, &BTreeSet::new());
+            assert_eq!(is_former, expected, "{object:?}");
+        }
+        // The catalog shrinks from three parts to one.
+        let current = "tide-catalog-configmap-partition-new-1";
+        let old = [1, 2, 3].map(|at| format!("tide-catalog-configmap-partition-old-{at}"));
+        let mut all = old.to_vec();
+        all.push(current.to_owned());
+        let current = BTreeSet::from([current.to_owned()]);
+        all.retain(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &current));
+        assert_eq!(all, old);
+        for (object, noted, expected) in ::tests::rows![
+            object("x", Some("1"), "1", None), None => true;
+            object("x", None, "1", Some(false)), Some("x") => true;
+            object("x", None, "1", Some(false)), Some("y") => false;
+            object("x", None, "1", Some(false)), None => false;
+            // A client that may only write annotations cannot cause the deletion of other pods.
+            object("x", None, "2", None), Some("x") => false;
+            ObjectMeta { name: Some("x".to_owned()), ..ObjectMeta::default() }, Some("x") => false;
+            object("x", None, "1", Some(true)), Some("x") => false;
+        ] {
+            let is_former = is_former_pod(&object, &owner, noted);
+            assert_eq!(is_former, expected, "{object:?} {noted:?}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! `rukpak run bundle` with OLM: creates a catalog with the bundle, and a Subscription to it.
+
+use anyhow::{Context, bail};
+use catalog::compose::{self, CHANNEL, Form, Index, Place, history::History};
+use manifests::object::{at, text};
+use serde_json::Value;
+
+use super::{
+    api::{Kind, Olm},
+    check,
+    config_map_parts::Parts,
+    namespace, objects,
+    operator_group::{self, GroupDecision},
+    owner,
+    progress::PriorFailures,
+    registry, split_catalog, wait, warn_ignored_flags,
+};
+use crate::{
+    Exit,
+    args::{
+        RunBundleArgs, SecurityContext,
+        install_mode::{self, InstallMode},
+    },
+    commands::run_bundle::{RunContext, command, images::PulledBundle},
+    output,
+    output::message,
+};
+
+pub(in crate::commands::run_bundle) async fn bundle(
+    task: &RunContext<'_>,
+    args: &RunBundleArgs,
+    pulled: PulledBundle,
+    index: Option<Index<'_>>,
+) -> anyhow::Result<Exit> {
+    let (olm, deadline, flags) = (Olm(task.cluster), task.deadline, &args.registry);
+    warn_ignored_flags(flags);
+    let namespace = namespace(task.cluster, flags.namespace.as_deref());
+    let (package, name) = (pulled.bundle.package.clone(), pulled.bundle.name.clone());
+    let image = pulled.requested_reference.clone();
+    let modes = pulled.facts.install_modes.clone();
+    let pinned = pulled.pinned.clone();
+    let mut history = History {
+        index: index.as_ref().map(|index| index.name.to_owned()),
+        injected: Vec::new(),
+    };
+    history.push(&pulled.pinned, flags.mode)?;
+    let request = RunRequest {
+        package: &package,
+        csv: &name,
+        history: &history,
+    };
+    let lookup = async {
+        let is_openshift = check(task.cluster, &pulled).await?;
+        let existing = read_state(olm, namespace, request, args).await?;
+        Ok((is_openshift, existing))
+    };
+    let (is_openshift, existing) = deadline.read_cluster(lookup).await?;
+    let group_request = operator_group::GroupRequest {
+        csv: &name,
+        namespace,
+        supported: &modes,
+        mode: args.install_mode.as_ref(),
+    };
+    let decision = decide(olm, group_request);
+    let decision = deadline.read_cluster(decision).await?;
+    if let Some(text) = mode_warning(args.install_mode.as_ref()) {
+        message::warning(text);
+    }
+
+    message::note(&format!(
+        "Creating a File-Based Catalog of the bundle {image:?}"
+    ));
+    let parts = compose(index, &package, pulled.bundle)?;
+    let security = flags
+        .security_context_config
+        .unwrap_or(SecurityContext::Legacy);
+    let secret = flags.pull_secret_name.as_deref();
+    task.set_interrupt_message(format!(
+        "the objects created for package {package:?} are kept; run the same command again to continue, or remove them with \
+         {}",
+        command(&format!("cleanup {package} --namespace {namespace}"))
+    ));
+    let source = if let Some(source) = existing.source {
+        source
+    } else {
+        let source = objects::source(namespace, &package, secret, security);
+        let created = olm.create(Kind::CatalogSource, source);
+        let created = deadline.run_to_end("creating the CatalogSource", created);
+        created.await.context("create catalog")?
+    };
+    let owner = owner(&source)?;
+    let request = super::pod_request(flags, is_openshift, namespace, &owner, &image);
+    let served = registry::serve(task, &request, &parts)
+        .await
+        .context("create catalog")?;
+    registry::update_source(task, namespace, &source, &served, &history, secret).await?;
+    message::note(&format!("Created CatalogSource: {}", owner.name));
+    let pod = text(
+        &source,
+        &["metadata", "annotations", compose::history::REGISTRY_POD],
+    );
+    registry::remove_old(task, namespace, &owner, pod, &served).await;
+    wait::wait_connected(task, namespace, &owner.name, &served.address).await?;
+
+    if let GroupDecision::Create(targets) = decision {
+        let object = objects::operator_group(namespace, &targets);
+        let created = olm.create(Kind::OperatorGroup, object);
+        let created = deadline.run_to_end("creating the OperatorGroup", created);
+        created.await?;
+        message::note(&format!("OperatorGroup {:?} created", operator_group::NAME));
+    }
+    let subscription = if let Some(name) = existing.subscription {
+        name
+    } else {
+        let subscribed = subscribe(olm, namespace, &package, &name);
+        let subscribed = deadline.run_to_end("creating the Subscription", subscribed);
+        subscribed.await?
+    };
+    let target = wait::WaitTarget {
+        namespace,
+        subscription: &subscription,
+        csv: &name,
+        image: &pinned,
+        source_namespace: namespace,
+        before: &PriorFailures::default(),
+    };
+    wait::wait_installed(task, target).await?;
+    output::print(&format!("OLM has successfully installed {name:?}\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Builds the catalog with the bundle, in parts that fit into ConfigMaps.
+fn compose(
+    index: Option<Index<'_>>,
+    package: &str,
+    bundle: compose::Bundle,
+) -> anyhow::Result<Parts> {
+    let place = Place {
+        package,
+        channel: CHANNEL,
+    };
+    let limits = catalog::Limits::default();
+    let composed = compose::compose(index, place, Form::Run, vec![bundle], &limits);
+    split_catalog(&composed.context("error creating the File-Based Catalog")?)
+}
+
+/// Returns the warning about an install mode, with operator-sdk's message.
+fn mode_warning(mode: Option<&InstallMode>) -> Option<&'static str> {
+    mode.is_some_and(|mode| mode.kind == install_mode::Kind::Multi).then_some(
+        "The selected install mode MultiNamespace may cause tenancy issues and is not recommended",
+    )
+}
+
+/// Creates the Subscription, and returns its name.
+async fn subscribe(
+    olm: Olm<'_>,
+    namespace: &str,
+    package: &str,
+    csv: &str,
+) -> anyhow::Result<String> {
+    let object = objects::subscription(namespace, package, CHANNEL, csv);
+    let created = olm.create(Kind::Subscription, object).await;
+    created.context("error creating subscription")?;
+    let name = objects::subscription_name(csv);
+    message::note(&format!("Created Subscription: {name}"));
+    Ok(name)
+}
+
+/// Decides about the OperatorGroup, given the existing ones of the namespace.
+async fn decide(
+    olm: Olm<'_>,
+    request: operator_group::GroupRequest<'_>,
+) -> anyhow::Result<GroupDecision> {
+    let groups = olm.list(Kind::OperatorGroup, request.namespace).await?;
+    let groups: Vec<operator_group::OperatorGroupInfo> =
+        groups.iter().map(objects::group).collect();
+    Ok(operator_group::decide(request, &groups)?)
+}
+
+/// Bundle to be installed.
+#[derive(Debug, Clone, Copy)]
+struct RunRequest<'a> {
+    package: &'a str,
+    csv: &'a str,
+    history: &'a History,
+}
+
+/// Objects that an earlier run of the same command created.
+struct ExistingObjects {
+    source: Option<Value>,
+    subscription: Option<String>,
+}
+
+/// Reads the existing objects, and rejects those that conflict with the request.
+async fn read_state(
+    olm: Olm<'_>,
+    namespace: &str,
+    request: RunRequest<'_>,
+    args: &RunBundleArgs,
+) -> anyhow::Result<ExistingObjects> {
+    let package = request.package;
+    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
+    let is_own = |subscription: &&Value| text(subscription, &["spec", "name"]) == Some(package);
+    let subscription = subscriptions.iter().find(is_own);
+    let name = objects::source_name(package);
+    let source = olm.find(Kind::CatalogSource, namespace, &name).await?;
+    if let Some(source) = &source {
+        if !objects::is_made_for(source, package) {
+            bail!(
+                "CatalogSource {name} already exists in namespace {namespace} and was not created by \"run bundle\"; use \
+                 another --namespace"
+            );
+        }
+        if at(source, &["metadata", "deletionTimestamp"]).is_some() {
+            bail!("CatalogSource {name} is terminating; retry after it is deleted");
+        }
+    }
+    if let Some(conflict) = conflicting_object(request, subscription, source.as_ref())? {
+        bail!(
+            "package {package:?} already has {conflict} in namespace {namespace}; upgrade it with {}, or remove it with {}",
+            command(&format!("run bundle-upgrade {}", args.image)),
+            command(&format!("cleanup {package}"))
+        );
+    }
+    let subscription =
+        subscription.and_then(|subscription| text(subscription, &["metadata", "name"]));
+    if let Some(name) = subscription {
+        message::note(&format!(
+            "Subscription {name} already exists with this bundle"
+        ));
+    }
+    if source.is_some() {
+        message::note(&format!("CatalogSource {name} already exists and is used"));
+    }
+    Ok(ExistingObjects {
+        subscription: subscription.map(str::to_owned),
+        source,
+    })
+}
+
+/// Returns the object that conflicts with the request because no earlier run of the same command created it: a Subscription
+/// to another version, or to one that was upgraded since, or a CatalogSource with other bundles.
+fn conflicting_object(
+    request: RunRequest<'_>,
+    subscription: Option<&Value>,
+    source: Option<&Value>,
+) -> anyhow::Result<Option<String>> {
+    let RunRequest { package, csv, .. } = request;
+    if let Some(subscription) = subscription {
+        let field = |path: &[&str]| text(subscription, path).unwrap_or_default();
+        let name = field(&["metadata", "name"]);
+        let is_same = name == objects::subscription_name(csv)
+            && field(&["spec", "startingCSV"]) == csv
+            && field(&["spec", "source"]) == objects::source_name(package);
+        if !is_same {
+            return Ok(Some(format!("Subscription {name}")));
+        }
+        let installed = field(&["status", "installedCSV"]);
+        if !installed.is_empty() && installed != csv {
+            return Ok(Some(format!(
+                "Subscription {name} (installed: {installed})"
+            )));
+        }
+    }
+    if let Some(source) = source {
+        let recorded = History::read(&objects::annotations(source))?;
+        if recorded != History::default() && recorded != *request.history {
+            let name = objects::source_name(package);
+            return Ok(Some(format!("CatalogSource {name} with other bundles")));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // parity: sdk-4
+    #[test]
+    fn multi_namespace_mode_causes_a_warning() {
+        for (mode, expected) in [
+            (None, false),
+            (Some("AllNamespaces"), false),
+            (Some("SingleNamespace=a"), false),
+            (Some("MultiNamespace=a,b"), true),
+        ] {
+            let read: Option<InstallMode> = mode.map(|text| text.parse().unwrap());
+            assert_eq!(mode_warning(read.as_ref()).is_some(), expected, "{mode:?}");
+        }
+    }
+
+    // parity: sdk-30
+    #[test]
+    fn only_objects_of_the_same_command_are_reused() {
+        let history = |images: &[&str]| {
+            let mut history = History::default();
+            for image in images {
+                history.push(image, None).unwrap();
+            }
+            history
+        };
+        let (first, both) = (
+            history(&["a.io/tide:1"]),
+            history(&["a.io/tide:1", "a.io/tide:2"]),
+        );
+        let request = RunRequest {
+            package: "tide",
+            csv: "tide.v1",
+            history: &first,
+        };
+        let subscription = |csv: &str, installed: &str| {
+            Some(json!({
+                "metadata": {"name": objects::subscription_name(csv)},
+                "spec": {"name": "tide", "startingCSV": csv, "source": "tide-catalog"},
+                "status": {"installedCSV": installed},
+            }))
+        };
+        let source =
+            |history: &History| Some(json!({"metadata": {"annotations": history.annotations()}}));
+        let bare = Some(json!({"metadata": {"name": "tide-catalog"}}));
+        let index = History {
+            index: Some("a.io/index:1".to_owned()),
+            ..first.clone()
+        };
+        for (subscription, source, expected) in ::tests::rows![
+            None, None => None;
+            None, bare.clone() => None;
+            None, source(&first) => None;
+            subscription("tide.v1", ""), source(&first) => None;
+            subscription("tide.v1", "tide.v1"), source(&first) => None;
+            // The CatalogSource was deleted by another client.
+            subscription("tide.v1", "tide.v1"), None => None;
+            subscription("tide.v1", "tide.v1"), bare.clone() => None;
+            subscription("tide.v2", ""), None => Some("Subscription tide-v2-sub");
+            // The operator was upgraded or is being upgraded.
+            subscription("tide.v1", "tide.v2"), source(&both)
+                => Some("Subscription tide-v1-sub (installed: tide.v2)");
+            subscription("tide.v1", "tide.v2"), None => Some("Subscription tide-v1-sub (installed: tide.v2)");
+            subscription("tide.v1", "tide.v1"), source(&both) => Some("CatalogSource tide-catalog with other bundles");
+            None, source(&index) => Some("CatalogSource tide-catalog with other bundles");
+        ] {
+            let found =
+                conflicting_object(request, subscription.as_ref(), source.as_ref()).unwrap();
+            assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
+        }
+        let damaged =
+            json!({"metadata": {"annotations": {compose::history::INJECTED_BUNDLES: "[{"}}});
+        assert!(conflicting_object(request, None, Some(&damaged)).is_err());
+    }
+}
