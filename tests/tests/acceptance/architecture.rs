@@ -8,6 +8,10 @@ use std::{
 };
 
 use serde_json::Value;
+use syn::{
+    Attribute, Ident, Item, UsePath, UseTree,
+    visit::{self, Visit},
+};
 use tests::root;
 
 /// Crates for tests, which are not in the picture.
@@ -124,7 +128,7 @@ fn engine_names_no_rukpak_resource_type() {
         .filter(|path| fs::read_to_string(path).unwrap().contains("#[kube("))
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
-    assert!(modules.contains("instance") && modules.contains("bundle"));
+    assert!(modules.contains("bundle_instance") && modules.contains("bundle"));
     let engine = root().join("apply/src");
     let names = |text: &str, module: &str| {
         let path = format!("{module}::");
@@ -139,6 +143,132 @@ fn engine_names_no_rukpak_resource_type() {
             assert!(!names(&text, module), "{} names {module}::", path.display());
         }
     }
+}
+
+/// Collects the top-level modules of a crate that its code names, without code for tests.
+#[derive(Default)]
+struct UsedModules(BTreeSet<String>);
+
+impl UsedModules {
+    fn add(&mut self, first: &Ident, second: &Ident) {
+        if first == "crate" {
+            self.0.insert(second.to_string());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for UsedModules {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let attributes = match item {
+            Item::Mod(item) => &item.attrs[..],
+            Item::Fn(item) => &item.attrs,
+            Item::Impl(item) => &item.attrs,
+            Item::Use(item) => &item.attrs,
+            _ => &[],
+        };
+        let is_test = |attribute: &Attribute| {
+            let condition = attribute.meta.require_list();
+            condition
+                .is_ok_and(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
+        };
+        if !attributes.iter().any(is_test) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_use_path(&mut self, path: &'ast UsePath) {
+        let first = &path.ident;
+        let mut trees = vec![&*path.tree];
+        while let Some(tree) = trees.pop() {
+            match tree {
+                UseTree::Path(next) => self.add(first, &next.ident),
+                UseTree::Name(next) => self.add(first, &next.ident),
+                UseTree::Rename(next) => self.add(first, &next.ident),
+                UseTree::Group(group) => trees.extend(&group.items),
+                UseTree::Glob(_) => {}
+            }
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if let (Some(first), Some(second)) = (path.segments.first(), path.segments.get(1)) {
+            self.add(&first.ident, &second.ident);
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+/// Returns the top-level modules of a crate, each with the top-level modules that it uses.
+fn module_edges(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in sources(source) {
+        let relative = path.strip_prefix(source).unwrap().with_extension("");
+        let names: Vec<_> = relative.iter().map(|name| name.to_string_lossy()).collect();
+        let is_test = names
+            .iter()
+            .any(|name| matches!(&**name, "tests" | "testing" | "fixtures"));
+        if is_test || matches!(&*names[0], "lib" | "main" | "bin") {
+            continue;
+        }
+        let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+        let mut used = UsedModules::default();
+        used.visit_file(&file);
+        edges
+            .entry(names[0].to_string())
+            .or_default()
+            .extend(used.0);
+    }
+    let modules: BTreeSet<String> = edges.keys().cloned().collect();
+    for (module, used) in &mut edges {
+        used.retain(|other| other != module && modules.contains(other));
+    }
+    edges
+}
+
+#[test]
+fn top_level_modules_form_no_cycle() {
+    let metadata = metadata();
+    for name in edges(&metadata).into_keys() {
+        let source = root().join(name).join("src");
+        let mut edges = module_edges(&source);
+        // A module that uses no remaining module is in no cycle.
+        while let Some(free) = edges
+            .iter()
+            .find_map(|(module, used)| used.is_empty().then(|| module.clone()))
+        {
+            edges.remove(&free);
+            for used in edges.values_mut() {
+                used.remove(&free);
+            }
+        }
+        assert!(edges.is_empty(), "modules of {name} in cycles: {edges:?}");
+    }
+}
+
+#[test]
+fn cycles_of_modules_are_detected() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        (
+            "a.rs",
+            "use crate::{b::X, c::{D, E}};\n#[cfg(test)]\nmod tests { use crate::d::T; }",
+        ),
+        ("b.rs", "fn f() -> crate::e::Y { todo!() }"),
+        ("c.rs", "pub(crate) use crate::X;"),
+        ("d.rs", ""),
+        ("e/inner.rs", "use crate::a;"),
+        ("e.rs", "mod inner;"),
+    ] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let edges = module_edges(folder.path());
+    let text: Vec<String> = edges
+        .iter()
+        .map(|(module, used)| format!("{module}{used:?}"))
+        .collect();
+    assert_eq!(text.join(" "), r#"a{"b", "c"} b{"e"} c{} d{} e{"a"}"#);
 }
 
 /// Returns the Rust files of a directory and its subdirectories.

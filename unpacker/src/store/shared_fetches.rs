@@ -115,7 +115,6 @@ impl Flights {
     }
 
     /// Returns the number of waiting callers.
-
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

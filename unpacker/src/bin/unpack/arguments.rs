@@ -103,7 +103,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             "termination-message" => report.file = Some(parser.value()?.into()),
             "max-size" => options.limits.total = parser.value()?.parse_with(byte_size::bytes)?,
             "max-file-size" => {
-                options.limits.file = parser.value()?.parse_with(byte_size::bytes)?
+                options.limits.file = parser.value()?.parse_with(byte_size::bytes)?;
             }
             "max-entries" => options.limits.entries = parser.value()?.parse()?,
             "max-path-length" => options.limits.path = parser.value()?.parse()?,
