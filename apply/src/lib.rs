@@ -3,7 +3,7 @@
 //! ```text
 //!  rendered objects ──► plan ──► preflight ──► ssa (waves), prune ──► inventory
 //!                        ▲                                               │
-//!                    discovery                                 managed_fields, health ◄── informers (one per kind)
+//!                    discovery                                 drift, health ◄── informers (one per kind)
 //! ```
 //!
 //! The engine does not depend on a controller. A [`plan::Owner`] names the object that owns all applied objects. The
@@ -13,7 +13,7 @@
 //! The engine does not use the resource types of this project. Callers translate a spec into an [`account::Account`], a
 //! [`plan::DefinitionPolicy`] and a [`preflight::Policy`].
 //!
-//! Decisions are pure functions over values ([`plan`], [`managed_fields`], [`health`], [`revision`]); [`ssa`], [`prune`], [`preflight`],
+//! Decisions are pure functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`prune`], [`preflight`],
 //! [`discovery`] and [`informers`] do the I/O.
 
 // The nested futures include those of the HTTP connections.
@@ -23,6 +23,7 @@ pub mod account;
 pub mod api_error;
 pub mod backoff;
 pub mod discovery;
+pub mod drift;
 pub mod field_conflicts;
 pub mod health;
 pub mod informers;

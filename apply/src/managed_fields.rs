@@ -1,4 +1,4 @@
-//! Drift detection: compares the provisioner's entry in `managedFields` with the entry after the last apply.
+//! Fingerprints of the provisioner's entry in `managedFields`. [`crate::drift`] compares them with those after the last apply.
 //!
 //! The API server removes a field from the entry as soon as another client changes or removes the field. Defaults, status
 //! and fields of other managers never enter it. The entry therefore shows exactly what a comparison of values could only
@@ -10,37 +10,14 @@ mod tests;
 use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use manifests::object::Identity;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{
-    informers::{Seen, View},
-    inventory::{Entry, Inventory},
-    revision::{InvalidHash, digits, hash},
-};
+use crate::revision::{InvalidHash, digits, hash};
 
 /// Short hash of the provisioner's fields: 12 hexadecimal digits, equal for equal fields in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
-
-/// Returns the objects that must be applied again: deleted, without the owner labels, with changed fields, or never
-/// observed as applied. Terminating objects are skipped until they no longer exist, and so are objects whose state no watch
-/// reports.
-pub fn drifted(inventory: &Inventory, view: &View) -> Vec<Identity> {
-    inventory
-        .iter()
-        .filter(|(identity, entry)| match view.objects.get(identity) {
-            Some(seen) => has_drifted(entry, seen),
-            None => view.absent.contains(identity),
-        })
-        .map(|(identity, _)| identity.clone())
-        .collect()
-}
-
-fn has_drifted(entry: &Entry, seen: &Seen) -> bool {
-    !seen.deleting && entry.fields != seen.fields
-}
 
 // === impl Fingerprint ===
 

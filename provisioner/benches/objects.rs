@@ -13,8 +13,8 @@ use apply::discovery::{Found, Kind};
 use apply::health::Health;
 use apply::informers::{Seen, View};
 use apply::inventory::{Entry, Inventory};
-use apply::managed_fields::{self, Fingerprint};
 use apply::plan::{self, Owner};
+use apply::{drift, managed_fields::Fingerprint};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use kube::core::{ApiResource, GroupVersionKind};
 use manifests::object::Object;
@@ -102,9 +102,9 @@ fn of_ten_thousand(criterion: &mut Criterion) {
     };
     let changed = inventory.keys().next().unwrap();
     view.objects.get_mut(changed).unwrap().fields = None;
-    assert_eq!(managed_fields::drifted(&inventory, &view).len(), 1);
+    assert_eq!(drift::drifted(&inventory, &view).len(), 1);
     group.bench_function("drift", |bencher| {
-        bencher.iter(|| managed_fields::drifted(black_box(&inventory), black_box(&view)).len());
+        bencher.iter(|| drift::drifted(black_box(&inventory), black_box(&view)).len());
     });
     group.finish();
 

@@ -2,14 +2,6 @@ use serde_json::json;
 
 use super::*;
 
-fn identity(name: &str) -> Identity {
-    crate::tests::identity("apps", "Deployment", "shop", name)
-}
-
-fn recorded(fields: Option<Fingerprint>) -> Entry {
-    with!(Entry, version: "v1".to_owned(), fields)
-}
-
 fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
     json!({
         "manager": manager, "operation": operation, "subresource": subresource, "apiVersion": "v1",
@@ -90,44 +82,4 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
     for text in wrong.split(' ').chain([""]) {
         assert_eq!(text.parse::<Fingerprint>(), Err(InvalidHash), "{text}");
     }
-}
-
-#[test]
-fn deleted_and_changed_objects_are_drift() {
-    let (own, foreign) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
-    let observed = |fields, deleting| with!(Seen, hash: None, fields, deleting);
-    // Recorded fields, observed object, whether the watch is synced, whether it is drift.
-    let cases = ::tests::rows![
-        "as applied", Some(own), Some(observed(Some(own), false)), true => false;
-        "changed", Some(own), Some(observed(Some(foreign), false)), true => true;
-        "all taken", Some(own), Some(observed(None, false)), true => true;
-        "changed before all is listed", Some(own), Some(observed(Some(foreign), false)), false => true;
-        "gone", Some(own), None, true => true;
-        "not listed yet", Some(own), None, false => false;
-        "being deleted", Some(own), Some(observed(Some(foreign), true)), true => false;
-        "interrupted before it was applied", None, None, true => true;
-        "interrupted after it was applied", None, Some(observed(Some(own), false)), true => true;
-        "without managedFields in this cluster", None, Some(observed(None, false)), true => false;
-    ];
-    for (name, fields, object, is_synced, expected) in cases {
-        let inventory = Inventory::from([(identity(name), recorded(fields))]);
-        let mut view = with!(View, synced: is_synced);
-        match object {
-            Some(observed) => drop(view.objects.insert(identity(name), observed)),
-            None if is_synced => drop(view.absent.insert(identity(name))),
-            None => drop(view.unknown.insert(identity(name))),
-        }
-        assert_rows!(drifted(&inventory, &view) => expected.then(|| identity(name)).into_iter().collect::<Vec<_>>(), "{name}");
-    }
-}
-
-#[test]
-fn failed_watch_hides_no_drift_of_other_kinds() {
-    let own = Some(fingerprint("00000000000a"));
-    let inventory = ["gone", "hidden"].map(|name| (identity(name), recorded(own)));
-    let inventory = Inventory::from(inventory);
-    let view = with!(View, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
-    assert_eq!(drifted(&inventory, &view), [identity("gone")]);
-    // Without a view of the instance, no drift is known.
-    assert_eq!(drifted(&inventory, &View::default()), [] as [Identity; 0]);
 }

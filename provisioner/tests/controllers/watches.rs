@@ -3,9 +3,9 @@
 pub(crate) mod observer;
 
 use apply::account::Account;
+use apply::drift;
 use apply::informers::View;
 use apply::inventory::Entry;
-use apply::managed_fields;
 use cluster::Cluster;
 use k8s_openapi::{
     api::{
@@ -79,10 +79,7 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
     observer.wait(&instance, "synced", |view| view.synced).await;
     observer.wait(&other, "synced", |view| view.synced).await;
     let inventory = [(map.identity.clone(), entry(&map))].into();
-    assert_eq!(
-        managed_fields::drifted(&inventory, &observer.view(&instance)),
-        []
-    );
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
     // Applying the same object again changes nothing and wakes no instance.
     observer.settle();
@@ -107,10 +104,7 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
         .await
         .unwrap();
     assert_eq!(observer.next_wake().await, other);
-    assert_eq!(
-        managed_fields::drifted(&inventory, &observer.view(&instance)),
-        []
-    );
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
     for change in [
         json!({"data": {"price": "2"}}),
@@ -121,11 +115,11 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
             .unwrap();
         let view = observer
             .wait(&instance, "drift", |view| {
-                !managed_fields::drifted(&inventory, view).is_empty()
+                !drift::drifted(&inventory, view).is_empty()
             })
             .await;
         assert_eq!(
-            managed_fields::drifted(&inventory, &view),
+            drift::drifted(&inventory, &view),
             std::slice::from_ref(&map.identity),
             "{change}"
         );
@@ -137,10 +131,7 @@ async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer
         );
         // The applied state is recorded at once, without a watch event.
         observer.applied(&instance, &[&again]);
-        assert_eq!(
-            managed_fields::drifted(&inventory, &observer.view(&instance)),
-            []
-        );
+        assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
     }
 }
 
@@ -168,7 +159,7 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
     let is_deleting = |view: &View| view.objects.values().any(|object| object.deleting);
     let view = observer.wait(&instance, "deleting", is_deleting).await;
     let inventory = [(one.identity.clone(), Entry::default())].into();
-    assert_eq!(managed_fields::drifted(&inventory, &view), []);
+    assert_eq!(drift::drifted(&inventory, &view), []);
     let release = json!({"metadata": {"finalizers": null}});
     api.patch("one", &PatchParams::default(), &merge(release))
         .await
@@ -177,7 +168,7 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
         .wait(&instance, "one gone", |view| view.absent.len() == 1)
         .await;
     assert!(view.absent.contains(&one.identity));
-    assert_eq!(managed_fields::drifted(&inventory, &view), [one.identity]);
+    assert_eq!(drift::drifted(&inventory, &view), [one.identity]);
     let strip = json!({"metadata": {"labels": {"core.rukpak.io/owner-kind": null}}});
     api.patch("two", &PatchParams::default(), &merge(strip))
         .await
@@ -208,10 +199,7 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
     observer.wait(&instance, "synced", |view| view.synced).await;
     let inventory = [(workload.identity.clone(), entry(&workload))].into();
     // The Deployment controller writes status and annotations at the same time.
-    assert_eq!(
-        managed_fields::drifted(&inventory, &observer.view(&instance)),
-        []
-    );
+    assert_eq!(drift::drifted(&inventory, &observer.view(&instance)), []);
 
     let api: Api<Deployment> = observer.namespaced();
     let scale = |replicas| merge(json!({"spec": {"replicas": replicas}}));
@@ -219,7 +207,7 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
     api.patch_scale("till", &params, &scale(1)).await.unwrap();
     observer
         .wait(&instance, "drift", |view| {
-            !managed_fields::drifted(&inventory, view).is_empty()
+            !drift::drifted(&inventory, view).is_empty()
         })
         .await;
     let yielded = observer.apply(&instance, deployment("till", None)).await;
@@ -239,7 +227,7 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
             object.is_some_and(|object| object.version >= scaled.parse().unwrap())
         })
         .await;
-    assert_eq!(managed_fields::drifted(&inventory, &view), []);
+    assert_eq!(drift::drifted(&inventory, &view), []);
 }
 
 async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {

@@ -11,9 +11,9 @@ use std::{collections::BTreeSet, time::Duration};
 use apply::backoff::left;
 use apply::informers::View;
 use apply::inventory::Inventory;
-use apply::managed_fields::{self, Fingerprint};
 use apply::plan::DefinitionPolicy;
 use apply::revision::store;
+use apply::{drift, managed_fields::Fingerprint};
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
@@ -252,7 +252,7 @@ pub(crate) fn drifted(
     status: &BundleInstanceStatus,
     view: &View,
 ) -> Vec<Identity> {
-    let mut drifted = managed_fields::drifted(inventory, view);
+    let mut drifted = drift::drifted(inventory, view);
     // An object whose kind is not served is missing as well.
     drifted.extend(unserved.iter().cloned());
     if status.applied_digest.is_none() {
