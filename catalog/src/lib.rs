@@ -49,6 +49,7 @@ mod validate;
 pub use self::{
     documents::{Fault, Meta, collect, walk},
     finding::{Finding, Level},
-    load::{Catalog, load},
+    load::load,
+    model::Catalog,
     source::{Error, Limits, Source},
 };

@@ -3,6 +3,7 @@
 //! The types are plain values. Other sources of packages, such as the gRPC service of a registry, build the same values
 //! and get the same decisions.
 
+mod catalog;
 mod size;
 
 use std::{
@@ -15,6 +16,7 @@ use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 use semver::Prerelease;
 use serde::Serialize;
 
+pub use self::catalog::Catalog;
 pub use self::size::{MOST_BUNDLES, MOST_BYTES};
 pub(crate) use self::size::{exceeds_bundle_limit, exceeds_size_limit};
 

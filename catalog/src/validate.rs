@@ -17,8 +17,7 @@ use manifests::names;
 
 use crate::{
     finding::{Finding, Level, Scope},
-    load::Catalog,
-    model::Package,
+    model::{Catalog, Package},
     schema::{self, Blob, ParsedBlob},
 };
 
