@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, env, error::Error, fs};
 use apply::{
     discovery::Kinds,
     inventory::Inventory,
-    plan::{self, Owner},
+    plan::{self, InstanceOwner},
     ssa::Apply,
 };
 use kube::Client;
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::try_default().await?;
     let kinds = Kinds::new(client.clone());
     let served = kinds.find(objects.iter().map(plan::kind_of)).await?;
-    let owner = Owner { name, uid };
+    let owner = InstanceOwner { name, uid };
     let (inventory, optional) = (Inventory::new(), BTreeSet::new());
     let plan = plan::new(objects, &served, &inventory, &owner, "default", &optional);
     for absent in &plan.missing {

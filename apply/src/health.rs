@@ -10,7 +10,7 @@ mod rules;
 mod tests;
 
 use kube::core::GroupVersionKind;
-use manifests::object::{at, group_version, shortened};
+use manifests::object::{at, group_version, truncate};
 use serde_json::Value;
 
 use self::conditions::Conditions;
@@ -61,11 +61,11 @@ pub fn of(object: &Value) -> Health {
 
 impl Health {
     fn progress(message: impl AsRef<str>) -> Self {
-        Self::InProgress(shortened(message.as_ref(), MAX_MESSAGE_LEN))
+        Self::InProgress(truncate(message.as_ref(), MAX_MESSAGE_LEN))
     }
 
     fn failed(message: impl AsRef<str>) -> Self {
-        Self::Failed(shortened(message.as_ref(), MAX_MESSAGE_LEN))
+        Self::Failed(truncate(message.as_ref(), MAX_MESSAGE_LEN))
     }
 }
 

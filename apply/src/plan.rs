@@ -21,8 +21,8 @@ use crate::{
 use crds::BundledCrds;
 
 pub use manifests::api::{
-    owner::Owner,
-    owner_metadata::{is_definition, is_kept, is_namespace},
+    owner::InstanceOwner,
+    owner_metadata::{is_annotated_keep, is_definition, is_namespace},
 };
 
 /// Objects that are applied together. A wave starts when all objects of the previous wave are applied.
@@ -111,7 +111,7 @@ pub fn new(
     objects: Vec<Object>,
     kinds: &Found,
     inventory: &Inventory,
-    owner: &Owner,
+    owner: &InstanceOwner,
     namespace: &str,
     optional: &BTreeSet<String>,
 ) -> Plan {
@@ -149,7 +149,7 @@ pub fn new(
         if !desired.insert(object.identity()) {
             continue;
         }
-        manifests::api::owner_metadata::own(&mut object, owner);
+        manifests::api::owner_metadata::set_owner(&mut object, owner);
         manifests::api::owner_metadata::record_hash(&mut object, &hash.to_string());
         let wave = wave(object.group(), object.kind(), is_bundled);
         plan.steps.push(Step {

@@ -20,13 +20,13 @@ use crate::{
     discovery::Kinds,
     first_few,
     inventory::Inventory,
-    plan::{DefinitionPolicy, Owner, Plan},
+    plan::{DefinitionPolicy, InstanceOwner, Plan},
 };
 
 /// Input of the checks.
 pub struct Input<'a> {
     /// Owner of all applied objects.
-    pub owner: &'a Owner,
+    pub owner: &'a InstanceOwner,
     /// The name of the BundleInstance that installs the owner, if one does: two that install each other cannot be removed.
     pub parent: Option<&'a str>,
     /// Enforced checks, and the account of the requests.

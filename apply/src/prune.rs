@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     discovery::Kind,
-    plan::{DefinitionPolicy, Exit, Leaving, Owner, definition_groups, is_kept},
+    plan::{DefinitionPolicy, Exit, InstanceOwner, Leaving, definition_groups, is_annotated_keep},
     ssa::{
         Apply, Failure, Pruned, failure,
         object::is_owned,
@@ -44,7 +44,7 @@ impl Apply<'_> {
     pub async fn prune(
         &self,
         leaving: &[Leaving],
-        owner: &Owner,
+        owner: &InstanceOwner,
         policy: DefinitionPolicy,
     ) -> Pruned {
         let groups = definition_groups(leaving);
@@ -94,7 +94,7 @@ impl Apply<'_> {
 
     /// Removes the owner reference from all objects that an orphaning deletion of the owner keeps, and returns the
     /// failures.
-    pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
+    pub async fn orphan(&self, leaving: &[Leaving], owner: &InstanceOwner) -> Vec<Failure> {
         let pruner = Pruner {
             apply: self,
             owner,
@@ -136,7 +136,12 @@ pub enum Decision {
 }
 
 /// Decides the action of pruning for an object, by its metadata. Pure; no I/O.
-pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &Value) -> Decision {
+pub fn decide(
+    stage: Exit,
+    owner: &InstanceOwner,
+    policy: DefinitionPolicy,
+    metadata: &Value,
+) -> Decision {
     if !is_owned(metadata, owner) {
         return Decision::Leave("no longer has the owner labels of this BundleInstance");
     }
@@ -145,7 +150,9 @@ pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &V
     if metadata.get("deletionTimestamp").is_some() && !is_retained {
         return Decision::Wait;
     }
-    if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
+    if is_annotated_keep(
+        &serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}}),
+    ) {
         return Decision::Release(format!(
             "is kept because of its annotation {}",
             labels::KEEP
@@ -169,7 +176,7 @@ pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &V
 }
 
 /// Reports whether an owner reference with the uid of the owner exists.
-fn is_referred_to(owner: &Owner, metadata: &Value) -> bool {
+fn is_referred_to(owner: &InstanceOwner, metadata: &Value) -> bool {
     let all = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut all = all.into_iter().flatten();
     all.any(|reference| text(reference, &["uid"]) == Some(owner.uid.as_str()))
@@ -178,7 +185,7 @@ fn is_referred_to(owner: &Owner, metadata: &Value) -> bool {
 /// Prunes objects of one owner.
 struct Pruner<'a> {
     apply: &'a Apply<'a>,
-    owner: &'a Owner,
+    owner: &'a InstanceOwner,
     policy: DefinitionPolicy,
     /// Whether all objects are orphaned instead of deleted.
     orphans: bool,

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use crate::{
     discovery::Kinds,
     managed_fields::Fingerprint,
-    plan::{Owner, Step, Wave, is_definition, is_namespace},
+    plan::{InstanceOwner, Step, Wave, is_definition, is_namespace},
     revision::ObjectHash,
 };
 
@@ -220,7 +220,7 @@ impl Apply<'_> {
 
     /// Applies steps as a dry run. Failures of objects whose Namespace or CRD is in the same plan are ignored: the API
     /// server cannot evaluate them yet.
-    pub async fn dry_run(&self, steps: &[&Step], owner: &Owner) -> Preview {
+    pub async fn dry_run(&self, steps: &[&Step], owner: &InstanceOwner) -> Preview {
         let planned = dry_run::PlannedObjects::new(steps);
         let applicable: Vec<&Step> = steps
             .iter()

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     discovery::Kind,
-    plan::{Owner, Step, Wave},
+    plan::{InstanceOwner, Step, Wave},
     revision::ObjectHash,
 };
 
@@ -22,8 +22,8 @@ pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> 
     }
 }
 
-pub(crate) fn owner() -> Owner {
-    Owner {
+pub(crate) fn owner() -> InstanceOwner {
+    InstanceOwner {
         name: "etcd".to_owned(),
         uid: "uid-of-etcd".to_owned(),
     }

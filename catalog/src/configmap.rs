@@ -228,7 +228,7 @@ fn read_list(
         let found = "several documents";
         return Err(Error::Shape { key, found, of });
     }
-    *limits = documents.left();
+    *limits = documents.remaining_values();
     match first {
         Value::Array(items) if found.is_empty() => Ok(items),
         Value::Null => Ok(Vec::new()),

@@ -320,7 +320,7 @@ fn version_of(bundle: &schema::Bundle) -> Result<(&crate::properties::Identity, 
             facts.packages.len()
         ));
     };
-    let version = version::strict(&identity.version)
+    let version = version::parse_strict(&identity.version)
         .map_err(|error| format!("bundle {name:?} has an invalid version: {error}"))?;
     Ok((identity, version))
 }

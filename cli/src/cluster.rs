@@ -21,7 +21,7 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use manifests::api::{
     bundle::Bundle,
     bundle_instance::{BundleInstance, RevisionStatus},
-    owner::Owner,
+    owner::InstanceOwner,
     revision::RevisionDetails,
 };
 
@@ -94,7 +94,7 @@ impl Cluster {
         instance: &BundleInstance,
         revision: &RevisionStatus,
     ) -> Result<Revision<RevisionDetails>, store::Error> {
-        let owner = Owner {
+        let owner = InstanceOwner {
             name: instance.name_any(),
             uid: instance.uid().unwrap_or_default(),
         };

@@ -4,7 +4,7 @@ pub(crate) mod metadata;
 
 use manifests::{
     content::{self, Content},
-    object::{self, shortened, type_name},
+    object::{self, truncate, type_name},
     path::Path,
     yaml,
 };
@@ -40,7 +40,7 @@ impl Item {
     /// every message contains the label.
     pub(crate) fn label(&self) -> String {
         const MAX_NAME_LEN: usize = 253;
-        let short = |text| shortened(text, MAX_NAME_LEN);
+        let short = |text| truncate(text, MAX_NAME_LEN);
         match self.name() {
             "" => format!("a {} without a name", short(self.kind())),
             name => format!("{} {:?}", short(self.kind()), short(name)),
@@ -197,7 +197,7 @@ impl Reader<'_> {
                 }
             }
         }
-        self.limits = documents.left();
+        self.limits = documents.remaining_values();
         true
     }
 

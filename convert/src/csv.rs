@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use manifests::content::Content;
-use manifests::go_types::{self, Problem, Suggestion, What};
-use manifests::object::{at, shortened, text};
+use manifests::go_types::{self, Problem, ProblemKind, Suggestion};
+use manifests::object::{at, text, truncate};
 use manifests::openshift::{self, MAX_ANNOTATION};
 use manifests::path::{Path, Step};
 use manifests::yaml;
@@ -164,8 +164,8 @@ pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings)
     let annotation = Path::from(["metadata", "annotations", MAX_ANNOTATION]);
     let mut spelling = None;
     for problem in problems {
-        match problem.what {
-            What::Mismatch { value, .. } if problem.path == annotation => {
+        match problem.kind {
+            ProblemKind::Mismatch { value, .. } if problem.path == annotation => {
                 let problem = openshift::Problem::not_a_string(&value);
                 findings.error(
                     Code::WrongShape,
@@ -196,8 +196,8 @@ fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
     };
     let values = problems
         .iter_mut()
-        .filter_map(|problem| match &mut problem.what {
-            What::Mismatch { value, .. } if !value.starts_with(['"', '{', '[']) => {
+        .filter_map(|problem| match &mut problem.kind {
+            ProblemKind::Mismatch { value, .. } if !value.starts_with(['"', '{', '[']) => {
                 Some((item.place.at(&problem.path).path, value))
             }
             _ => None,
@@ -207,7 +207,7 @@ fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
     let scalars = yaml::written_all(bytes, document, &paths);
     for (value, scalar) in values.into_iter().zip(scalars) {
         if let Some(scalar) = scalar {
-            *value = shortened(&scalar.text, MAX_SPELLING);
+            *value = truncate(&scalar.text, MAX_SPELLING);
         }
     }
 }
@@ -221,14 +221,14 @@ pub(crate) fn report(
     findings: &mut Findings,
 ) {
     let at = place.at(&problem.path);
-    match &problem.what {
-        What::Unknown { hint } => findings.warn(
+    match &problem.kind {
+        ProblemKind::Unknown { hint } => findings.warn(
             Code::UnknownField,
             at,
             format!("{object} has no field {}; it is ignored", problem.path),
             &did_you_mean(hint.as_ref()),
         ),
-        What::Mismatch {
+        ProblemKind::Mismatch {
             expected,
             found,
             value,

@@ -14,8 +14,8 @@
 //!
 //! Init containers are unchanged (operator-controller parity).
 
-use manifests::go_types::{self, What};
-use manifests::object::{add_missing, child, mapping, text, type_name};
+use manifests::go_types::{self, ProblemKind};
+use manifests::object::{add_missing, child_mut, mapping, text, type_name};
 use manifests::yaml;
 use serde_json::{Map, Value, json};
 
@@ -70,13 +70,13 @@ impl TryFrom<Value> for DeploymentConfig {
         }
         let mut config = Value::Object(config);
         for problem in go_types::conform(&mut config, go_types::deployment_config()) {
-            problems.push(match problem.what {
-                What::Unknown { hint } => format!(
+            problems.push(match problem.kind {
+                ProblemKind::Unknown { hint } => format!(
                     "unknown field {}; {}",
                     problem.path,
                     csv::did_you_mean(hint.as_ref())
                 ),
-                What::Mismatch {
+                ProblemKind::Mismatch {
                     expected, found, ..
                 } => format!("{} must be {expected}, not {found}", problem.path),
             });
@@ -119,16 +119,16 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
     let config = &config.0;
     if let Some(annotations) = config.get("annotations").and_then(Value::as_object) {
         add_missing(
-            child(child(deployment, "metadata"), "annotations"),
+            child_mut(child_mut(deployment, "metadata"), "annotations"),
             annotations,
         );
-        let template = child(child(deployment, "spec"), "template");
+        let template = child_mut(child_mut(deployment, "spec"), "template");
         add_missing(
-            child(child(template, "metadata"), "annotations"),
+            child_mut(child_mut(template, "metadata"), "annotations"),
             annotations,
         );
     }
-    let pod = child(child(child(deployment, "spec"), "template"), "spec");
+    let pod = child_mut(child_mut(child_mut(deployment, "spec"), "template"), "spec");
     let env = variables(config);
     if let Some(containers) = pod.get_mut("containers").and_then(Value::as_array_mut) {
         for container in containers {
@@ -186,7 +186,7 @@ fn apply_affinity(affinity: &Map<String, Value>, pod: &mut Value) {
         mapping(pod).remove("affinity");
         return;
     }
-    let current = child(pod, "affinity");
+    let current = child_mut(pod, "affinity");
     for (part, value) in affinity {
         if is_empty(value) {
             mapping(current).remove(part);

@@ -216,7 +216,9 @@ fn remedy(list: &str, type_: &str, path: &Path, text: &str) -> String {
     };
     let is_range = field == "versionRange" || (list, field) == ("dependencies", "version");
     match type_ {
-        "olm.package" if !is_range && field == "version" && version::strict(text).is_err() => {
+        "olm.package"
+            if !is_range && field == "version" && version::parse_strict(text).is_err() =>
+        {
             "use a version such as \"1.0.0\"".to_owned()
         }
         "olm.package" | "olm.package.required" | "olm.constraint"

@@ -28,8 +28,8 @@ pub use irregular::{Assessment, Irregular, Kind, Needed, Rejected, SkippedEntrie
 pub use layout::{
     Found, field_name, find_document, first_document, is_named_after, metadata_limits,
 };
-pub use limiter::Gate;
-pub use path_map::Paths;
+pub use limiter::EntryLimiter;
+pub use path_map::PathMap;
 
 /// Limits for reading content. Sizes are bytes of uncompressed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,7 +145,7 @@ pub struct File {
 /// Ordered set of regular files with normalized relative paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    files: Paths<File>,
+    files: PathMap<File>,
 }
 
 impl Content {
@@ -201,13 +201,13 @@ impl Content {
     }
 }
 
-impl From<Paths<File>> for Content {
-    fn from(files: Paths<File>) -> Self {
+impl From<PathMap<File>> for Content {
+    fn from(files: PathMap<File>) -> Self {
         Self { files }
     }
 }
 
-impl From<Content> for Paths<File> {
+impl From<Content> for PathMap<File> {
     fn from(content: Content) -> Self {
         content.files
     }
@@ -216,14 +216,14 @@ impl From<Content> for Paths<File> {
 /// Builder of [`Content`], which adds entries one by one within limits.
 #[derive(Debug)]
 pub struct Builder {
-    gate: Gate<File>,
+    gate: EntryLimiter<File>,
 }
 
 impl Builder {
     /// Creates an empty builder with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
-            gate: Gate::new(limits),
+            gate: EntryLimiter::new(limits),
         }
     }
 

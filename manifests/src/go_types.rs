@@ -26,7 +26,7 @@ mod quantity;
 mod scalar;
 mod suggest;
 
-pub use conform::{MAX_PROBLEMS, Problem, Suggestion, What, check, conform, prune};
+pub use conform::{MAX_PROBLEMS, Problem, ProblemKind, Suggestion, check, conform, prune};
 
 /// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -19,7 +19,7 @@ use semver::Version;
 
 pub use olm_annotation::{ANNOTATION, AnnotationResult, annotated};
 #[cfg(feature = "api")]
-pub use source::{Choice, Holder, choose};
+pub use source::{ChosenTemplate, TemplateSource, choose};
 
 use crate::image::Reference;
 
@@ -66,7 +66,7 @@ pub const VARIABLES: [(&str, Variable); 11] = [
 
 /// Values of the variables, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Values {
+pub struct TemplateValues {
     /// The API server's version, parsed by [`server`].
     pub kube: Option<Version>,
     /// The version of OLM if OLM serves the catalog, else that of the provisioner.
@@ -139,7 +139,7 @@ pub fn is_template(text: &str) -> bool {
 /// );
 /// # Ok::<(), manifests::template::Error>(())
 /// ```
-pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
+pub fn resolve(text: &str, values: &TemplateValues) -> Result<String, Error> {
     let mut image = String::with_capacity(text.len());
     let mut unresolved = Unresolved::default();
     for piece in pieces(text) {
@@ -182,7 +182,7 @@ pub fn variables(text: &str) -> impl Iterator<Item = Variable> {
 
 /// Parses the version that an API server reports (`gitVersion`): `v1.17.1+6af3663`. Returns `None` if it is malformed.
 pub fn server(git_version: &str) -> Option<Version> {
-    crate::version::tolerant(git_version).ok()
+    crate::version::parse_lenient(git_version).ok()
 }
 
 /// Returns the architecture of a cluster from the architectures (`amd64`) that its nodes or its API server report. Returns
@@ -206,7 +206,7 @@ pub fn update_channel(channel: &str) -> Option<String> {
 
 // === impl Values ===
 
-impl Values {
+impl TemplateValues {
     fn of(&self, variable: Variable) -> Option<String> {
         let number = |version: &Option<Version>, part| {
             let version = version.as_ref()?;

@@ -71,7 +71,7 @@ pub fn path_segment(name: &str) -> Result<(), &'static str> {
 }
 
 /// Percent-encodes a name as a part of a URL path. Names of roles may contain nearly any character.
-pub fn encoded(name: &str) -> String {
+pub fn percent_encoded(name: &str) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -156,7 +156,7 @@ fn is_qualified(name: &str) -> bool {
 /// let name = generated("Argo CD.v1.2", &["ClusterRole", "argocd"], SHORT);
 /// assert!(name.starts_with("argo-cd.v1.2-") && name.len() <= SHORT);
 /// ```
-pub fn generated(readable: &str, distinct: &[&str], max: usize) -> String {
+pub fn generate_name(readable: &str, distinct: &[&str], max: usize) -> String {
     let hash = hash(distinct);
     let mut name = String::with_capacity(max);
     for c in readable.chars() {
@@ -227,7 +227,7 @@ mod tests {
         let all = readable.split(' ').chain(["", &long]).map(str::to_owned);
         for text in all.chain(cut) {
             for max in [20, 30, 63] {
-                let name = generated(&text, &[&text], max);
+                let name = generate_name(&text, &[&text], max);
                 assert!(name.len() <= max, "{name}");
                 assert_eq!(dns_subdomain(&name), Ok(()), "{name}");
             }
@@ -237,9 +237,9 @@ mod tests {
     /// These names exist in clusters: a change would orphan installed objects.
     #[test]
     fn names_stay_the_same_across_releases() {
-        assert_rows!(generated("etcd.v1.0.0-etcd", &["etcd.v1.0.0", "ClusterRole"], SHORT) => "etcd.v1.0.0-etcd-62chzsrbwkgp1");
+        assert_rows!(generate_name("etcd.v1.0.0-etcd", &["etcd.v1.0.0", "ClusterRole"], SHORT) => "etcd.v1.0.0-etcd-62chzsrbwkgp1");
         let expected = "longlonglonglonglonglonglonglonglonglonglonglongl-gt33uehk7gng3";
-        assert_eq!(generated(&"long".repeat(30), &[], SHORT), expected);
+        assert_eq!(generate_name(&"long".repeat(30), &[], SHORT), expected);
         // The hash includes the boundaries of the parts.
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
     }

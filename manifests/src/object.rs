@@ -238,7 +238,7 @@ pub fn mapping(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Returns the mapping under a key. Creates it, and its parent, if it is missing or not a mapping.
-pub fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+pub fn child_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     let child = mapping(value).entry(key).or_insert(Value::Null);
     mapping(child);
     child
@@ -253,7 +253,7 @@ pub fn add_missing(target: &mut Value, more: &Map<String, Value>) {
 }
 
 /// Truncates text to a number of characters for a message, with an ellipsis.
-pub fn shortened(text: &str, max_chars: usize) -> String {
+pub fn truncate(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
         None => text.to_owned(),

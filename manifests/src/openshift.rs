@@ -17,7 +17,7 @@ use std::{fmt, str::FromStr};
 use serde::Serialize;
 
 pub use self::{
-    cluster::{Cluster, is_placeholder},
+    cluster::{ClusterRelease, is_placeholder},
     declared::{Annotation, Decision, Declarations, MaxOpenShiftVersion, Problem, Spelling},
     olm_v0::OlmV0,
     unquoted::Unquoted,
@@ -66,7 +66,7 @@ impl Release {
 
     /// Returns the minor release with the next number, even if it has another name.
     #[must_use]
-    pub const fn following(self) -> Self {
+    pub const fn next_minor(self) -> Self {
         Self::new(self.major, self.minor.saturating_add(1))
     }
 
@@ -79,16 +79,16 @@ impl Release {
     /// ```
     #[must_use]
     pub const fn next(self) -> Self {
-        self.normalized().following()
+        self.normalized().next_minor()
     }
 
     /// Returns true if an operator with this maximum can be installed in a cluster.
-    pub fn admits(self, cluster: Self) -> bool {
+    pub fn allows(self, cluster: Self) -> bool {
         cluster.normalized() <= self.normalized()
     }
 
     /// Returns true if an operator with this maximum also supports the release after `cluster`.
-    pub fn outlasts(self, cluster: Self) -> bool {
+    pub fn allows_next(self, cluster: Self) -> bool {
         self.normalized() >= cluster.next()
     }
 
@@ -115,7 +115,7 @@ impl FromStr for Release {
 
     /// Parses a version that a cluster reports: `4.12.7`, `4.13.0-0.nightly-2022-10-05-053337`, `4.12`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let version = version::tolerant(text)?;
+        let version = version::parse_lenient(text)?;
         Ok(Self::new(version.major, version.minor))
     }
 }

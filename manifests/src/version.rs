@@ -30,7 +30,7 @@ pub enum Error {
 ///
 /// # Errors
 /// Returns an error for any other text.
-pub fn strict(text: &str) -> Result<Version, Error> {
+pub fn parse_strict(text: &str) -> Result<Version, Error> {
     Version::parse(text).map_err(|error| Error::Version {
         text: excerpt(text),
         problem: error.to_string(),
@@ -48,7 +48,7 @@ pub fn strict(text: &str) -> Result<Version, Error> {
 /// assert_eq!(tolerant(" v4.08 ").unwrap().to_string(), "4.8.0");
 /// assert!(tolerant("4.8-rc").is_err());
 /// ```
-pub fn tolerant(text: &str) -> Result<Version, Error> {
+pub fn parse_lenient(text: &str) -> Result<Version, Error> {
     let trimmed = text.trim();
     let bare = trimmed.strip_prefix('v').unwrap_or(trimmed);
     let mut parts: Vec<String> = bare.splitn(3, '.').map(str::to_owned).collect();
@@ -67,7 +67,7 @@ pub fn tolerant(text: &str) -> Result<Version, Error> {
         let strip = zeros.min(digits.saturating_sub(1));
         part.drain(..strip);
     }
-    strict(&parts.join(".")).map_err(|error| match error {
+    parse_strict(&parts.join(".")).map_err(|error| match error {
         Error::Version { problem, .. } => Error::Version {
             text: excerpt(text),
             problem,
@@ -159,14 +159,14 @@ mod tests {
                 => None;
         ] {
             for &text in texts {
-                assert_rows!(tolerant(text).ok().map(|found| found.to_string()).as_deref() => version, "{text:?}");
+                assert_rows!(parse_lenient(text).ok().map(|found| found.to_string()).as_deref() => version, "{text:?}");
             }
         }
     }
 
     #[test]
     fn strict_rejects_what_parse_rejects() {
-        assert_each!(|text, fine| strict(text).is_ok() => fine;
+        assert_each!(|text, fine| parse_strict(text).is_ok() => fine;
             "1.2.3" => true;
             "1.2.3-rc.1+b.7" => true;
             "1.2" => false;

@@ -137,7 +137,7 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
             ));
         }
     };
-    let exact = |comparator, number: &str| match version::strict(number) {
+    let exact = |comparator, number: &str| match version::parse_strict(number) {
         Ok(version) => Ok(Bound {
             comparator,
             version,

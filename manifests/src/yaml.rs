@@ -38,14 +38,14 @@ use std::{borrow::Cow, io, ops::Range};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::{
+    error::DocumentError,
+    split::{DocumentText, Splitter},
+};
 pub use self::{
     error::Error,
-    locate::{Location, Style, Written, locate, locate_all, locate_nearest, written_all},
+    locate::{Location, SourceScalar, Style, locate, locate_all, locate_nearest, written_all},
     repeated::{MAX_REPEATED, Repeated, repeated, repeated_all},
-};
-use self::{
-    error::Fault,
-    split::{DocumentText, Splitter},
 };
 
 /// Limits for one input, which is untrusted.
@@ -162,7 +162,7 @@ impl Iterator for Documents<'_> {
 
 impl<'a> Documents<'a> {
     /// Returns the limits for a further input: the remaining [`Limits::values`], [`Limits::memory`] and [`Limits::text`].
-    pub fn left(&self) -> Limits {
+    pub fn remaining_values(&self) -> Limits {
         self.limits
     }
 
@@ -199,7 +199,7 @@ impl<'a> Documents<'a> {
         loop {
             match &mut self.state {
                 State::Start if self.input.len() > self.limits.bytes => {
-                    return Some(self.exceeded(Fault::too_long(&self.limits)));
+                    return Some(self.exceeded(DocumentError::too_long(&self.limits)));
                 }
                 State::Start => {
                     self.state = if json::may_start(self.input) {
@@ -250,7 +250,7 @@ impl<'a> Documents<'a> {
     }
 
     /// Stops the iteration with an error for an exceeded limit.
-    fn exceeded<T>(&mut self, fault: Fault) -> Result<T, Error> {
+    fn exceeded<T>(&mut self, fault: DocumentError) -> Result<T, Error> {
         self.state = State::End;
         Err(Error::from_fault(self.read, None, fault))
     }
@@ -322,13 +322,13 @@ pub fn estimate(input: &[u8]) -> usize {
 
 impl Limits {
     /// Deducts a weight from the limits, or returns the fault if it exceeds them.
-    fn spend(&mut self, weight: cost::Weight) -> Option<Fault> {
+    fn spend(&mut self, weight: cost::Weight) -> Option<DocumentError> {
         match (
             self.values.checked_sub(weight.values),
             self.memory.checked_sub(weight.memory),
         ) {
-            (None, _) => Some(Fault::too_many(None, self)),
-            (_, None) => Some(Fault::too_large(None, self)),
+            (None, _) => Some(DocumentError::too_many(None, self)),
+            (_, None) => Some(DocumentError::too_large(None, self)),
             (Some(values), Some(memory)) => {
                 (self.values, self.memory) = (values, memory);
                 None

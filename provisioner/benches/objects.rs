@@ -13,7 +13,7 @@ use apply::discovery::{Found, Kind};
 use apply::health::Health;
 use apply::informers::{Seen, View};
 use apply::inventory::{Entry, Inventory};
-use apply::plan::{self, Owner};
+use apply::plan::{self, InstanceOwner};
 use apply::{drift, managed_fields::Fingerprint};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -59,7 +59,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         namespaced: true,
     };
     let kinds = Found::from([(resource, Some(Arc::new(kind)))]);
-    let owner = Owner {
+    let owner = InstanceOwner {
         name: "bench".to_owned(),
         uid: "00000000-0000-0000-0000-000000000000".to_owned(),
     };

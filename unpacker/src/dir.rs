@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use manifests::content::{self, Paths, SkippedEntries};
+use manifests::content::{self, PathMap, SkippedEntries};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::{
@@ -68,7 +68,7 @@ pub(crate) enum WalkScope {
 #[derive(Debug)]
 pub(crate) struct DirListing {
     root: PathBuf,
-    files: Paths<ListedFile>,
+    files: PathMap<ListedFile>,
     unselected: usize,
 }
 

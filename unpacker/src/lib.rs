@@ -124,7 +124,7 @@ pub use tree::{FileInfo, Tree};
 #[cfg(feature = "sources")]
 pub use unpack::unpack;
 
-use manifests::content::Paths;
+use manifests::content::PathMap;
 use spool::Storage;
 
 /// Options for reading a source.
@@ -267,7 +267,7 @@ fn unpacked((tree, unselected): (Tree, usize)) -> Result<Unpacked> {
 /// would hide a mistake.
 #[must_use]
 pub fn strip_top_folder(content: Content) -> Content {
-    let files = Paths::from(content);
+    let files = PathMap::from(content);
     match tree::top_folder(&files) {
         Some(top) => files.into_folder(&top).into(),
         None => files.into(),

@@ -21,7 +21,7 @@ use std::{
 };
 
 use manifests::content::{
-    self, Assessment, Content, File, Gate, Irregular, Limits, Paths, SkippedEntries,
+    self, Assessment, Content, EntryLimiter, File, Irregular, Limits, PathMap, SkippedEntries,
 };
 
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 /// unnamed temporary file.
 #[derive(Debug)]
 pub struct Tree {
-    files: Paths<StoredFile>,
+    files: PathMap<StoredFile>,
     spool: Spool,
 }
 
@@ -140,7 +140,7 @@ impl Tree {
 
     /// Creates a tree from content. The files stay in memory.
     pub fn from_content(content: Content) -> Self {
-        let files = Paths::from(content).map(|File { bytes, mode }| StoredFile {
+        let files = PathMap::from(content).map(|File { bytes, mode }| StoredFile {
             piece: Piece::Memory(bytes),
             mode,
         });
@@ -205,7 +205,7 @@ impl Tree {
 }
 
 /// Returns the directory that contains all files, if it contains a bundle.
-pub(crate) fn top_folder<T>(files: &Paths<T>) -> Option<String> {
+pub(crate) fn top_folder<T>(files: &PathMap<T>) -> Option<String> {
     let is_bundle =
         |at: &str| ["manifests", "metadata"].map(|name| files.has_folder(&format!("{at}{name}")));
     let (path, _) = files.iter().next()?;
@@ -220,7 +220,7 @@ pub(crate) fn top_folder<T>(files: &Paths<T>) -> Option<String> {
 /// Builds a [`Tree`] file by file within limits.
 #[derive(Debug)]
 pub(crate) struct Builder {
-    gate: Gate<StoredFile>,
+    gate: EntryLimiter<StoredFile>,
     spool: Spool,
     #[cfg(feature = "sources")]
     aside: SetAside,
@@ -239,7 +239,7 @@ struct SetAside {
 impl Builder {
     pub(crate) fn new(limits: Limits, storage: Storage) -> Self {
         Self {
-            gate: Gate::new(limits),
+            gate: EntryLimiter::new(limits),
             spool: Spool::new(storage),
             #[cfg(feature = "sources")]
             aside: SetAside {
@@ -284,7 +284,8 @@ impl Builder {
         };
         let (piece, mode) = (piece.clone(), *mode);
         let size = piece.size();
-        self.gate.note(path, size, StoredFile { piece, mode })?;
+        self.gate
+            .count_entry(path, size, StoredFile { piece, mode })?;
         Ok(true)
     }
 

@@ -6,7 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use manifests::{
     api::{
         labels::{OWNER_KIND, OWNER_NAME},
-        owner::Owner,
+        owner::InstanceOwner,
     },
     object::Identity,
 };
@@ -114,7 +114,7 @@ fn crd_identity(resource: &ApiResource) -> Identity {
 impl Scope {
     /// Returns the label selector of the objects in the scope.
     pub(super) fn selector(&self) -> String {
-        let owners = format!("{OWNER_KIND}={}", Owner::KIND);
+        let owners = format!("{OWNER_KIND}={}", InstanceOwner::KIND);
         match &self.instance {
             None => owners,
             Some(only) => format!("{owners},{OWNER_NAME}={}", only.instance),

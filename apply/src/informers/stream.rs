@@ -12,7 +12,7 @@ use kube::{
     core::{ApiResource, DynamicObject, DynamicResourceScope, PartialObjectMeta},
     runtime::watcher::{self, Config, Event, watcher},
 };
-use manifests::object::shortened;
+use manifests::object::truncate;
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
@@ -218,7 +218,7 @@ impl Failure {
             kube::Error::Api(status) => Self::from_status(status.code, &status.message),
             error => Self {
                 code: None,
-                message: shortened(&error.to_string(), MAX_MESSAGE_LEN),
+                message: truncate(&error.to_string(), MAX_MESSAGE_LEN),
             },
         }
     }
@@ -231,7 +231,7 @@ impl Failure {
             watcher::Error::WatchError(status) => Self::from_status(status.code, &status.message),
             watcher::Error::NoResourceVersion => Self {
                 code: None,
-                message: shortened(&error.to_string(), MAX_MESSAGE_LEN),
+                message: truncate(&error.to_string(), MAX_MESSAGE_LEN),
             },
         }
     }
@@ -239,7 +239,7 @@ impl Failure {
     fn from_status(code: u16, message: &str) -> Self {
         let message = match message.trim() {
             "" => format!("the API server returned {code}"),
-            message => shortened(message, MAX_MESSAGE_LEN),
+            message => truncate(message, MAX_MESSAGE_LEN),
         };
         Self {
             code: Some(code),

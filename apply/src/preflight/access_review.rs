@@ -9,7 +9,7 @@ use kube::{
     discovery::Scope,
 };
 
-use manifests::names::encoded;
+use manifests::names::percent_encoded;
 
 use crate::discovery::Kind;
 
@@ -58,6 +58,7 @@ pub(super) async fn metadata(
     };
     let api =
         Api::<DynamicObject>::dynamic(client.clone(), &kind.resource, &scope).constrain(namespace);
-    let answer = with_timeout(api.get_metadata_with(&encoded(name), &GetParams::default())).await;
+    let answer =
+        with_timeout(api.get_metadata_with(&percent_encoded(name), &GetParams::default())).await;
     Ok(optional(answer)?.map(|object| object.metadata))
 }

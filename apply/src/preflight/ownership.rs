@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use manifests::{api::owner::adopted_by, object::Identity};
 
-pub use manifests::api::owner::Holder;
+pub use manifests::api::owner::ObjectOwner;
 
 use super::{
     Check, Findings, Input, Problem, access_review, format,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     discovery::Kind,
     inventory::Inventory,
-    plan::{Owner, Step},
+    plan::{InstanceOwner, Step},
 };
 
 /// Findings about existing objects, and the objects that could not be read.
@@ -40,8 +40,8 @@ pub(super) async fn check(
         is_new(step, input.inventory) && !protected_objects.contains(&step.object.identity())
     });
     let mut report = OwnershipReport::default();
-    let mut existing: Vec<(&Step, ObjectMeta, Holder)> = Vec::new();
-    let holder_of = |live: &ObjectMeta| Holder::of(live, input.owner);
+    let mut existing: Vec<(&Step, ObjectMeta, ObjectOwner)> = Vec::new();
+    let holder_of = |live: &ObjectMeta| ObjectOwner::of(live, input.owner);
     let mut to_read = Vec::new();
     for step in steps {
         let at = |name: &str| namespaces.get(name).and_then(Option::as_ref);
@@ -80,7 +80,7 @@ pub(super) async fn check(
         let decision = decide(step, live, holder, input.owner, &deleted_instances);
         if let OwnershipDecision::Conflict(_) = decision {
             report.findings.holders.insert(match holder {
-                Holder::Instance(name) => Some(name.clone()),
+                ObjectOwner::Instance(name) => Some(name.clone()),
                 _ => None,
             });
         }
@@ -96,18 +96,18 @@ pub(super) async fn check(
 pub async fn taken(
     client: &Client,
     steps: &[Step],
-    owner: &Owner,
+    owner: &InstanceOwner,
     concurrency: usize,
-) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
+) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
     holders(client, steps, concurrency, |live| other_holder(live, owner)).await
 }
 
 /// Returns the owner of an existing object if a repair must not write the object: the object has another owner, or has no
 /// owner and no annotation that lets this owner adopt it. Pure; no I/O.
-pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
-    match Holder::of(live, owner) {
-        Holder::Us | Holder::Released => None,
-        Holder::None if adopted_by(live) == Some(owner.name.as_str()) => None,
+pub fn other_holder(live: &ObjectMeta, owner: &InstanceOwner) -> Option<ObjectOwner> {
+    match ObjectOwner::of(live, owner) {
+        ObjectOwner::Us | ObjectOwner::Released => None,
+        ObjectOwner::None if adopted_by(live) == Some(owner.name.as_str()) => None,
         holder => Some(holder),
     }
 }
@@ -117,11 +117,11 @@ pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
 pub fn findings(
     step: &Step,
     live: &ObjectMeta,
-    owner: &Owner,
+    owner: &InstanceOwner,
     deleted_instances: &BTreeSet<String>,
 ) -> Findings {
     let mut findings = Findings::default();
-    let holder = Holder::of(live, owner);
+    let holder = ObjectOwner::of(live, owner);
     decide(step, live, &holder, owner, deleted_instances).report(step, &mut findings);
     findings
 }
@@ -133,11 +133,11 @@ pub fn findings(
 pub async fn appeared(
     client: &Client,
     steps: &[Step],
-    owner: &Owner,
+    owner: &InstanceOwner,
     concurrency: usize,
-) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
+) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
     let foreign = |live: &ObjectMeta| {
-        let holder = Holder::of(live, owner);
+        let holder = ObjectOwner::of(live, owner);
         let is_adopted = adopted_by(live) == Some(owner.name.as_str());
         (!is_adopted && !is_own(&holder)).then_some(holder)
     };
@@ -149,8 +149,8 @@ async fn holders(
     client: &Client,
     steps: &[Step],
     concurrency: usize,
-    holder: impl Fn(&ObjectMeta) -> Option<Holder>,
-) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
+    holder: impl Fn(&ObjectMeta) -> Option<ObjectOwner>,
+) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
     let steps: Vec<&Step> = steps.iter().collect();
     let found = read(client, &steps, concurrency).await?.into_iter();
     // The apply request reports missing permissions.
@@ -169,7 +169,7 @@ async fn holders(
 pub async fn shared(
     client: &Client,
     steps: &[Step],
-    owner: &Owner,
+    owner: &InstanceOwner,
     concurrency: usize,
 ) -> Result<BTreeSet<Identity>, kube::Error> {
     let can_be_shared = |step: &&Step| is_namespace(step) || is_default_account(step);
@@ -178,7 +178,7 @@ pub async fn shared(
     let found = found.filter(|(_, found)| match found {
         Ok(found) => found
             .as_ref()
-            .is_some_and(|live| !is_own(&Holder::of(live, owner))),
+            .is_some_and(|live| !is_own(&ObjectOwner::of(live, owner))),
         Err(_) => true,
     });
     Ok(found.map(|(step, _)| step.object.identity()).collect())
@@ -198,8 +198,8 @@ pub async fn absent(
     Ok(absent.map(|(step, _)| step.object.identity()).collect())
 }
 
-fn is_own(holder: &Holder) -> bool {
-    matches!(holder, Holder::Us | Holder::Released)
+fn is_own(holder: &ObjectOwner) -> bool {
+    matches!(holder, ObjectOwner::Us | ObjectOwner::Released)
 }
 
 /// Reports whether the instance has not applied the object yet. The inventory is written before objects are applied: an
@@ -244,17 +244,17 @@ async fn read<'a>(
 /// Returns the instances that own objects and no longer exist.
 async fn deleted_instances<'a>(
     own: &Client,
-    holders: impl Iterator<Item = &'a Holder>,
+    holders: impl Iterator<Item = &'a ObjectOwner>,
     concurrency: usize,
 ) -> Result<BTreeSet<String>, kube::Error> {
     let names: BTreeSet<String> = holders
         .filter_map(|holder| match holder {
-            Holder::Instance(name) => Some(name.clone()),
+            ObjectOwner::Instance(name) => Some(name.clone()),
             _ => None,
         })
         .collect();
     let kind = &Kind {
-        resource: Owner::resource(),
+        resource: InstanceOwner::resource(),
         namespaced: false,
     };
     stream::iter(names)
@@ -304,17 +304,18 @@ impl OwnershipDecision {
 fn decide(
     step: &Step,
     live: &ObjectMeta,
-    holder: &Holder,
-    owner: &Owner,
+    holder: &ObjectOwner,
+    owner: &InstanceOwner,
     deleted_instances: &BTreeSet<String>,
 ) -> OwnershipDecision {
-    let is_deleted = matches!(holder, Holder::Instance(name) if deleted_instances.contains(name));
-    if *holder == Holder::Provisioner {
+    let is_deleted =
+        matches!(holder, ObjectOwner::Instance(name) if deleted_instances.contains(name));
+    if *holder == ObjectOwner::Provisioner {
         return OwnershipDecision::Conflict(format!(
             "already exists and is owned by {holder}: remove it from the bundle, or rename it"
         ));
     }
-    if !is_namespace(step) && live.deletion_timestamp.is_some() && *holder != Holder::Us {
+    if !is_namespace(step) && live.deletion_timestamp.is_some() && *holder != ObjectOwner::Us {
         return OwnershipDecision::Terminating(
             "exists and is being deleted: the installation continues automatically after the deletion"
                 .to_owned(),
@@ -333,8 +334,8 @@ fn decide(
         const AS_IT_IS: &str =
             "is used unchanged; the bundle's labels and annotations are not applied";
         return match holder {
-            Holder::Us | Holder::Released => OwnershipDecision::Allowed,
-            Holder::Instance(_) if !is_deleted => {
+            ObjectOwner::Us | ObjectOwner::Released => OwnershipDecision::Allowed,
+            ObjectOwner::Instance(_) if !is_deleted => {
                 OwnershipDecision::Shared(format!("is owned by {holder} and {AS_IT_IS}"))
             }
             _ if is_adopted => OwnershipDecision::Allowed,
@@ -342,30 +343,32 @@ fn decide(
         };
     }
     match holder {
-        Holder::Us | Holder::Released => OwnershipDecision::Allowed,
-        Holder::Earlier => OwnershipDecision::Terminating(format!(
+        ObjectOwner::Us | ObjectOwner::Released => OwnershipDecision::Allowed,
+        ObjectOwner::FormerInstance => OwnershipDecision::Terminating(format!(
             "still exists from {holder}: the garbage collector deletes it, and the installation then continues automatically"
         )),
-        Holder::Instance(_) if !is_deleted => OwnershipDecision::Conflict(format!(
+        ObjectOwner::Instance(_) if !is_deleted => OwnershipDecision::Conflict(format!(
             "already exists and is owned by {holder}: delete that BundleInstance, or remove the object from one of the two bundles"
         )),
-        Holder::Controller(_) => OwnershipDecision::Conflict(format!(
+        ObjectOwner::Controller(_) => OwnershipDecision::Conflict(format!(
             "already exists and is controlled by {holder} (ownerReference): delete the controller, or remove the object from the bundle"
         )),
         _ if is_adopted => OwnershipDecision::Allowed,
         // Every namespace has this account, and other clients may have granted it permissions that they need.
-        Holder::None if is_default_account(step) => OwnershipDecision::Shared(format!(
+        ObjectOwner::None if is_default_account(step) => OwnershipDecision::Shared(format!(
             "already exists, as in every namespace, and is used unchanged; {adoption}"
         )),
-        Holder::None => OwnershipDecision::Conflict(format!(
+        ObjectOwner::None => OwnershipDecision::Conflict(format!(
             "already exists and is not managed by a BundleInstance: {adoption}"
         )),
-        Holder::Instance(_) => OwnershipDecision::Conflict(format!(
+        ObjectOwner::Instance(_) => OwnershipDecision::Conflict(format!(
             "already exists and is owned by {holder}, which no longer exists: {adoption}"
         )),
-        Holder::Tool(_) | Holder::Provisioner => OwnershipDecision::Conflict(format!(
-            "already exists and is managed by {holder}: remove it there; if it still exists afterwards, {adoption}"
-        )),
+        ObjectOwner::OtherTool(_) | ObjectOwner::Provisioner => {
+            OwnershipDecision::Conflict(format!(
+                "already exists and is managed by {holder}: remove it there; if it still exists afterwards, {adoption}"
+            ))
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
-use manifests::api::rbac::{Right, Rule, Scope, expand, not_covered};
+use manifests::api::rbac::{Permission, Rule, Scope, expand, missing};
 
 use self::grants::Grant;
 use super::{Check, Findings, Input, Problem, access_review};
@@ -154,9 +154,9 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let no_rules = Vec::new();
     let held_in = |scope| held.get(&scope).unwrap_or(&no_rules);
 
-    let mut missing: BTreeMap<Scope<'_>, BTreeSet<Right<'_>>> = BTreeMap::new();
+    let mut missing: BTreeMap<Scope<'_>, BTreeSet<Permission<'_>>> = BTreeMap::new();
     for (scope, rights) in &needed {
-        let rights = not_covered(rights.iter().copied(), held_in(*scope));
+        let rights = missing(rights.iter().copied(), held_in(*scope));
         missing.insert(*scope, rights);
     }
     remove_allowed(input, &mut missing).await?;
@@ -164,7 +164,7 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut lacking = Vec::new();
     for grant in &grants {
         if let Some(rights) = expand(&grant.rules, &mut budget) {
-            lacking.push((grant, not_covered(rights, held_in(grant.scope))));
+            lacking.push((grant, missing(rights, held_in(grant.scope))));
         } else {
             findings.warnings.push(Problem {
                 check: Check::Rights,
@@ -213,7 +213,7 @@ async fn held_rules<'a>(
             let api = Api::<SelfSubjectRulesReview>::all(input.client.clone());
             let answer =
                 access_review::with_timeout(api.create(&PostParams::default(), &review)).await?;
-            Ok((scope, Rule::of_review(answer.status.unwrap_or_default())))
+            Ok((scope, Rule::from_review(answer.status.unwrap_or_default())))
         })
         .collect();
     stream::iter(requests)
@@ -225,9 +225,9 @@ async fn held_rules<'a>(
 /// Removes the permissions that other authorizers than RBAC allow.
 async fn remove_allowed(
     input: &Input<'_>,
-    missing: &mut BTreeMap<Scope<'_>, BTreeSet<Right<'_>>>,
+    missing: &mut BTreeMap<Scope<'_>, BTreeSet<Permission<'_>>>,
 ) -> Result<(), kube::Error> {
-    let questions: BTreeSet<(Scope<'_>, Right<'_>)> = missing
+    let questions: BTreeSet<(Scope<'_>, Permission<'_>)> = missing
         .iter()
         .flat_map(|(scope, rights)| rights.iter().map(|right| (*scope, right.of_any_name())))
         .collect();
@@ -238,7 +238,7 @@ async fn remove_allowed(
             Ok::<_, kube::Error>(is_allowed.then_some((scope, right)))
         })
         .collect();
-    let allowed: BTreeSet<(Scope<'_>, Right<'_>)> = stream::iter(requests)
+    let allowed: BTreeSet<(Scope<'_>, Permission<'_>)> = stream::iter(requests)
         .buffer_unordered(input.concurrency.max(1))
         .try_filter_map(|answer| std::future::ready(Ok(answer)))
         .try_collect()
@@ -252,8 +252,8 @@ async fn remove_allowed(
 /// Removes the grants that the account may make without holding their permissions.
 async fn without_escalation<'a>(
     input: &Input<'_>,
-    lacking: Vec<(&Grant<'a>, BTreeSet<Right<'a>>)>,
-) -> Result<Vec<(Scope<'a>, BTreeSet<Right<'a>>)>, kube::Error> {
+    lacking: Vec<(&Grant<'a>, BTreeSet<Permission<'a>>)>,
+) -> Result<Vec<(Scope<'a>, BTreeSet<Permission<'a>>)>, kube::Error> {
     stream::iter(lacking)
         .map(|(grant, rights)| async move {
             let is_free = is_allowed(input.client, grant.escalation.clone()).await?;

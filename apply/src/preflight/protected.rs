@@ -3,12 +3,12 @@
 use manifests::{api::GROUP, object::Identity};
 
 use super::{Check, Problem};
-use crate::plan::{Owner, Step};
+use crate::plan::{InstanceOwner, Step};
 
 /// Returns the steps that would change an object of the provisioner, each with its problem.
 pub(super) fn check<'a>(
     steps: &'a [Step],
-    owner: &'a Owner,
+    owner: &'a InstanceOwner,
     parent: Option<&'a str>,
     system_namespace: &'a str,
 ) -> impl Iterator<Item = (Identity, Problem)> + 'a {
@@ -25,7 +25,7 @@ pub(super) fn check<'a>(
 
 fn protection_reason(
     identity: &Identity,
-    owner: &Owner,
+    owner: &InstanceOwner,
     parent: Option<&str>,
     system_namespace: &str,
 ) -> Option<String> {
@@ -36,10 +36,10 @@ fn protection_reason(
         name,
     } = identity;
     match (group.as_str(), kind.as_str()) {
-        (GROUP, Owner::KIND) if *name == owner.name => Some(
+        (GROUP, InstanceOwner::KIND) if *name == owner.name => Some(
             "is the BundleInstance that installs this bundle: remove it from the bundle".to_owned(),
         ),
-        (GROUP, Owner::KIND) if Some(name.as_str()) == parent => Some(format!(
+        (GROUP, InstanceOwner::KIND) if Some(name.as_str()) == parent => Some(format!(
             "installs BundleInstance {}, which forms a cycle that cannot be uninstalled: remove one of them from its \
              bundle",
             owner.name

@@ -8,7 +8,7 @@ use kube::{
 };
 use manifests::{
     api::labels,
-    object::{Identity, shortened, text},
+    object::{Identity, text, truncate},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::{PruneOutcome, Pruner};
 use crate::{
     discovery::{Kind, crd::PartialCrd},
-    plan::{DefinitionPolicy, is_kept},
+    plan::{DefinitionPolicy, is_annotated_keep},
     ssa::{
         Failure, failure,
         object::ObjectMetadata,
@@ -72,7 +72,7 @@ impl Pruner<'_> {
                     let reason = format!(
                         "custom resources are left but cannot be read: {}; repair the conversion webhook of \
                          spec.conversion, then delete the custom resources and the CRD",
-                        shortened(&status.message, 1024)
+                        truncate(&status.message, 1024)
                     );
                     return self.release(path, metadata, reason).await;
                 }
@@ -165,7 +165,9 @@ impl Pruner<'_> {
             let items: Vec<Value> = page.items.into_iter().map(|item| item.metadata).collect();
             let (mut to_retain, items): (Vec<_>, Vec<_>) =
                 items.into_iter().partition(|metadata| {
-                    is_kept(&json!({"metadata": {"annotations": metadata.get("annotations")}}))
+                    is_annotated_keep(
+                        &json!({"metadata": {"annotations": metadata.get("annotations")}}),
+                    )
                 });
             retained.append(&mut to_retain);
             let references: Vec<&Value> = items.iter().collect();
@@ -281,7 +283,7 @@ fn describe_remaining(count: usize, some: &[&Value], state: &str) -> String {
             };
             let name = format!("{}{slash}{}", field("namespace"), field("name"));
             let finalizers = failure::finalizers(metadata);
-            let name = shortened(&name, 128);
+            let name = truncate(&name, 128);
             if finalizers.is_empty() {
                 name
             } else {

@@ -15,7 +15,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, PostParams, Preconditions},
 };
-use manifests::api::{labels, owner::Owner};
+use manifests::api::{labels, owner::InstanceOwner};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -40,7 +40,7 @@ pub struct Store<'a> {
     /// The system namespace.
     pub namespace: &'a str,
     /// Owner of the records.
-    pub owner: &'a Owner,
+    pub owner: &'a InstanceOwner,
 }
 
 /// A record, as the status of its owner names it.
@@ -313,8 +313,8 @@ impl Store<'_> {
                     self.owner.name.clone(),
                 )])),
                 owner_references: Some(vec![OwnerReference {
-                    api_version: Owner::API_VERSION.to_owned(),
-                    kind: Owner::KIND.to_owned(),
+                    api_version: InstanceOwner::API_VERSION.to_owned(),
+                    kind: InstanceOwner::KIND.to_owned(),
                     name: self.owner.name.clone(),
                     uid: self.owner.uid.clone(),
                     controller: Some(true),

@@ -4,7 +4,7 @@
 mod tests;
 
 use kube::core::response::Status;
-use manifests::object::{Identity, shortened};
+use manifests::object::{Identity, truncate};
 use serde_json::Value;
 
 use super::{Cause, Failure, request::ApiError};
@@ -27,7 +27,7 @@ pub(crate) fn classify(identity: Identity, error: &ApiError) -> Failure {
             Cause::Transient,
             format!(
                 "failed to reach the API server: {}; retrying",
-                shortened(&manifests::error::chain(error), MAX_MESSAGE_LEN)
+                truncate(&manifests::error::chain(error), MAX_MESSAGE_LEN)
             ),
         ),
         ApiError::Timeout => (
@@ -41,7 +41,7 @@ pub(crate) fn classify(identity: Identity, error: &ApiError) -> Failure {
 /// Creates the failure of an object, with a message that names the object and the problem.
 pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
     Failure {
-        message: format!("{}: {problem}", shortened(&identity.to_string(), 512)),
+        message: format!("{}: {problem}", truncate(&identity.to_string(), 512)),
         identity,
         cause,
     }
@@ -69,7 +69,7 @@ pub(crate) fn finalizers(metadata: &Value) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    shortened(&all.join(", "), 256)
+    truncate(&all.join(", "), 256)
 }
 
 /// Reports whether an object was not found because its namespace does not exist.
@@ -202,7 +202,7 @@ fn describe(status: &Status, identity: &Identity) -> String {
     } else {
         message.to_owned()
     };
-    shortened(message.trim_end_matches([';', '.']), MAX_MESSAGE_LEN)
+    truncate(message.trim_end_matches([';', '.']), MAX_MESSAGE_LEN)
 }
 
 /// Returns the beginning of a message, up to the first value that it quotes.

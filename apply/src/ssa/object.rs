@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     managed_fields::Fingerprint,
-    plan::{Owner, Step, Wave},
+    plan::{InstanceOwner, Step, Wave},
 };
 
 /// Maximum number of requests for an object while other clients change it, or while an API server does not know its kind
@@ -40,8 +40,8 @@ pub(super) struct Rejection {
 }
 
 /// Reports whether an object carries the labels of an owner.
-pub(crate) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
-    text(metadata, &["labels", labels::OWNER_KIND]) == Some(Owner::KIND)
+pub(crate) fn is_owned(metadata: &Value, owner: &InstanceOwner) -> bool {
+    text(metadata, &["labels", labels::OWNER_KIND]) == Some(InstanceOwner::KIND)
         && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
 }
 
@@ -58,7 +58,7 @@ impl Apply<'_> {
     pub(super) async fn dry_run_step(
         &self,
         step: &Step,
-        owner: &Owner,
+        owner: &InstanceOwner,
     ) -> Result<Option<Immutable>, Failure> {
         match self.apply_with_retry(step, DryRun::Yes).await {
             Ok(_) => Ok(None),

@@ -49,7 +49,7 @@ use super::{
 };
 use crate::{
     first_few,
-    plan::{Owner, Step},
+    plan::{InstanceOwner, Step},
 };
 
 /// The time that a rollout waits for the end of a deletion.
@@ -102,7 +102,7 @@ pub enum Permission {
 /// The objects that a rollout recreates.
 #[derive(Debug)]
 pub struct Recreation<'a> {
-    owner: &'a Owner,
+    owner: &'a InstanceOwner,
     permissions: BTreeMap<Identity, Permission>,
     /// Whether a deletion took longer than a rollout waits.
     has_timed_out: AtomicBool,
@@ -116,7 +116,7 @@ pub(super) struct Assessed {
 
 impl<'a> Recreation<'a> {
     /// Permits deletions for an owner.
-    pub fn new(owner: &'a Owner, permissions: BTreeMap<Identity, Permission>) -> Self {
+    pub fn new(owner: &'a InstanceOwner, permissions: BTreeMap<Identity, Permission>) -> Self {
         Self {
             owner,
             permissions,
@@ -209,7 +209,7 @@ impl Apply<'_> {
     pub(super) async fn assess(
         &self,
         step: &Step,
-        owner: &Owner,
+        owner: &InstanceOwner,
         rejection: Rejection,
     ) -> Result<Assessed, Failure> {
         let Rejection { failure, status } = rejection;

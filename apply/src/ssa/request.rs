@@ -59,10 +59,10 @@ impl ResourcePath {
                 ApiError::Name("is invalid because the object is not in a namespace")
             })?;
         }
-        let namespace = names::encoded(&identity.namespace);
+        let namespace = names::percent_encoded(&identity.namespace);
         Ok(Self {
             collection: collection(kind, kind.namespaced.then_some(namespace.as_str())),
-            name: names::encoded(&identity.name),
+            name: names::percent_encoded(&identity.name),
         })
     }
 

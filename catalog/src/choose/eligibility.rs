@@ -87,14 +87,14 @@ impl Request<'_> {
         let cluster = self.openshift?;
         let declared = bundle.max_openshift.as_ref();
         let max = declared.and_then(MaxOpenShiftVersion::release)?;
-        (!max.admits(cluster))
+        (!max.allows(cluster))
             .then(|| format!("requires OpenShift <= {max} but the cluster is {cluster}"))
     }
 
     fn too_old(&self, bundle: &Bundle) -> Option<String> {
         let text = bundle.min_kube.as_deref()?;
         let short: String = text.chars().take(MAX_TEXT_LEN).collect();
-        let Ok(min) = version::tolerant(text) else {
+        let Ok(min) = version::parse_lenient(text) else {
             return Some(format!("has an invalid minKubeVersion: {short:?}"));
         };
         let cluster = self.kubernetes?;

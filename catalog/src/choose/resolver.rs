@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 use super::{
     Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Unasked, Verdict,
@@ -436,7 +436,7 @@ impl Resolver<'_> {
         let mut warnings = Vec::new();
         let mut deprecated = |subject: String, message: &Option<String>| {
             if let Some(message) = message {
-                let message = shortened(message, MAX_REASON_LEN);
+                let message = truncate(message, MAX_REASON_LEN);
                 warnings.push(format!("{subject} is deprecated: {message}"));
             }
         };

@@ -4,7 +4,7 @@ mod hostile;
 mod overrides;
 mod rebuilds;
 
-use manifests::{openshift::Spelling, version::strict};
+use manifests::{openshift::Spelling, version::parse_strict};
 
 use super::*;
 use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
@@ -41,7 +41,7 @@ fn package(default: &str, channels: &[(&str, &str)]) -> Package {
 fn version(name: &str) -> Release {
     let text = name.replacen("rc", "-rc", 1);
     Release {
-        version: strict(&text).unwrap(),
+        version: parse_strict(&text).unwrap(),
         release: None,
     }
 }
@@ -224,7 +224,7 @@ fn ineligible_bundles_are_not_chosen_and_have_reasons() {
         |b| b.needs = vec![Need::Constraint(Some("GPU".into()))]
             => "requires constraint: GPU; dependencies are not resolved";
     ];
-    let kubernetes = strict("1.30.5+k3s").unwrap();
+    let kubernetes = parse_strict("1.30.5+k3s").unwrap();
     let at = installed("1.1.0");
     for (spoil, reason) in cases {
         let mut package = package("stable", &[("stable", CHAIN)]);

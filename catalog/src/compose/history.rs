@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use manifests::{image::Reference, object::shortened};
+use manifests::{image::Reference, object::truncate};
 use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_INDEX;
@@ -126,7 +126,7 @@ impl History {
         if let Some(index) = index {
             reference(index).map_err(|problem| Damaged {
                 key: INDEX_IMAGE,
-                problem: shortened(&problem, MAX_SHOWN),
+                problem: truncate(&problem, MAX_SHOWN),
                 remedy: "set it to the index image with which the bundle was run, or remove the annotation if there was none",
             })?;
         }
@@ -134,7 +134,7 @@ impl History {
             None | Some("" | "null" | "[]") => Vec::new(),
             Some(text) => list(text).map_err(|problem| Damaged {
                 key: INJECTED_BUNDLES,
-                problem: shortened(&problem, MAX_SHOWN),
+                problem: truncate(&problem, MAX_SHOWN),
                 remedy: "set it to the images of the bundles that were run, oldest first, as \
                          [{\"imageTag\":\"IMAGE\",\"mode\":\"semver\"}]",
             })?,

@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use manifests::{
     content::{self, Builder},
-    object::{shortened, text},
+    object::{text, truncate},
 };
 use serde_json::{Value, json};
 
@@ -131,7 +131,7 @@ impl BlobStream<'_> {
         let bundle = self.bundles.next().and_then(|at| self.map.csvs.get(at))?;
         let blob = self.map.bundle(self.package, bundle);
         Some(blob.map_err(|error| {
-            let name = shortened(&bundle.name, 100);
+            let name = truncate(&bundle.name, 100);
             io::Error::other(format!("ClusterServiceVersion {name:?}: {error}"))
         }))
     }

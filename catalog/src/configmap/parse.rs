@@ -6,7 +6,7 @@ use std::{
     io,
 };
 
-use manifests::object::{shortened, text};
+use manifests::object::{text, truncate};
 use serde_json::Value;
 
 use super::{CSVS, ConfigMap, Csv, Entry, Error, MAX_BYTES, MAX_ENTRIES, Package};
@@ -97,7 +97,7 @@ impl Reader {
                 ];
                 if api.iter().any(|part| part.len() > MAX_NAME_LEN) {
                     self.left_out.push(|| {
-                        let name = shortened(get(&["metadata", "name"]), MAX_SHOWN_LEN);
+                        let name = truncate(get(&["metadata", "name"]), MAX_SHOWN_LEN);
                         format!(
                             "CustomResourceDefinition {name:?} is skipped: a name in it is longer than {MAX_NAME_LEN} bytes"
                         )
@@ -140,7 +140,7 @@ impl Reader {
             MapEntry::Occupied(other) => {
                 let name = other.key();
                 self.left_out.push(|| {
-                    let name = shortened(name, MAX_SHOWN_LEN);
+                    let name = truncate(name, MAX_SHOWN_LEN);
                     format!(
                         "ClusterServiceVersion {name:?} occurs twice; the second one is skipped"
                     )
@@ -181,7 +181,7 @@ impl Reader {
                 "occurs twice"
             };
             self.left_out.push(|| {
-                let name = shortened(&name, MAX_SHOWN_LEN);
+                let name = truncate(&name, MAX_SHOWN_LEN);
                 format!("a package {problem} and is skipped: {name:?}")
             });
             return Ok(());
@@ -192,14 +192,14 @@ impl Reader {
             let (channel, head) = (get(channel, "name"), get(channel, "currentCSV"));
             let describe = |problem: &str| {
                 let (channel, name) = (
-                    shortened(&channel, MAX_SHOWN_LEN),
-                    shortened(&name, MAX_SHOWN_LEN),
+                    truncate(&channel, MAX_SHOWN_LEN),
+                    truncate(&name, MAX_SHOWN_LEN),
                 );
                 format!("channel {channel:?} of package {name:?} {problem}")
             };
             let Some(head_at) = self.positions.get(&head) else {
                 self.left_out.push(|| {
-                    let head = shortened(&head, MAX_SHOWN_LEN);
+                    let head = truncate(&head, MAX_SHOWN_LEN);
                     describe(&format!(
                         "is skipped: its currentCSV {head:?} is not among the {CSVS}"
                     ))
@@ -272,7 +272,7 @@ impl Reader {
         for (at, csv) in self.csvs.iter().enumerate() {
             if !reached.contains(&at) {
                 self.left_out.push(|| {
-                    let name = shortened(&csv.name, MAX_SHOWN_LEN);
+                    let name = truncate(&csv.name, MAX_SHOWN_LEN);
                     format!(
                         "ClusterServiceVersion {name:?} is skipped: no channel reaches it through currentCSV, replaces or \
                          skips"

@@ -152,7 +152,7 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
 
 /// Returns the deprecation message, truncated to the length that a status can hold.
 fn deprecation(deprecation: Option<proto::Deprecation>) -> Option<String> {
-    deprecation.map(|deprecation| object::shortened(&deprecation.message, MAX_DEPRECATION_LEN))
+    deprecation.map(|deprecation| object::truncate(&deprecation.message, MAX_DEPRECATION_LEN))
 }
 
 fn shortened(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! `olm.csv.metadata`: the ClusterServiceVersion data that catalogs display, as Go's types print it.
 
-use manifests::go_types::{self, What};
+use manifests::go_types::{self, ProblemKind};
 use manifests::object::at;
 use serde_json::{Map, Value};
 
@@ -169,9 +169,9 @@ static METADATA: [(&[&str], Field); 14] = [
 /// Returns an error if a value of the ClusterServiceVersion does not match OLM's type.
 pub(super) fn property(csv: &Value) -> Result<Property, String> {
     for problem in go_types::check(csv, go_types::csv()) {
-        if let What::Mismatch {
+        if let ProblemKind::Mismatch {
             expected, found, ..
-        } = problem.what
+        } = problem.kind
         {
             let path = problem.path;
             return Err(format!(

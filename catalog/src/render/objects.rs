@@ -41,7 +41,7 @@ pub(super) fn read(bundle: &Bundle, with_csv: bool) -> Result<Option<Value>, Str
         }
         let mut documents = yaml::documents_with(&data, limits);
         let first = documents.next();
-        limits = documents.left();
+        limits = documents.remaining_values();
         match first {
             Some(Ok(value)) if text(&value, &["kind"]) == Some("ClusterServiceVersion") => {
                 csv.get_or_insert(value);

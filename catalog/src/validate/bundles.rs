@@ -283,7 +283,7 @@ fn convert(blob: schema::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
 }
 
 fn parse_release(identity: &Identity, name: &str, problems: &mut Vec<String>) -> Option<Release> {
-    let version = version::strict(&identity.version)
+    let version = version::parse_strict(&identity.version)
         .map_err(|error| {
             let text = quote(&identity.version);
             problems.push(format!(

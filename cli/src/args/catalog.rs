@@ -120,14 +120,14 @@ pub(crate) struct CatalogChooseArgs {
     #[arg(long, value_name = "BUNDLE")]
     pub(crate) installed: Option<String>,
     /// Version of the installed bundle, if it is no longer in a catalog.
-    #[arg(long, value_name = "VERSION", requires = "installed", value_parser = version::strict)]
+    #[arg(long, value_name = "VERSION", requires = "installed", value_parser = version::parse_strict)]
     pub(crate) installed_version: Option<version::Version>,
     /// OpenShift release that the bundle must support. Without it, maxOpenShiftVersion is ignored.
     #[arg(long, value_name = "VERSION", value_parser = openshift)]
     pub(crate) openshift_version: Option<Release>,
     /// Kubernetes version that the bundle must support. Default: the one of --openshift-version. Without either,
     /// minKubeVersion is ignored.
-    #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
+    #[arg(long, value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) kubernetes_version: Option<version::Version>,
     /// Bundle formats that can be installed.
     #[arg(long = "media-type", value_name = "TYPE", default_values = [REGISTRY_V1, PLAIN_V0])]

@@ -41,10 +41,10 @@ pub(crate) struct CatalogSourceResolveArgs {
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
     /// Kubernetes version of the cluster.
-    #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", value_parser = version::tolerant)]
+    #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) kube_version: Option<version::Version>,
     /// OpenShift version of the cluster.
-    #[arg(long, visible_alias = "openshift-version", value_name = "VERSION", value_parser = version::tolerant)]
+    #[arg(long, visible_alias = "openshift-version", value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) ocp_version: Option<version::Version>,
     /// Update channel of the OpenShift cluster, such as fast-4.20.
     #[arg(long, value_name = "CHANNEL")]
@@ -53,7 +53,7 @@ pub(crate) struct CatalogSourceResolveArgs {
     #[arg(long, value_name = "ARCHITECTURE")]
     pub(crate) architecture: Option<String>,
     /// OLM version of a cluster where OLM serves catalogs. Default: the version of this command.
-    #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
+    #[arg(long, value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) olm_version: Option<version::Version>,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]

@@ -47,7 +47,7 @@ pub(crate) struct PlatformRenderArgs {
     pub(crate) openshift_version: Option<openshift::Release>,
     /// Kubernetes version of the new cluster, 1.30 or later. Default: the one of --openshift-version. Without either,
     /// minKubeVersion is ignored.
-    #[arg(long, visible_alias = "kube-version", value_name = "VERSION", value_parser = version::tolerant)]
+    #[arg(long, visible_alias = "kube-version", value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) kubernetes_version: Option<version::Version>,
     /// Write a CatalogSource with this name, too, for the --catalog that has the package and must be an image. With several
     /// catalogs, the name of the second one gets the suffix -2, and so on.

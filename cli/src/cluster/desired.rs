@@ -10,7 +10,7 @@ use manifests::{
     api::{
         bundle_instance::BundleInstance,
         inventory_format,
-        owner::{Holder, Owner},
+        owner::{InstanceOwner, ObjectOwner},
         owner_metadata,
         revision::RevisionDetails,
     },
@@ -41,7 +41,7 @@ pub(crate) struct DesiredObject {
     /// Live object; `None` if it does not exist.
     pub(crate) live: Option<Value>,
     /// Owner of the live object; `None` if it does not exist.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<ObjectOwner>,
 }
 
 /// All objects of a bundle or revision for an instance.
@@ -53,7 +53,7 @@ pub(crate) struct Desired {
     pub(crate) missing_kinds: Vec<Identity>,
     /// Objects that the instance owns and the bundle no longer contains.
     pub(crate) to_prune: Vec<Identity>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: InstanceOwner,
 }
 
 /// Settings for an instance that does not exist, or that its spec does not contain.
@@ -89,7 +89,7 @@ pub(crate) async fn from_bundle(
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or(PLAIN_NAMESPACE);
-    let owner = Owner {
+    let owner = InstanceOwner {
         name: defaults.name.to_owned(),
         uid: instance
             .and_then(kube::ResourceExt::uid)
@@ -106,7 +106,7 @@ pub(crate) async fn from_revision(
     revision: Revision<RevisionDetails>,
 ) -> anyhow::Result<Desired> {
     let Revision { header, objects } = revision;
-    let owner = Owner {
+    let owner = InstanceOwner {
         name: instance.name_any(),
         uid: instance.uid().unwrap_or_default(),
     };
@@ -117,7 +117,7 @@ pub(crate) async fn from_revision(
 async fn place(
     cluster: &Cluster,
     instance: Option<&BundleInstance>,
-    owner: Owner,
+    owner: InstanceOwner,
     objects: Vec<Object>,
     namespace: &str,
 ) -> anyhow::Result<Desired> {
@@ -147,13 +147,14 @@ async fn place(
         if !desired_identities.insert(identity.clone()) {
             continue; // two objects may become one here; the first one is applied
         }
-        owner_metadata::own(&mut object, &desired.owner);
+        owner_metadata::set_owner(&mut object, &desired.owner);
         let found = live.get(&kind, &identity).await?;
         let metadata = found.as_ref().map(metadata).transpose()?;
         let holder = metadata
             .as_ref()
-            .map(|metadata| Holder::of(metadata, &desired.owner));
-        let is_ours = |holder: &Holder| matches!(holder, Holder::Us | Holder::Released);
+            .map(|metadata| ObjectOwner::of(metadata, &desired.owner));
+        let is_ours =
+            |holder: &ObjectOwner| matches!(holder, ObjectOwner::Us | ObjectOwner::Released);
         if identity.kind == "Namespace"
             && identity.group.is_empty()
             && holder.as_ref().is_some_and(|holder| !is_ours(holder))

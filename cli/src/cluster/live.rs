@@ -107,7 +107,7 @@ impl<'a> Live<'a> {
         identity: &Identity,
     ) -> anyhow::Result<Option<Value>> {
         let found = self.api(kind, &identity.namespace);
-        match found.get(&names::encoded(&identity.name)).await {
+        match found.get(&names::percent_encoded(&identity.name)).await {
             Ok(found) => Ok(Some(serde_json::to_value(found)?)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(self
@@ -166,7 +166,7 @@ impl<'a> Live<'a> {
         };
         let identity = object.identity();
         let api = self.api(kind, &identity.namespace);
-        let name = names::encoded(&identity.name);
+        let name = names::percent_encoded(&identity.name);
         let patched = api
             .patch(&name, &params, &Patch::Apply(object.value()))
             .await;
@@ -183,7 +183,7 @@ impl<'a> Live<'a> {
     pub(crate) fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
         let client = self.cluster.client.clone();
         if kind.namespaced {
-            Api::namespaced_with(client, &names::encoded(namespace), &kind.resource)
+            Api::namespaced_with(client, &names::percent_encoded(namespace), &kind.resource)
         } else {
             Api::all_with(client, &kind.resource)
         }

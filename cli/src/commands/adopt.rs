@@ -164,7 +164,7 @@ async fn annotate(
     let api = live.api(kind, &identity.namespace);
     let done = api
         .patch(
-            &names::encoded(&identity.name),
+            &names::percent_encoded(&identity.name),
             &params,
             &Patch::Merge(patch),
         )

@@ -17,7 +17,7 @@ use catalog::{
     Catalog, Limits,
     choose::{Answer, Choice, Offer},
 };
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 use self::image::{CatalogFiles, ImageKind};
 use crate::{
@@ -194,7 +194,7 @@ pub(crate) fn uncompared(choice: &Choice, package: &str, offers: &[Offer<'_>]) -
         return None;
     };
     let min_kube = found.bundle(&choice.name)?.min_kube.as_deref()?;
-    let (name, min_kube) = (&choice.name, shortened(min_kube, 60));
+    let (name, min_kube) = (&choice.name, truncate(min_kube, 60));
     Some(format!(
         "{package}: bundle {name} requires Kubernetes >= {min_kube}, which was not checked; set the version of the cluster \
          with --kubernetes-version"

@@ -153,9 +153,9 @@ fn report_skipped(desired: &Desired) {
         message::warning(&format!("{identity}: kind not served by the cluster"));
     }
     for DesiredObject { object, holder, .. } in &desired.objects {
-        use manifests::api::owner::Holder;
+        use manifests::api::owner::ObjectOwner;
         if let Some(holder) = holder
-            && !matches!(holder, Holder::Us | Holder::Released)
+            && !matches!(holder, ObjectOwner::Us | ObjectOwner::Released)
         {
             message::warning(&format!(
                 "{} already exists and belongs to {holder}; run \"{} adopt\" to adopt it",

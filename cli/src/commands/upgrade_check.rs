@@ -162,7 +162,7 @@ fn add_catalog_info(
     let installed = Installed {
         name,
         version: version
-            .and_then(|version| version::strict(version).ok())
+            .and_then(|version| version::parse_strict(version).ok())
             .map(|version| Release {
                 version,
                 release: None,

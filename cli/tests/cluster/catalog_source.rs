@@ -12,7 +12,7 @@ use crate::world::{Run, apply, bare, binary};
 
 /// Creates the CRD of CatalogSources with both versions. No object is stored, so none is converted.
 async fn define(cluster: &Cluster) {
-    let [_, crd] = crds::foreign();
+    let [_, crd] = crds::optional_crds();
     let mut definition = serde_json::to_value(crd).unwrap();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     let mut v1 = versions[0].clone();

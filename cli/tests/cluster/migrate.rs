@@ -16,7 +16,7 @@ use crate::world::{Rukpak as _, apply, bare};
 const NAME: &str = "catalogsources.operators.coreos.com";
 
 fn definition(change: impl FnOnce(&mut Value)) -> Value {
-    let [_, crd] = crds::foreign();
+    let [_, crd] = crds::optional_crds();
     let mut definition = serde_json::to_value(crd).unwrap();
     // A version that was stored earlier and is no longer served.
     let mut former = definition["spec"]["versions"][0].clone();

@@ -14,7 +14,7 @@ use kube::{
 };
 use manifests::{
     api::{
-        MANAGER, bundle_instance::BundleInstance, crds, owner::Owner, owner_metadata,
+        MANAGER, bundle_instance::BundleInstance, crds, owner::InstanceOwner, owner_metadata,
         revision::RevisionDetails,
     },
     object::Object,
@@ -80,8 +80,8 @@ fn object(value: Value) -> Object {
     Object::try_from(value).unwrap()
 }
 
-fn owner(instance: &BundleInstance) -> Owner {
-    Owner {
+fn owner(instance: &BundleInstance) -> InstanceOwner {
+    InstanceOwner {
         name: instance.name_any(),
         uid: instance.uid().unwrap(),
     }
@@ -126,10 +126,10 @@ fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Val
 }
 
 /// Applies an object as the provisioner does, with a hash of its content.
-async fn apply_owned(cluster: &Cluster, owner: &Owner, object: &Object, hash: &str) {
+async fn apply_owned(cluster: &Cluster, owner: &InstanceOwner, object: &Object, hash: &str) {
     let mut object = object.clone();
     owner_metadata::place(&mut object, true, "default");
-    owner_metadata::own(&mut object, owner);
+    owner_metadata::set_owner(&mut object, owner);
     owner_metadata::record_hash(&mut object, hash);
     let identity = object.identity();
     let kind = GroupVersionKind::gvk("", "v1", &identity.kind);

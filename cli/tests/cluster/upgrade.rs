@@ -22,7 +22,7 @@ async fn with_rukpak() -> Lease {
         "upgrade-check" => 1, "", "neither BundleInstances nor ClusterServiceVersions";
     }
     apply(&cluster, objects(crds::all())).await;
-    apply(&cluster, objects(crds::foreign())).await;
+    apply(&cluster, objects(crds::optional_crds())).await;
     cluster
 }
 

@@ -58,7 +58,7 @@ fn name_form(csv: Csv<'_>, findings: &mut Findings) {
         at > 0
             && name
                 .get(at + 2..)
-                .is_some_and(|version| version::strict(version).is_ok())
+                .is_some_and(|version| version::parse_strict(version).is_ok())
     });
     // With a release, the name has another form; see `release`.
     if !fits && !name.is_empty() && csv.value().pointer("/spec/release").is_none() {
@@ -76,7 +76,8 @@ fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     let text = input.version;
     let message = if text.is_empty() {
         "csv.Spec.Version must be set: a catalog orders bundles by it".to_owned()
-    } else if let (Ok(_), Err(error)) = (version::tolerant(text), version::strict(text)) {
+    } else if let (Ok(_), Err(error)) = (version::parse_lenient(text), version::parse_strict(text))
+    {
         format!("spec.version: {error}; opm rejects catalogs with this version")
     } else {
         return;
@@ -212,7 +213,7 @@ fn min_kube_version(csv: Csv<'_>, target: KubeVersion, findings: &mut Findings) 
             "set it to the oldest Kubernetes version that the operator supports, for example 1.25.0",
         );
     }
-    match (version::strict(text), version::tolerant(text)) {
+    match (version::parse_strict(text), version::parse_lenient(text)) {
         (Err(error), _) => warn(
             format!(
                 "csv.Spec.MinKubeVersion has an invalid value: {error}; operator-sdk rejects this"

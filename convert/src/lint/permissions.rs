@@ -1,6 +1,6 @@
 //! Permissions of the operator: rules of the CSV's permissions, and of Roles in the bundle.
 
-use manifests::{object::shortened, path::Path};
+use manifests::{object::truncate, path::Path};
 use serde_json::Value;
 
 use super::{Input, list, word};
@@ -48,7 +48,7 @@ impl<'a> Rule<'a> {
     fn label(&self) -> String {
         match self.owner {
             Owner::Entry { value, .. } => {
-                let account = shortened(word(value, &["serviceAccountName"]), 253);
+                let account = truncate(word(value, &["serviceAccountName"]), 253);
                 format!("a rule of ServiceAccount {account:?}")
             }
             Owner::Role(item) => format!("a rule of {}", item.label()),

@@ -282,7 +282,7 @@ fn version_field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Prob
         .get(name)
         .and_then(Value::as_str)
         .filter(|text| !text.trim().is_empty())
-        .map(version::strict)
+        .map(version::parse_strict)
     {
         None => field(value, name, path, problems),
         Some(Err(error)) => problems.push(Problem::new(

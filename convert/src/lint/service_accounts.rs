@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use manifests::{
-    object::{at, group_version, shortened},
+    object::{at, group_version, truncate},
     path::Path,
 };
 
@@ -71,7 +71,7 @@ fn missing_roles(input: Input<'_>, findings: &mut Findings) {
         if word(&item.value, &["roleRef", "kind"]) != "Role" || !is_missing && !is_cluster_wide {
             continue;
         }
-        let name = shortened(name, 253);
+        let name = truncate(name, 253);
         let problem = if is_cluster_wide {
             format!("refers to Role {name:?}; the API server accepts only ClusterRoles")
         } else {

@@ -52,7 +52,7 @@ fn check_reference(csv: Csv<'_>, name: &str) -> Option<String> {
     if name == csv.name() {
         return Some("is the bundle itself".into());
     }
-    if version::strict(name.strip_prefix('v').unwrap_or(name)).is_ok() {
+    if version::parse_strict(name.strip_prefix('v').unwrap_or(name)).is_ok() {
         return Some("is a version, not the name of a ClusterServiceVersion".into());
     }
     let problem = names::dns_subdomain(name)

@@ -10,7 +10,7 @@ use std::{
     fmt,
 };
 
-use manifests::{object::shortened, version::KubeVersion};
+use manifests::{object::truncate, version::KubeVersion};
 use serde::{Deserialize, Serialize};
 
 /// Prefix of the user names of all ServiceAccounts.
@@ -122,14 +122,14 @@ impl Calls {
                 *sum = sum.saturating_add(times);
             }
         }
-        let api = shortened(name, MAX_NAME_LEN);
+        let api = truncate(name, MAX_NAME_LEN);
         for (account, count) in by_account {
             if self.total >= MAX_CALLS {
                 self.is_incomplete = true;
                 return;
             }
             self.total += 1;
-            let account = shortened(account, MAX_NAME_LEN);
+            let account = truncate(account, MAX_NAME_LEN);
             self.by_account
                 .entry(account.clone())
                 .or_default()

@@ -1,7 +1,7 @@
 //! Deployments of the install strategy, with OLM's additions to their pods.
 
 use manifests::{
-    object::{add_missing, at, child, mapping, text},
+    object::{add_missing, at, child_mut, mapping, text},
     path::Path,
     yaml,
 };
@@ -66,8 +66,8 @@ pub(crate) fn objects(
 fn deployment(mut entry: Value, annotations: &Map<String, Value>, namespace: &str) -> Value {
     let mut spec = entry.get_mut("spec").map_or_else(|| json!({}), Value::take);
     let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
-    let own = child(
-        child(child(&mut spec, "template"), "metadata"),
+    let own = child_mut(
+        child_mut(child_mut(&mut spec, "template"), "metadata"),
         "annotations",
     );
     add_missing(own, annotations);
@@ -89,7 +89,7 @@ fn deployment(mut entry: Value, annotations: &Map<String, Value>, namespace: &st
     let labels = entry.get_mut("label").map(Value::take);
     if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|l| !l.is_empty()))
     {
-        mapping(child(&mut deployment, "metadata")).insert("labels".into(), labels);
+        mapping(child_mut(&mut deployment, "metadata")).insert("labels".into(), labels);
     }
     mapping(&mut deployment).insert("spec".into(), spec);
     deployment

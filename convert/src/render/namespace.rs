@@ -2,7 +2,7 @@
 
 use manifests::{
     names,
-    object::{add_missing, at, child, mapping, text},
+    object::{add_missing, at, child_mut, mapping, text},
     path::Path,
 };
 use serde_json::{Map, Value, json};
@@ -167,13 +167,13 @@ fn texts(
 pub(crate) fn inherit_metadata(namespace: &mut Value, shipped: &Value) {
     for field in ["labels", "annotations"] {
         if let Some(more) = at(shipped, &["metadata", field]).and_then(Value::as_object) {
-            add_missing(child(child(namespace, "metadata"), field), more);
+            add_missing(child_mut(child_mut(namespace, "metadata"), field), more);
         }
     }
 }
 
 /// Marks a namespace to be kept.
 pub(crate) fn mark_keep(namespace: &mut Value) {
-    let annotations = child(child(namespace, "metadata"), "annotations");
+    let annotations = child_mut(child_mut(namespace, "metadata"), "annotations");
     mapping(annotations).insert(KEEP.into(), "true".into());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     names::{self, OPERATOR_CONDITION_VARIABLE},
-    object::{child, text},
+    object::{child_mut, text},
 };
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
     if accounts.is_empty() || name.is_empty() {
         return Vec::new();
     }
-    let role = names::generated(
+    let role = names::generate_name(
         &format!("{name}-condition"),
         &[name, "OperatorCondition"],
         names::SHORT,
@@ -65,7 +65,7 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
 
 /// Sets the variable with the name of the OperatorCondition in all containers of a Deployment.
 pub(crate) fn set_variable(deployment: &mut Value, name: &str) {
-    let pod = child(child(child(deployment, "spec"), "template"), "spec");
+    let pod = child_mut(child_mut(child_mut(deployment, "spec"), "template"), "spec");
     let variable = [json!({"name": OPERATOR_CONDITION_VARIABLE, "value": name})];
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {

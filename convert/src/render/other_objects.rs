@@ -1,7 +1,7 @@
 //! All other objects of a bundle: CustomResourceDefinitions, RBAC, Services, custom resources.
 
 use manifests::go_types;
-use manifests::object::{child, mapping, text};
+use manifests::object::{child_mut, mapping, text};
 use manifests::path::Path;
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
 }
 
 fn set_namespace(value: &mut Value, namespace: Option<&str>) {
-    let metadata = mapping(child(value, "metadata"));
+    let metadata = mapping(child_mut(value, "metadata"));
     match namespace {
         Some(name) => metadata.insert("namespace".into(), name.into()),
         None => metadata.remove("namespace"),

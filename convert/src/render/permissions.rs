@@ -89,7 +89,7 @@ pub(crate) fn objects(
 fn role_name(csv: &str, account: &str, rules: &[Value]) -> String {
     // Serializing JSON values cannot fail.
     let rules = serde_json::to_string(rules).unwrap_or_default();
-    names::generated(
+    names::generate_name(
         &format!("{csv}-{account}"),
         &[csv, "ClusterRole", account, &rules],
         names::SHORT,

@@ -29,7 +29,7 @@ pub struct BundleSpec {
     /// (manifests/ with a ClusterServiceVersion, and metadata/), `core-rukpak-io-plain` for plain manifests.
     /// `core.rukpak.io/registry` and `core.rukpak.io/plain` are equivalent; `core.rukpak.io/converter` is an alias of the
     /// registry class.
-    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::MAX_CLASS_LEN), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// The source of the content.
     pub source: BundleSource,
@@ -87,13 +87,13 @@ pub struct ImageSource {
     pub certificate_data: Option<String>,
     /// Client that pulls the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pull: Option<Pull>,
+    pub pull: Option<PullMode>,
 }
 
 /// The client that pulls the image: the provisioner (`Registry`), or a node that runs a `Job` in the system namespace, with
 /// the node's mirrors and credentials. Defaults to the provisioner's flag `--image-pull`, which is `registry` by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Pull {
+pub enum PullMode {
     /// The provisioner pulls the image.
     Registry,
     /// A node pulls the image, for a Job.
@@ -250,7 +250,7 @@ pub struct BundleStatus {
     pub skipped: Option<SkippedEntries>,
     /// The bundle info of the content.
     #[serde(flatten)]
-    pub facts: Facts,
+    pub facts: BundleInfo,
 }
 
 /// Entries of a source that were skipped because they are not regular files.
@@ -303,7 +303,7 @@ impl SkippedEntries {
 /// Bundle info of registry+v1 content, in the status of Bundles and BundleInstances.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
+pub struct BundleInfo {
     /// The package name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::WORD))]

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     GROUP,
-    bundle::{Bundle, BundleSource, Facts},
+    bundle::{Bundle, BundleInfo, BundleSource},
     limits, schema,
 };
 use crate::object::group_version;
@@ -36,7 +36,7 @@ use crate::object::group_version;
 pub struct BundleInstanceSpec {
     /// The provisioner class: `core-rukpak-io-plain` or `core-rukpak-io-registry` (or `core.rukpak.io/…`). Both install any
     /// bundle; the template's class selects the format of the content.
-    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::MAX_CLASS_LEN), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// The Bundle to create and to install.
     pub template: BundleTemplate,
@@ -46,7 +46,7 @@ pub struct BundleInstanceSpec {
     pub install_namespace: Option<String>,
     /// Changes to the operator's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<Config>,
+    pub config: Option<InstanceConfig>,
     /// ServiceAccount used to apply the objects; the provisioner's own if unset. The requesting user must be allowed to
     /// impersonate it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub struct TemplateMetadata {
 pub struct TemplateSpec {
     /// The format of the content: `core-rukpak-io-registry` or `core-rukpak-io-plain`; the instance's class if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = limits::CLASS), regex(pattern = schema::CLASS))]
+    #[schemars(length(min = 1, max = limits::MAX_CLASS_LEN), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: Option<String>,
     /// The source of the content.
     pub source: BundleSource,
@@ -130,7 +130,7 @@ pub struct TemplateSpec {
 /// Configuration of the operator by the admin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Config {
+pub struct InstanceConfig {
     /// The fields of a Subscription's `spec.config`: env, resources, tolerations, nodeSelector, affinity, volumes and so
     /// on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,7 +298,7 @@ pub struct BundleInstanceStatus {
     pub applied_digest: Option<String>,
     /// The bundle info of the installed bundle.
     #[serde(flatten)]
-    pub facts: Facts,
+    pub facts: BundleInfo,
     /// Entries of spec.overrides for the installed content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OVERRIDES))]

@@ -87,7 +87,7 @@ pub mod reason {
     /// The provisioner rolled back to the previous bundle.
     pub const ROLLED_BACK: &str = "RolledBack";
     /// Another field manager repeatedly changes applied fields.
-    pub const FIGHTING: &str = "FieldConflict";
+    pub const FIELD_CONFLICT: &str = "FieldConflict";
     /// The object is being deleted.
     pub const UNINSTALLING: &str = "Uninstalling";
     /// Every object is healthy.

@@ -9,7 +9,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::openshift::Cluster;
+use crate::openshift::ClusterRelease;
 
 /// Name of the ClusterVersion singleton.
 pub const CLUSTER_VERSION: &str = "version";
@@ -63,7 +63,7 @@ pub struct VersionEntry {
 
 impl ClusterVersionStatus {
     /// Returns the release of the cluster.
-    pub fn cluster(&self) -> Cluster {
+    pub fn cluster(&self) -> ClusterRelease {
         let history = self.history.iter().flatten().map(|entry| {
             (
                 Some(entry.state.as_str()),
@@ -71,7 +71,7 @@ impl ClusterVersionStatus {
             )
         });
         let desired = Some(self.desired.version.as_str()).filter(|version| !version.is_empty());
-        Cluster::of_history(history, desired)
+        ClusterRelease::of_history(history, desired)
     }
 }
 

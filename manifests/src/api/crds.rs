@@ -242,7 +242,7 @@ fn observe_nothing(schema: &mut JSONSchemaProps) {
 
 /// Returns CRDs of other projects, for clusters that lack them; existing CRDs stay in place. They are in no install file,
 /// and in a separate directory, because a user may apply the whole directory of our CRDs.
-pub fn foreign() -> [CustomResourceDefinition; 2] {
+pub fn optional_crds() -> [CustomResourceDefinition; 2] {
     [
         complete(
             PlatformOperator::crd(),
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn fields_are_bounded_and_described() {
-        for definition in all().into_iter().chain(foreign()) {
+        for definition in all().into_iter().chain(optional_crds()) {
             for version in &definition.spec.versions {
                 let schema = version.schema.as_ref().unwrap();
                 let mut schema = schema.open_api_v3_schema.clone().unwrap();
@@ -428,7 +428,7 @@ mod tests {
                 .filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()))
                 .collect();
         assert_eq!(installed, all().map(|definition| name(&definition)));
-        for definition in foreign() {
+        for definition in optional_crds() {
             assert_ne!(definition.spec.group, super::super::GROUP);
             assert!(!installed.contains(&name(&definition)));
         }

@@ -64,14 +64,14 @@ impl Target {
 }
 
 /// One object, with a comment for admins.
-struct Document {
+struct CommentedObject {
     comment: Cow<'static, str>,
     object: Value,
 }
 
 // === impl Document ===
 
-impl Document {
+impl CommentedObject {
     fn new(comment: impl Into<Cow<'static, str>>, object: Value) -> Self {
         Self {
             comment: comment.into(),
@@ -152,15 +152,15 @@ pub fn catalog_sources_with_v1(options: &Options) -> String {
                    while the webhook in the same directory is available.";
     written(
         object
-            .map(|object| Document::new(comment, object))
+            .map(|object| CommentedObject::new(comment, object))
             .into_iter()
             .collect(),
     )
 }
 
-fn written(documents: Vec<Document>) -> String {
+fn written(documents: Vec<CommentedObject>) -> String {
     let mut text = String::new();
-    for Document { comment, object } in documents {
+    for CommentedObject { comment, object } in documents {
         text.push_str("---\n");
         for line in comment.lines() {
             // Writing to a String cannot fail.
@@ -171,13 +171,14 @@ fn written(documents: Vec<Document>) -> String {
     text
 }
 
-fn documents(options: &Options, target: Target) -> Vec<Document> {
+fn documents(options: &Options, target: Target) -> Vec<CommentedObject> {
     let mut documents = vec![namespace(options, target)];
-    documents.extend(
-        crds::all().into_iter().filter_map(|definition| {
-            Some(Document::new("", serde_json::to_value(definition).ok()?))
-        }),
-    );
+    documents.extend(crds::all().into_iter().filter_map(|definition| {
+        Some(CommentedObject::new(
+            "",
+            serde_json::to_value(definition).ok()?,
+        ))
+    }));
     documents.extend(rbac::documents(options));
     if target.is_openshift() {
         documents.extend(openshift::documents(options));
@@ -190,7 +191,7 @@ fn documents(options: &Options, target: Target) -> Vec<Document> {
     documents
 }
 
-fn namespace(options: &Options, target: Target) -> Document {
+fn namespace(options: &Options, target: Target) -> CommentedObject {
     let mut more = vec![
         ("pod-security.kubernetes.io/enforce", "restricted"),
         ("pod-security.kubernetes.io/enforce-version", "latest"),
@@ -212,7 +213,7 @@ fn namespace(options: &Options, target: Target) -> Document {
         release::annotate(&mut object, "openshift.io/node-selector", "");
         release::annotate(&mut object, "workload.openshift.io/allowed", "management");
     }
-    Document::new(
+    CommentedObject::new(
         "Namespace of the provisioner, and of the Secrets and ConfigMaps that Bundles reference.",
         object,
     )

@@ -30,7 +30,7 @@ pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Optio
 }
 
 /// Formats the line of an unhealthy object (rukpak parity).
-pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
+pub fn format_unhealthy(identity: &Identity, version: &str, message: &str) -> String {
     let api_version = api_version(&identity.group, version);
     let name = if identity.namespace.is_empty() {
         identity.name.clone()
@@ -40,8 +40,8 @@ pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
     format!("({api_version}, Kind={})({name}): {message}", identity.kind)
 }
 
-/// Parses a line of [`unwell`]; returns `None` for other lines.
-pub fn read_unwell(line: &str) -> Option<(Identity, &str)> {
+/// Parses a line of [`format_unhealthy`]; returns `None` for other lines.
+pub fn parse_unhealthy(line: &str) -> Option<(Identity, &str)> {
     let (api_version, rest) = line.strip_prefix('(')?.split_once(", Kind=")?;
     let (kind, rest) = rest.split_once(")(")?;
     let (name, message) = rest.split_once("): ")?;
@@ -71,12 +71,12 @@ mod tests {
                 namespace: namespace.to_owned(),
                 name: "a".to_owned(),
             };
-            let (read, message) = read_unwell(line).unwrap();
+            let (read, message) = parse_unhealthy(line).unwrap();
             assert_eq!(read, identity, "{line}");
-            assert_eq!(unwell(&identity, version, message), line);
+            assert_eq!(format_unhealthy(&identity, version, message), line);
         }
         for line in ["", "and 3 more objects", "(v1, Kind=Pod)", "(v1)(a): b"] {
-            assert_eq!(read_unwell(line), None, "{line}");
+            assert_eq!(parse_unhealthy(line), None, "{line}");
         }
     }
 }

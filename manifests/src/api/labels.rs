@@ -39,9 +39,9 @@ pub const CONTENT_DIGEST: &str = "core.rukpak.io/content-digest";
 /// Annotation of an unpack Job: the image that it was created for, pinned if the registry resolved it.
 pub const IMAGE: &str = "core.rukpak.io/image";
 /// Annotation of an unpack Job: the hash of the declared Job, before changes by admission.
-pub const DECLARED: &str = "core.rukpak.io/declared";
+pub const SPEC_HASH: &str = "core.rukpak.io/declared";
 /// Annotation of an unpack Job: the digest of the content that it delivered.
-pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
+pub const DELIVERED_DIGEST: &str = "core.rukpak.io/handed-over";
 /// Annotation of an unpack Job: the entries of the content that are not regular files and were skipped, as JSON.
 pub const SKIPPED: &str = "core.rukpak.io/skipped";
 /// Annotation of an unpack Job: the reason why its content was rejected. The same image is rejected each time.
@@ -53,7 +53,7 @@ pub const PULL_SECRETS: &str = "core.rukpak.io/pull-secrets";
 pub const LEADER: &str = "core.rukpak.io/leader";
 /// Annotation of a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as
 /// in `4.12 2.5`. OpenShift's CRD drops the equivalent fields of the status.
-pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
+pub const APPROVED_MINORS: &str = "core.rukpak.io/kept-minors";
 /// Annotation of a PlatformOperator and of its BundleInstance: the chosen bundle, as JSON. A deleted BundleInstance is
 /// recreated with that bundle. OpenShift's CRD drops `status.chosenBundle`, which records the same choice.
 pub const CHOSEN_BUNDLE: &str = "core.rukpak.io/chosen-bundle";

@@ -22,7 +22,7 @@ pub const OVERRIDES: u32 = 16;
 /// earlier templates.
 pub const CREATED_BUNDLES: u32 = 16;
 /// Maximum length of a provisioner class.
-pub const CLASS: u32 = 128;
+pub const MAX_CLASS_LEN: u32 = 128;
 /// Maximum length of an image reference.
 pub const REFERENCE: u32 = 1024;
 /// Maximum length of a URL.

@@ -14,25 +14,25 @@ pub const NAMESPACES: [&str; 3] = [
 
 /// State of OLM's catalog-operator, the best last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operator {
+pub enum CatalogOperatorState {
     /// The Deployment does not exist, or is scaled to zero.
-    Gone,
+    Absent,
     /// The Deployment has no available pods.
-    Away,
+    Unavailable,
     /// The operator is running.
-    Runs,
+    Running,
 }
 
-impl Operator {
+impl CatalogOperatorState {
     /// Evaluates the Deployment of the operator.
-    pub fn of(deployment: &Deployment) -> Self {
+    pub fn from_deployments(deployment: &Deployment) -> Self {
         let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas);
         let status = deployment.status.as_ref();
         let available = status.and_then(|status| status.available_replicas);
         match (desired.unwrap_or(1), available.unwrap_or_default()) {
-            (..=0, _) => Self::Gone,
-            (_, ..=0) => Self::Away,
-            _ => Self::Runs,
+            (..=0, _) => Self::Absent,
+            (_, ..=0) => Self::Unavailable,
+            _ => Self::Running,
         }
     }
 }

@@ -48,7 +48,7 @@ impl OperatorCondition {
     /// Returns the condition with which the operator refuses upgrades, if any. Overrides by an admin take precedence over
     /// conditions of the spec, and those over accepted conditions. An accepted condition of an earlier spec that the
     /// current spec no longer has is ignored.
-    pub fn refusal(&self) -> Option<&Condition> {
+    pub fn not_upgradeable(&self) -> Option<&Condition> {
         let status = self.status.as_ref();
         let is_upgradeable = |condition: &&Condition| condition.type_ == UPGRADEABLE;
         let accepted = status.and_then(|status| status.conditions.iter().find(is_upgradeable));
@@ -57,13 +57,13 @@ impl OperatorCondition {
             .iter()
             .find(is_upgradeable)
             .or_else(|| self.spec.conditions.iter().find(is_upgradeable))
-            .or_else(|| accepted.filter(|condition| !self.is_outdated(condition)))
+            .or_else(|| accepted.filter(|condition| !self.is_stale(condition)))
             .filter(|condition| condition.status == "False")
     }
 
     /// Reports whether a condition of the status belongs to an earlier spec. Operators that write the status themselves set
     /// no generation, or 0.
-    fn is_outdated(&self, condition: &Condition) -> bool {
+    fn is_stale(&self, condition: &Condition) -> bool {
         let (observed, now) = (condition.observed_generation, self.metadata.generation);
         observed.is_some_and(|observed| observed > 0 && now.is_some_and(|now| observed < now))
     }
@@ -103,7 +103,11 @@ mod tests {
                 "spec": {"overrides": overrides, "conditions": conditions}, "status": {"conditions": accepted},
             }))
             .unwrap();
-            assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");
+            assert_eq!(
+                condition.not_upgradeable().is_some(),
+                refuses,
+                "{condition:?}"
+            );
             assert_eq!(condition.label(), "b/a");
         }
     }
@@ -127,7 +131,11 @@ mod tests {
                 }]},
             }))
             .unwrap();
-            assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");
+            assert_eq!(
+                condition.not_upgradeable().is_some(),
+                refuses,
+                "{condition:?}"
+            );
         }
     }
 }

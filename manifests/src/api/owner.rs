@@ -16,14 +16,14 @@ const INSTALLED: [(&str, &str); 2] = [
 
 /// The instance that owns an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct InstanceOwner {
     /// Name of the BundleInstance.
     pub name: String,
     /// UID of the BundleInstance.
     pub uid: String,
 }
 
-impl Owner {
+impl InstanceOwner {
     /// Kind of every owner.
     pub const KIND: &str = "BundleInstance";
     /// API version of that kind.
@@ -43,11 +43,11 @@ impl Owner {
 
 /// Owner of an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
+pub enum ObjectOwner {
     /// The BundleInstance itself.
     Us,
     /// A former BundleInstance of the same name.
-    Earlier,
+    FormerInstance,
     /// Another BundleInstance, by name.
     Instance(String),
     /// The provisioner's own installation.
@@ -55,29 +55,29 @@ pub enum Holder {
     /// The controller of an ownerReference.
     Controller(String),
     /// Another tool, described for messages.
-    Tool(String),
+    OtherTool(String),
     /// A BundleInstance applied the object, and released it on purpose.
     Released,
     /// The metadata names no owner.
     None,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ObjectOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Us => f.write_str("this BundleInstance"),
-            Self::Earlier => f.write_str("an earlier BundleInstance of the same name"),
+            Self::FormerInstance => f.write_str("an earlier BundleInstance of the same name"),
             Self::Provisioner => f.write_str("the provisioner's own installation"),
             Self::Instance(name) => write!(f, "BundleInstance {name}"),
-            Self::Controller(text) | Self::Tool(text) => f.write_str(text),
+            Self::Controller(text) | Self::OtherTool(text) => f.write_str(text),
             Self::Released | Self::None => f.write_str("nobody"),
         }
     }
 }
 
-impl Holder {
+impl ObjectOwner {
     /// Determines the owner from the metadata of an object.
-    pub fn of(live: &ObjectMeta, owner: &Owner) -> Self {
+    pub fn of(live: &ObjectMeta, owner: &InstanceOwner) -> Self {
         let controller = live
             .owner_references
             .iter()
@@ -86,7 +86,7 @@ impl Holder {
         if let Some(controller) = controller {
             return Self::from_owner_reference(controller, owner);
         }
-        if label(live, labels::OWNER_KIND) == Some(Owner::KIND)
+        if label(live, labels::OWNER_KIND) == Some(InstanceOwner::KIND)
             && let Some(name) = label(live, labels::OWNER_NAME).filter(|name| !name.is_empty())
         {
             return if name == owner.name {
@@ -102,7 +102,7 @@ impl Holder {
             return Self::Provisioner;
         }
         if let Some(tool) = tool(live) {
-            return Self::Tool(tool);
+            return Self::OtherTool(tool);
         }
         let has_our_fields = live.managed_fields.iter().flatten().any(|entry| {
             entry.manager.as_deref() == Some(MANAGER)
@@ -116,7 +116,7 @@ impl Holder {
         }
     }
 
-    fn from_owner_reference(reference: &OwnerReference, owner: &Owner) -> Self {
+    fn from_owner_reference(reference: &OwnerReference, owner: &InstanceOwner) -> Self {
         let OwnerReference {
             api_version,
             kind,
@@ -126,10 +126,10 @@ impl Holder {
         } = reference;
         if *uid == owner.uid {
             Self::Us
-        } else if kind != Owner::KIND || group_version(api_version).0 != GROUP {
+        } else if kind != InstanceOwner::KIND || group_version(api_version).0 != GROUP {
             Self::Controller(format!("{kind} {name}"))
         } else if *name == owner.name {
-            Self::Earlier
+            Self::FormerInstance
         } else {
             Self::Instance(name.clone())
         }
@@ -198,6 +198,9 @@ mod tests {
 
     #[test]
     fn owner_resource_equals_that_of_the_api_type() {
-        assert_eq!(Owner::resource(), ApiResource::erase::<BundleInstance>(&()));
+        assert_eq!(
+            InstanceOwner::resource(),
+            ApiResource::erase::<BundleInstance>(&())
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! OpenShift's CRD is kept where a cluster has it. It drops all of [`PlatformOperatorSpec`] except `package`,
 //! and all of [`PlatformOperatorStatus`] except `conditions` and `activeBundleDeployment`. Therefore, no decision depends
 //! only on the status: the conditions inform users, and the annotation [`labels::KEPT_MINORS`](super::labels::KEPT_MINORS)
-//! also stores [`Kept`].
+//! also stores [`ApprovedMinors`].
 
 use std::{fmt, str::FromStr};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     names,
-    object::shortened,
+    object::truncate,
     openshift::Release,
     version_range::{self, Range},
 };
@@ -266,7 +266,7 @@ pub struct NewRights {
 
 /// Reason why a PlatformOperator is invalid, although the API server accepted it: OpenShift's CRD checks less.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unserved {
+pub enum InvalidOperator {
     /// The name is invalid for the BundleInstance, which has the same name.
     #[error(
         "PlatformOperator {name}: the name {problem}, because a BundleInstance has the same name; recreate the \
@@ -308,11 +308,11 @@ impl PlatformOperator {
     ///
     /// # Errors
     /// Returns the first problem.
-    pub fn check(&self) -> Result<(), Unserved> {
+    pub fn check(&self) -> Result<(), InvalidOperator> {
         let name = self.name_any();
         let max_length = limits::INSTANCE_NAME as usize;
         if name.len() > max_length {
-            return Err(Unserved::Name {
+            return Err(InvalidOperator::Name {
                 problem: format!("has more than {max_length} characters"),
                 name,
             });
@@ -327,16 +327,16 @@ impl PlatformOperator {
             Ok(()) => None,
         };
         if let Some(problem) = problem {
-            return Err(Unserved::Package {
+            return Err(InvalidOperator::Package {
                 name,
-                package: shortened(package, 80),
+                package: truncate(package, 80),
                 problem,
             });
         }
         if let Some(text) = &self.spec.version
             && let Err(problem) = Range::parse(text)
         {
-            return Err(Unserved::Range { name, problem });
+            return Err(InvalidOperator::Range { name, problem });
         }
         Ok(())
     }
@@ -355,35 +355,40 @@ impl PlatformOperator {
     }
 
     /// Returns the record of the last approval: from the status, or from the annotation if the CRD drops those fields.
-    pub fn kept(&self) -> Option<Kept> {
+    pub fn approved_minors(&self) -> Option<ApprovedMinors> {
         let status = self.status.as_ref();
         let of_status = status.and_then(|status| {
-            Some(Kept {
+            Some(ApprovedMinors {
                 cluster: Release::read(status.cluster_minor.as_deref()?)?,
                 package: Release::read(status.package_minor.as_deref()?)?,
             })
         });
-        of_status.or_else(|| self.annotations().get(labels::KEPT_MINORS)?.parse().ok())
+        of_status.or_else(|| {
+            self.annotations()
+                .get(labels::APPROVED_MINORS)?
+                .parse()
+                .ok()
+        })
     }
 }
 
 /// Minor versions of cluster and package when a minor version was last approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct ApprovedMinors {
     /// Minor version of OpenShift, or of Kubernetes without OpenShift.
     pub cluster: Release,
     /// Minor version of the package.
     pub package: Release,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for ApprovedMinors {
     /// Formats the value of the annotation: `4.12 2.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.cluster, self.package)
     }
 }
 
-impl FromStr for Kept {
+impl FromStr for ApprovedMinors {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

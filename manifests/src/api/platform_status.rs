@@ -21,7 +21,7 @@ pub const NAME: &str = "cluster";
     version = "v1alpha1",
     kind = "PlatformStatus",
     plural = "platformstatuses",
-    status = "Platform",
+    status = "PlatformStatusStatus",
     derive = "PartialEq",
     category = "rukpak",
     doc = "Health of the operators of this cluster, and whether the cluster can be upgraded to its next minor version. The \
@@ -32,7 +32,7 @@ pub struct PlatformStatusSpec {}
 /// Observed state of the operators of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Platform {
+pub struct PlatformStatusStatus {
     /// `Available`, `Progressing`, `Degraded`, `Upgradeable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
@@ -43,14 +43,14 @@ pub struct Platform {
     pub cluster_minor: Option<String>,
     /// Details by operator.
     #[serde(flatten)]
-    pub details: Details,
+    pub details: OperatorDetails,
 }
 
 /// The complete data behind the conditions, whose messages have room for only a part. On OpenShift, this is the
 /// ClusterOperator's `status.extension`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Details {
+pub struct OperatorDetails {
     /// The time when all platform operators were first available. Until then, the cluster is being installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::WORD))]

@@ -18,7 +18,7 @@ pub type Scope<'a> = Option<&'a str>;
 
 /// A single permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right<'a> {
+pub enum Permission<'a> {
     /// A verb on a resource.
     Resource {
         /// The API group, or empty for the core group.
@@ -39,7 +39,7 @@ pub enum Right<'a> {
     },
 }
 
-impl Right<'_> {
+impl Permission<'_> {
     /// Returns the permission for all objects of the resource.
     #[must_use]
     pub fn of_any_name(self) -> Self {
@@ -109,7 +109,7 @@ impl Rule {
     }
 
     /// Creates the rules from the result of a SelfSubjectRulesReview.
-    pub fn of_review(status: SubjectRulesReviewStatus) -> Vec<Self> {
+    pub fn from_review(status: SubjectRulesReviewStatus) -> Vec<Self> {
         let set = |list: Option<Vec<String>>| list.unwrap_or_default().into_iter().collect();
         let resources = status.resource_rules.into_iter().map(|rule| Self {
             groups: set(rule.api_groups),
@@ -127,10 +127,10 @@ impl Rule {
     }
 
     /// Reports whether the rule grants a permission, as authorizers decide it. Only `*` covers a permission for `*`.
-    fn allows(&self, right: Right<'_>) -> bool {
+    fn allows(&self, right: Permission<'_>) -> bool {
         let has = |set: &BTreeSet<String>, entry: &str| set.contains("*") || set.contains(entry);
         match right {
-            Right::Resource {
+            Permission::Resource {
                 group,
                 resource,
                 name,
@@ -146,7 +146,7 @@ impl Rule {
                     || self.names.is_empty() || name.is_some_and(|name| self.names.contains(name));
                 has(&self.verbs, verb) && has(&self.groups, group) && has_resource() && has_name()
             }
-            Right::Url { url, verb } => {
+            Permission::Url { url, verb } => {
                 has(&self.verbs, verb) && self.urls.iter().any(|own| url_covers(own, url))
             }
         }
@@ -162,10 +162,10 @@ fn url_covers(own: &str, url: &str) -> bool {
 }
 
 /// Returns the permissions that no rule grants.
-pub fn not_covered<'a>(
-    rights: impl IntoIterator<Item = Right<'a>>,
+pub fn missing<'a>(
+    rights: impl IntoIterator<Item = Permission<'a>>,
     held: &[Rule],
-) -> BTreeSet<Right<'a>> {
+) -> BTreeSet<Permission<'a>> {
     rights
         .into_iter()
         .filter(|right| !held.iter().any(|rule| rule.allows(*right)))
@@ -173,7 +173,7 @@ pub fn not_covered<'a>(
 }
 
 /// Expands rules to single permissions, or returns `None` if there are more than `left`.
-pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Right<'a>>> {
+pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Permission<'a>>> {
     let mut rights = BTreeSet::new();
     for rule in rules {
         let list = |list: &'_ Option<Vec<String>>| list.as_deref().unwrap_or_default().len().max(1);
@@ -188,7 +188,7 @@ pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<
     Some(rights)
 }
 
-fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Right<'a>>) {
+fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Permission<'a>>) {
     let names = rule.resource_names.as_deref().unwrap_or_default();
     let names: Vec<Option<&str>> = if names.is_empty() {
         vec![None]
@@ -197,12 +197,12 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Right<'a>>) {
     };
     for verb in &rule.verbs {
         for url in rule.non_resource_urls.iter().flatten() {
-            rights.insert(Right::Url { url, verb });
+            rights.insert(Permission::Url { url, verb });
         }
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for &name in &names {
-                    rights.insert(Right::Resource {
+                    rights.insert(Permission::Resource {
                         group,
                         resource,
                         name,
@@ -215,12 +215,12 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Right<'a>>) {
 }
 
 /// Formats permissions as the smallest equivalent list of rules, one per line.
-pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
+pub fn format_rules(rights: &BTreeSet<Permission<'_>>) -> Vec<String> {
     let mut names: BTreeMap<(&str, &str, &str), (Set<'_>, bool)> = BTreeMap::new();
     let mut urls: BTreeMap<&str, Set<'_>> = BTreeMap::new();
     for right in rights {
         match *right {
-            Right::Resource {
+            Permission::Resource {
                 group,
                 resource,
                 name,
@@ -230,7 +230,7 @@ pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
                 *is_any |= name.is_none();
                 names.extend(name);
             }
-            Right::Url { url, verb } => {
+            Permission::Url { url, verb } => {
                 urls.entry(url).or_default().insert(verb);
             }
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    bundle::{BundleSource, Facts},
+    bundle::{BundleInfo, BundleSource},
     bundle_instance::InstalledBundle,
 };
 
@@ -21,7 +21,7 @@ pub struct RevisionDetails {
     pub source: Option<BundleSource>,
     /// The bundle info: package, version, constraints, provided APIs.
     #[serde(default)]
-    pub facts: Facts,
+    pub facts: BundleInfo,
     /// The key of the inputs: a digest of the content and of everything else that shapes the objects, or the earlier
     /// revision that has the objects. An interrupted rollout with the same key requires no content. `None`: an older
     /// provisioner recorded the revision.

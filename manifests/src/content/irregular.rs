@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Paths, layout};
+use super::{PathMap, layout};
 
 /// Maximum number of paths in a summary; the others are counted.
 const MAX_SHOWN: usize = 10;
@@ -202,7 +202,7 @@ pub struct Assessment<'a> {
 impl<'a> Assessment<'a> {
     /// Assesses the entries of a bundle. `read` returns the content of its files.
     pub fn new<T, B: AsRef<[u8]>>(
-        paths: &'a Paths<T>,
+        paths: &'a PathMap<T>,
         read: impl FnMut(&str, &T) -> Option<B>,
     ) -> Self {
         if paths.irregular().next().is_none() {

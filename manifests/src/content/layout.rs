@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Paths, normalize};
+use super::{PathMap, normalize};
 use crate::yaml;
 
 /// Annotations that name a directory, and its default.
@@ -152,7 +152,7 @@ fn is_empty(value: &Value) -> bool {
 
 /// Returns the directories of a bundle: `manifests` and `metadata`, or those in its annotations.
 pub(super) fn directories<T, B: AsRef<[u8]>>(
-    paths: &Paths<T>,
+    paths: &PathMap<T>,
     mut read: impl FnMut(&str, &T) -> Option<B>,
 ) -> Vec<String> {
     let names = paths.folder(METADATA).map(|(name, _)| name);

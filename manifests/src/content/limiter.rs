@@ -2,23 +2,23 @@
 
 use std::io::{self, Read};
 
-use super::{Error, Irregular, Limits, Paths, normalize};
+use super::{Error, Irregular, Limits, PathMap, normalize};
 
 /// Validates files against limits. The caller decides on the stored value for each file.
 #[derive(Debug)]
-pub struct Gate<T> {
+pub struct EntryLimiter<T> {
     limits: Limits,
-    paths: Paths<T>,
+    paths: PathMap<T>,
     entries: usize,
     size: u64,
 }
 
-impl<T> Gate<T> {
+impl<T> EntryLimiter<T> {
     /// Creates a gate without entries, with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            paths: Paths::default(),
+            paths: PathMap::default(),
             entries: 0,
             size: 0,
         }
@@ -53,7 +53,7 @@ impl<T> Gate<T> {
     ///
     /// # Errors
     /// Returns an error if the path is not acceptable, a limit is reached, or the path already exists.
-    pub fn note(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
+    pub fn count_entry(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
         let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
@@ -66,11 +66,11 @@ impl<T> Gate<T> {
     /// Returns an error if a limit is reached.
     pub fn follow(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
         self.paths.remove_irregular(path);
-        self.note(path, size, value)
+        self.count_entry(path, size, value)
     }
 
     /// Returns the entries so far.
-    pub fn paths(&self) -> &Paths<T> {
+    pub fn paths(&self) -> &PathMap<T> {
         &self.paths
     }
 
@@ -119,7 +119,7 @@ impl<T> Gate<T> {
     }
 
     /// Returns the entries that were added.
-    pub fn finish(self) -> Paths<T> {
+    pub fn finish(self) -> PathMap<T> {
         self.paths
     }
 

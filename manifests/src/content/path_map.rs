@@ -7,13 +7,13 @@ use super::Irregular;
 /// Ordered map of values and irregular entries by normalized relative path. No path has both, is repeated, or lies below
 /// another one. Only a [`Gate`](super::Gate) creates a map, so that its users do not have to validate the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths<T> {
+pub struct PathMap<T> {
     values: BTreeMap<String, T>,
     /// Entries of the source that are not regular files, and therefore have no value.
     irregular: BTreeMap<String, Irregular>,
 }
 
-impl<T> Default for Paths<T> {
+impl<T> Default for PathMap<T> {
     fn default() -> Self {
         Self {
             values: BTreeMap::new(),
@@ -22,7 +22,7 @@ impl<T> Default for Paths<T> {
     }
 }
 
-impl<T> Paths<T> {
+impl<T> PathMap<T> {
     pub(super) fn insert(&mut self, path: String, value: T) {
         self.values.insert(path, value);
     }
@@ -122,12 +122,12 @@ impl<T> Paths<T> {
     pub fn try_map<U, E>(
         self,
         mut change: impl FnMut(&str, T) -> Result<U, E>,
-    ) -> Result<Paths<U>, E> {
+    ) -> Result<PathMap<U>, E> {
         let values = self.values.into_iter().map(|(path, value)| {
             let value = change(&path, value)?;
             Ok((path, value))
         });
-        Ok(Paths {
+        Ok(PathMap {
             values: values.collect::<Result<_, E>>()?,
             irregular: self.irregular,
         })
@@ -135,9 +135,9 @@ impl<T> Paths<T> {
 
     /// Replaces the values, and keeps the paths.
     #[must_use]
-    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Paths<U> {
+    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> PathMap<U> {
         let values = self.values.into_iter();
-        Paths {
+        PathMap {
             values: values.map(|(path, value)| (path, change(value))).collect(),
             irregular: self.irregular,
         }

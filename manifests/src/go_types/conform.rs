@@ -21,12 +21,12 @@ pub struct Problem {
     /// The path of the field.
     pub path: Path,
     /// The kind of problem.
-    pub what: What,
+    pub kind: ProblemKind,
 }
 
 /// Kind of problem of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum ProblemKind {
     /// Go lacks the field, and drops it silently.
     Unknown {
         /// The field that was probably intended.
@@ -152,7 +152,7 @@ impl ConformWalk {
                 Scalar::Normalized(printed) => *value = printed,
                 Scalar::Mismatch(expected) => self.report_mismatch(|| Problem {
                     path: at.path(),
-                    what: What::Mismatch {
+                    kind: ProblemKind::Mismatch {
                         expected,
                         found: scalar::name(value),
                         value: scalar::excerpt(value),
@@ -172,7 +172,7 @@ impl ConformWalk {
             let Some(field) = of.field(key) else {
                 self.report_unknown(|| Problem {
                     path: at.then(FrameStep::Key(key)).path(),
-                    what: What::Unknown {
+                    kind: ProblemKind::Unknown {
                         hint: suggest::suggest(key, of, &at),
                     },
                 });
@@ -223,7 +223,7 @@ impl ConformWalk {
             Ordering::Less => self.problems.push(problem()),
             Ordering::Equal => self.problems.push(Problem {
                 path: Path::root(),
-                what: What::Mismatch {
+                kind: ProblemKind::Mismatch {
                     expected: "an object with at most 1000 values of a wrong type",
                     found: "more of them",
                     value: String::new(),
@@ -280,11 +280,11 @@ impl fmt::Display for Problem {
         if !self.path.is_root() {
             write!(f, "{}: ", self.path)?;
         }
-        self.what.fmt(f)
+        self.kind.fmt(f)
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { hint: None } => f.write_str("unknown field"),

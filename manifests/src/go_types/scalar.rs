@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::{Type, quantity};
-use crate::{object::shortened, version};
+use crate::{object::truncate, version};
 
 /// Maximum length of an excerpt, in characters.
 const MAX_EXCERPT_LEN: usize = 60;
@@ -90,7 +90,7 @@ pub(super) fn name(value: &Value) -> &'static str {
 /// them.
 pub(super) fn short(key: &str) -> String {
     const MAX_KEY_LEN: usize = 256;
-    shortened(key, MAX_KEY_LEN)
+    truncate(key, MAX_KEY_LEN)
 }
 
 /// Returns the value as JSON, truncated.
@@ -100,7 +100,7 @@ pub(super) fn excerpt(value: &Value) -> String {
         Value::Object(_) => "{…}".into(),
         Value::Array(list) if list.is_empty() => "[]".into(),
         Value::Array(_) => "[…]".into(),
-        Value::String(text) => Value::from(shortened(text, MAX_EXCERPT_LEN)).to_string(),
+        Value::String(text) => Value::from(truncate(text, MAX_EXCERPT_LEN)).to_string(),
         scalar => scalar.to_string(),
     }
 }
@@ -241,7 +241,7 @@ fn bytes(text: &str) -> Scalar {
 }
 
 fn version(text: &str) -> Scalar {
-    match version::tolerant(text) {
+    match version::parse_lenient(text) {
         Ok(version) => {
             let printed = version.to_string();
             if printed == text {

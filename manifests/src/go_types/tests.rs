@@ -232,14 +232,14 @@ fn a_part_of_a_type_can_be_checked_alone() {
     let Some(pod @ Type::Struct(_)) = deployment().at(&["spec", "template", "spec"]) else {
         panic!("no such field");
     };
-    let what = What::Mismatch {
+    let kind = ProblemKind::Mismatch {
         expected: "a string",
         found: "an integer",
         value: "1".into(),
     };
     let path = Path::from(["containers"]).index(0).key("image");
     let mut value = json!({"containers": [{"image": 1}]});
-    assert_eq!(conform(&mut value, pod), [Problem { path, what }]);
+    assert_eq!(conform(&mut value, pod), [Problem { path, kind }]);
     assert_eq!(deployment().at(&["spec", "templates"]), None);
     assert_rows!(deployment().at(&["spec", "template", "metadata", "labels", "*"]) => Some(Type::String));
 }

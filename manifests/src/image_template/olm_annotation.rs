@@ -3,7 +3,7 @@
 
 use semver::Version;
 
-use super::{Piece, Values, Variable, find_variable, pieces, push_unique};
+use super::{Piece, TemplateValues, Variable, find_variable, pieces, push_unique};
 use crate::image::Reference;
 
 /// Annotation that contains the template.
@@ -42,9 +42,9 @@ impl AnnotationResult {
 
 /// Resolves an annotation with the Kubernetes version; other names in braces are not variables (OLM v0 parity).
 pub fn annotated(text: &str, kube: Option<&Version>) -> AnnotationResult {
-    let values = Values {
+    let values = TemplateValues {
         kube: kube.cloned(),
-        ..Values::default()
+        ..TemplateValues::default()
     };
     let mut image = String::with_capacity(text.len());
     let mut missing: Vec<String> = Vec::new();

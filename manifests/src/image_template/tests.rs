@@ -2,8 +2,8 @@ use super::*;
 use crate::api::labels::CATALOG_IMAGE_TEMPLATE;
 
 /// The cluster in the examples of the design document.
-fn values() -> Values {
-    Values {
+fn values() -> TemplateValues {
+    TemplateValues {
         kube: server("v1.19.0+6af3663"),
         olm: "0.18.1".parse().ok(),
         openshift: "4.8.12".parse().ok(),
@@ -45,7 +45,7 @@ fn variables_can_repeat_at_any_position() {
 // parity: switch-11
 #[test]
 fn missing_values_have_the_message_of_the_document() {
-    let kubernetes = with!(Values, openshift: None, update_channel: None; ..values());
+    let kubernetes = with!(TemplateValues, openshift: None, update_channel: None; ..values());
     for (text, is_for_good, names) in ::tests::rows![
         "a/c:v{ocp_major_version}", false => "variable \"ocp_major_version\"";
         "a/c:{ocp_update_channels}-{ocp_minor_version}-{ocp_minor_version}", false
@@ -71,7 +71,7 @@ fn missing_values_have_the_message_of_the_document() {
 
 #[test]
 fn partial_values_are_reported_with_the_missing_ones() {
-    let values = with!(Values, openshift: None; ..values());
+    let values = with!(TemplateValues, openshift: None; ..values());
     let text = "a/v{kube_minor_version}/c:v{ocp_minor_version}.{odd}";
     let Err(Error::Unresolved(unresolved)) = resolve(text, &values) else {
         panic!("it was resolved");
@@ -94,7 +94,8 @@ fn unmatched_braces_are_reported() {
 // parity: switch-19
 #[test]
 fn values_are_not_expanded_again_and_form_an_image() {
-    let odd = |channel: &str| with!(Values, update_channel: update_channel(channel); ..values());
+    let odd =
+        |channel: &str| with!(TemplateValues, update_channel: update_channel(channel); ..values());
     for channel in ["{kube_major_version}", "a b", "😀", &"x".repeat(200)] {
         let error = resolve("a/c:{ocp_update_channels}", &odd(channel)).unwrap_err();
         let Error::Illegal { text, .. } = &error else {
@@ -163,7 +164,7 @@ fn variables_of_a_text_are_listed() {
 // parity: switch-olm-8
 #[test]
 fn olm_annotation_precedes_ours_and_the_image() {
-    use Holder::{Image, Olm, Rukpak};
+    use TemplateSource::{Image, Olm, Rukpak};
     let template = "a/c:{kube_minor_version}";
     // The image, our annotation, OLM's annotation; the effective one, and the ignored ones.
     for (image, rukpak, olm, counts, ignored) in [
@@ -192,6 +193,9 @@ fn olm_annotation_precedes_ours_and_the_image() {
             Olm => "l",
         };
         assert_rows!((choice.holder, choice.text) => (counts, text), "{image} {rukpak:?} {olm:?}");
-        assert_eq!(choice.ignored, ignored, "{image} {rukpak:?} {olm:?}");
+        assert_eq!(
+            choice.ignored_sources, ignored,
+            "{image} {rukpak:?} {olm:?}"
+        );
     }
 }

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::Release;
 use crate::{
-    object::{at, shortened, text},
+    object::{at, text, truncate},
     version,
 };
 
 /// Release information of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cluster {
+pub struct ClusterRelease {
     /// The last completed release.
     pub running: Option<Release>,
     /// The desired release, which often equals the running one.
@@ -23,10 +23,10 @@ pub struct Cluster {
     pub is_updating: bool,
 }
 
-impl Cluster {
+impl ClusterRelease {
     /// Returns the higher of both releases: an operator that does not support the target must not be installed during the
     /// update.
-    pub fn highest(&self) -> Option<Release> {
+    pub fn max_release(&self) -> Option<Release> {
         let releases = [self.running, self.desired];
         releases
             .into_iter()
@@ -38,7 +38,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Returns the problem if the release is unknown.
-    pub fn completed(&self) -> Result<Release, &str> {
+    pub fn last_completed(&self) -> Result<Release, &str> {
         self.running.ok_or_else(|| {
             let problem = self.problem.as_deref();
             problem.unwrap_or("the ClusterVersion has no version")
@@ -118,13 +118,13 @@ fn read(text: Option<&str>) -> (Option<Release>, Option<String>) {
         return (None, Some("the ClusterVersion has no version".into()));
     };
     if is_placeholder(text) {
-        let text = shortened(text, 60);
+        let text = truncate(text, 60);
         return (
             None,
             Some(format!("the cluster's version {text:?} is a placeholder")),
         );
     }
-    match version::tolerant(text) {
+    match version::parse_lenient(text) {
         Ok(version) => (Some(Release::new(version.major, version.minor)), None),
         Err(error) => (None, Some(format!("the cluster's version: {error}"))),
     }
@@ -163,10 +163,10 @@ mod tests {
             vec![done("4.9.1")], "4.10.0+abc", "4.9" => "4.10";
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": desired}}});
-            let cluster = Cluster::of_cluster_version(&value);
+            let cluster = ClusterRelease::of_cluster_version(&value);
             assert_eq!(cluster.running, Some(release(running)), "{value}");
-            assert_eq!(cluster.highest(), Some(release(highest)), "{value}");
-            assert_eq!(cluster.completed(), Ok(release(running)), "{value}");
+            assert_eq!(cluster.max_release(), Some(release(highest)), "{value}");
+            assert_eq!(cluster.last_completed(), Ok(release(running)), "{value}");
             assert_eq!(cluster.problem, None, "{value}");
         }
     }
@@ -184,7 +184,7 @@ mod tests {
             (vec![done(), partial()], true, false),
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
-            let cluster = Cluster::of_cluster_version(&value);
+            let cluster = ClusterRelease::of_cluster_version(&value);
             assert_rows!((cluster.is_installed, cluster.is_updating) => (is_installed, is_updating), "{value}");
         }
     }
@@ -200,9 +200,9 @@ mod tests {
             json!({"status": {"desired": {"version": "garbage"}}}) => "\"garbage\" is not a semantic version";
             json!({"status": {"desired": {"version": "0.0.1-snapshot"}}}) => "\"0.0.1-snapshot\" is a placeholder";
         ] {
-            let cluster = Cluster::of_cluster_version(&value);
-            assert_eq!(cluster.highest(), None, "{value}");
-            let message = cluster.completed().unwrap_err();
+            let cluster = ClusterRelease::of_cluster_version(&value);
+            assert_eq!(cluster.max_release(), None, "{value}");
+            let message = cluster.last_completed().unwrap_err();
             assert!(message.contains(problem), "{message}");
         }
     }
@@ -216,12 +216,12 @@ mod tests {
         ] {
             let history = json!([{"state": "Partial", "version": "4.13.0"}, entry]);
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
-            let cluster = Cluster::of_cluster_version(&value);
+            let cluster = ClusterRelease::of_cluster_version(&value);
             assert_eq!(cluster.running, None, "{value}");
-            assert_rows!(cluster.completed().unwrap_err() => "the ClusterVersion has no version", "{value}");
+            assert_rows!(cluster.last_completed().unwrap_err() => "the ClusterVersion has no version", "{value}");
             // It is an update nevertheless: an operator that does not support the target must not be installed.
             assert!(cluster.is_installed && cluster.is_updating, "{value}");
-            assert_eq!(cluster.highest(), Some(release("4.13")), "{value}");
+            assert_eq!(cluster.max_release(), Some(release("4.13")), "{value}");
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
             ("garbage", None),
             ("4", Some("4.0")),
         ] {
-            assert_rows!(Cluster::of_release(version).running => expected.map(release), "{version}");
+            assert_rows!(ClusterRelease::of_release(version).running => expected.map(release), "{version}");
         }
     }
 }

@@ -22,7 +22,7 @@ use super::{
     properties::{self, Property},
     unquoted, value,
 };
-use crate::object::shortened;
+use crate::object::truncate;
 
 /// Maximum number of stored values of one spelling.
 const MAX_VALUES: usize = 10;
@@ -98,7 +98,7 @@ impl MaxOpenShiftVersion {
     /// Parses the JSON text of a property's value, the spelling of a number, or the text of an annotation.
     pub fn new(text: &str, source: Spelling) -> Self {
         Self {
-            raw: shortened(&value::decoded(text), MAX_VALUE),
+            raw: truncate(&value::decoded(text), MAX_VALUE),
             source,
             version: maximum(text),
         }
@@ -157,7 +157,7 @@ impl Declarations {
     /// properties in one list are invalid even if their values are equal, as in OLM.
     pub fn add(&mut self, spelling: Spelling, text: &str) {
         // Every release is shorter, and the text may have megabytes.
-        let text = shortened(text.trim(), MAX_VALUE);
+        let text = truncate(text.trim(), MAX_VALUE);
         match self.0.entry(spelling) {
             Entry::Vacant(entry) => {
                 entry.insert(Declared::Values(vec![text]));
@@ -195,7 +195,7 @@ impl Declarations {
             None => {}
             Some(Annotation::String(text)) => self.add(Spelling::Annotation, &text),
             Some(Annotation::Other(spelling)) => {
-                let declared = Declared::NotAString(shortened(&spelling, MAX_VALUE));
+                let declared = Declared::NotAString(truncate(&spelling, MAX_VALUE));
                 self.0.entry(Spelling::Annotation).or_insert(declared);
             }
         }
@@ -226,7 +226,7 @@ impl Declarations {
         let list = match list {
             Ok(list) => list,
             Err(error) => {
-                let text = shortened(text, MAX_VALUE);
+                let text = truncate(text, MAX_VALUE);
                 let error = OlmV0Error::Malformed(error.to_string());
                 let malformed = Declared::Malformed { text, error };
                 self.0.entry(spelling).or_insert(malformed);
@@ -256,7 +256,7 @@ impl Declared {
                     let mut several: Vec<_> = several.collect();
                     // opm sorts properties, so the message is the same for each source.
                     several.sort_unstable();
-                    let raw = shortened(&several.join(", "), MAX_VALUE);
+                    let raw = truncate(&several.join(", "), MAX_VALUE);
                     MaxOpenShiftVersion {
                         version: Err(ParseMaximumError::Several(value::quotable(&raw))),
                         raw,
@@ -404,7 +404,7 @@ impl Problem {
 
     /// Returns the problem of the annotation [`MAX_ANNOTATION`] with a value that is not a string, as spelled in the file.
     pub fn not_a_string(spelling: &str) -> Self {
-        let declared = Declared::NotAString(shortened(spelling, MAX_VALUE));
+        let declared = Declared::NotAString(truncate(spelling, MAX_VALUE));
         let source = Spelling::Annotation;
         Self::Undeterminable {
             declared: declared.read(source),

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 use super::{MAX_PROPERTY, Release, properties};
-use crate::{object::shortened, version};
+use crate::{object::truncate, version};
 
 /// Maximum length of the quoted value, in characters.
 const MAX_QUOTED: usize = 60;
@@ -58,8 +58,8 @@ pub fn read(json: &str) -> Result<Release, OlmV0Error> {
     if text.is_empty() {
         return Err(OlmV0Error::Empty);
     }
-    let version = version::tolerant(text).map_err(|error| OlmV0Error::NotSemver {
-        text: shortened(text, MAX_QUOTED),
+    let version = version::parse_lenient(text).map_err(|error| OlmV0Error::NotSemver {
+        text: truncate(text, MAX_QUOTED),
         problem: match error {
             version::Error::Version { problem, .. } => problem,
             kube @ version::Error::Kube { .. } => kube.to_string(),
@@ -67,7 +67,7 @@ pub fn read(json: &str) -> Result<Release, OlmV0Error> {
     })?;
     // Build metadata does not affect the precedence of versions.
     if version.patch != 0 || !version.pre.is_empty() {
-        let version = shortened(&version.to_string(), MAX_QUOTED);
+        let version = truncate(&version.to_string(), MAX_QUOTED);
         return Err(OlmV0Error::NotMinor(version));
     }
     Ok(Release::new(version.major, version.minor))
@@ -138,7 +138,7 @@ impl OlmV0 {
 
 impl From<&OlmV0Error> for OlmV0 {
     fn from(error: &OlmV0Error) -> Self {
-        Self::Invalid(shortened(&error.to_string(), MAX_ERROR))
+        Self::Invalid(truncate(&error.to_string(), MAX_ERROR))
     }
 }
 

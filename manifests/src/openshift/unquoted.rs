@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::maximum;
-use crate::{object::shortened, yaml};
+use crate::{object::truncate, yaml};
 
 /// Maximum length of a spelling in a message, in characters.
 const MAX_SHOWN: usize = 40;
@@ -44,9 +44,9 @@ impl Unquoted {
     /// assert_eq!(Unquoted::new("4.8").message("property a"), "property a is the unquoted number 4.8");
     /// ```
     pub fn message(&self, subject: &str) -> String {
-        let spelling = shortened(self.spelling(), MAX_SHOWN);
+        let spelling = truncate(self.spelling(), MAX_SHOWN);
         let read_as =
-            number(self.spelling()).map(|number| shortened(&number.to_string(), MAX_SHOWN));
+            number(self.spelling()).map(|number| truncate(&number.to_string(), MAX_SHOWN));
         match read_as.filter(|read_as| *read_as != spelling) {
             Some(read_as) => format!(
                 "{subject} is the unquoted number {spelling}; other programs read it as {read_as}"

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{MAX_PROPERTY, Release};
-use crate::object::shortened;
+use crate::object::truncate;
 
 /// Maximum length of a value in an error, in characters.
 const MAX_QUOTED: usize = 60;
@@ -67,5 +67,5 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
 
 /// Truncates a value for an error.
 pub(super) fn quotable(text: &str) -> String {
-    shortened(text, MAX_QUOTED)
+    truncate(text, MAX_QUOTED)
 }

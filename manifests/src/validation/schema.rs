@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::object::shortened;
+use crate::object::truncate;
 
 /// Maximum number of reported findings for one object.
 const MAX_FINDINGS: usize = 100;
@@ -49,7 +49,7 @@ impl Findings {
     pub(super) fn add(&mut self, message: impl Into<String>) {
         if self.messages.len() < MAX_FINDINGS {
             self.messages
-                .push(shortened(&message.into(), MAX_MESSAGE_LEN));
+                .push(truncate(&message.into(), MAX_MESSAGE_LEN));
         } else {
             self.skipped += 1;
         }
@@ -369,7 +369,7 @@ mod tests {
                 }
             }
         }
-        let crds = crds::all().into_iter().chain(crds::foreign());
+        let crds = crds::all().into_iter().chain(crds::optional_crds());
         let schemas = crds.map(|crd| {
             let schema = crd.spec.versions[0].schema.as_ref().unwrap();
             serde_json::to_value(&schema.open_api_v3_schema).unwrap()

@@ -10,7 +10,7 @@ mod rows;
 
 /// Returns the validators of all kinds.
 fn validators() -> HashMap<String, Validator> {
-    let all = crds::all().into_iter().chain(crds::foreign());
+    let all = crds::all().into_iter().chain(crds::optional_crds());
     all.map(|crd| {
         let schema = crd.spec.versions[0].schema.as_ref().unwrap();
         let schema = serde_json::to_value(&schema.open_api_v3_schema).unwrap();

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::{
     Limits, cost,
-    error::Fault,
+    error::DocumentError,
     node::{Id, Kind, Tree, too_deep},
     scalar::Scalar,
     tagged,
 };
 
 /// Returns the value of a whole document; null if it is empty. Deducts from [`Limits::text`].
-pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, Fault> {
+pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, DocumentError> {
     let mut decoder = Decoder {
         tree,
         memory: limits.memory.saturating_sub(tree.memory),
@@ -56,12 +56,12 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Fault> {
+    fn value(&mut self, id: Id, depth: usize) -> Result<Value, DocumentError> {
         let node = self.enter(id)?;
         match &node.kind {
-            Kind::Scalar { .. } => scalar(self.tree, id)?
-                .value()
-                .ok_or_else(|| Fault::new(node.start, "infinity and NaN have no JSON value")),
+            Kind::Scalar { .. } => scalar(self.tree, id)?.value().ok_or_else(|| {
+                DocumentError::new(node.start, "infinity and NaN have no JSON value")
+            }),
             Kind::Sequence(items) => {
                 self.check_depth(depth, node.start)?;
                 let mut values = Vec::new();
@@ -82,10 +82,15 @@ impl<'a> Decoder<'a> {
     }
 
     /// Adds the entries of a mapping to `map`. Duplicates and merges overwrite existing entries in document order.
-    fn fill(&mut self, id: Id, map: &mut Map<String, Value>, depth: usize) -> Result<(), Fault> {
+    fn fill(
+        &mut self,
+        id: Id,
+        map: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), DocumentError> {
         let node = self.tree.node(id)?;
         let Kind::Mapping(entries) = &node.kind else {
-            return Err(Fault::new(
+            return Err(DocumentError::new(
                 node.start,
                 "map merge requires map or sequence of maps as the value",
             ));
@@ -109,7 +114,7 @@ impl<'a> Decoder<'a> {
         id: Id,
         map: &mut Map<String, Value>,
         depth: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DocumentError> {
         match &self.tree.node(id)?.kind {
             // In reverse order, because earlier mappings take precedence.
             Kind::Sequence(items) => items
@@ -120,7 +125,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn merge(&mut self, id: Id, map: &mut Map<String, Value>, depth: usize) -> Result<(), Fault> {
+    fn merge(
+        &mut self,
+        id: Id,
+        map: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), DocumentError> {
         match self.enter(id)?.kind {
             Kind::Alias(target) => self.aliased(id, |decoder| {
                 decoder.enter(target)?;
@@ -130,11 +140,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn key(&mut self, id: Id) -> Result<String, Fault> {
+    fn key(&mut self, id: Id) -> Result<String, DocumentError> {
         let node = self.enter(id)?;
         match &node.kind {
             Kind::Scalar { .. } => scalar(self.tree, id)?.key().ok_or_else(|| {
-                Fault::new(
+                DocumentError::new(
                     node.start,
                     "null and integers above 64 bits signed cannot be keys",
                 )
@@ -142,7 +152,7 @@ impl<'a> Decoder<'a> {
             Kind::Alias(target) => self.aliased(id, |decoder| decoder.key(*target)),
             Kind::Sequence(_) | Kind::Mapping(_) => {
                 // Usually a template that was never rendered: `{{ .Values.x }}`.
-                Err(Fault::new(
+                Err(DocumentError::new(
                     node.start,
                     "a mapping or sequence cannot be a key; check that this is not an unrendered template",
                 ))
@@ -151,12 +161,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// Implements go-yaml's budget: the larger a document is, the smaller is the allowed share of aliases.
-    fn enter(&mut self, id: Id) -> Result<&'a super::node::Node, Fault> {
+    fn enter(&mut self, id: Id) -> Result<&'a super::node::Node, DocumentError> {
         let node = self.tree.node(id)?;
         self.decoded += 1;
         // Keys are also nodes, so each entry of a mapping counts twice.
         if self.decoded > self.limits.values.saturating_mul(2).saturating_add(2) {
-            return Err(Fault::too_many(Some(node.start), self.limits));
+            return Err(DocumentError::too_many(Some(node.start), self.limits));
         }
         let mut over = false;
         if !self.open_aliases.is_empty() {
@@ -174,7 +184,7 @@ impl<'a> Decoder<'a> {
             aliased / decoded > allowed_alias_ratio(decoded)
         };
         if over {
-            return Err(Fault::new(
+            return Err(DocumentError::new(
                 node.start,
                 "document contains excessive aliasing",
             ));
@@ -183,10 +193,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// Deducts the memory of an entry; `slot` is the memory of its slot and key.
-    fn spend(&mut self, slot: usize, value: &Value, at: usize) -> Result<(), Fault> {
+    fn spend(&mut self, slot: usize, value: &Value, at: usize) -> Result<(), DocumentError> {
         match self.memory.checked_sub(slot + cost::scalar(value)) {
             Some(remaining) => self.memory = remaining,
-            None => return Err(Fault::too_large(Some(at), self.limits)),
+            None => return Err(DocumentError::too_large(Some(at), self.limits)),
         }
         Ok(())
     }
@@ -194,10 +204,10 @@ impl<'a> Decoder<'a> {
     fn aliased<T>(
         &mut self,
         id: Id,
-        decode: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        decode: impl FnOnce(&mut Self) -> Result<T, DocumentError>,
+    ) -> Result<T, DocumentError> {
         if !self.open_aliases.insert(id) {
-            return Err(Fault::new(
+            return Err(DocumentError::new(
                 self.tree.node(id)?.start,
                 "anchor value contains itself",
             ));
@@ -207,7 +217,7 @@ impl<'a> Decoder<'a> {
         decoded
     }
 
-    fn check_depth(&self, depth: usize, at: usize) -> Result<(), Fault> {
+    fn check_depth(&self, depth: usize, at: usize) -> Result<(), DocumentError> {
         if depth >= self.limits.depth {
             return Err(too_deep(at, self.limits));
         }
@@ -216,21 +226,21 @@ impl<'a> Decoder<'a> {
 }
 
 /// Resolves a scalar node.
-pub(super) fn scalar(tree: &Tree, id: Id) -> Result<Scalar<'_>, Fault> {
+pub(super) fn scalar(tree: &Tree, id: Id) -> Result<Scalar<'_>, DocumentError> {
     let node = tree.node(id)?;
     match &node.kind {
         Kind::Scalar {
             tag: Some(tag),
             text,
             ..
-        } => tagged::resolve(tag, text).map_err(|message| Fault::new(node.start, message)),
+        } => tagged::resolve(tag, text).map_err(|message| DocumentError::new(node.start, message)),
         Kind::Scalar {
             text,
             implicit: true,
             ..
         } => Ok(Scalar::plain(text)),
         Kind::Scalar { text, .. } => Ok(Scalar::Text(text.into())),
-        _ => Err(Fault::new(node.start, "expected a scalar")),
+        _ => Err(DocumentError::new(node.start, "expected a scalar")),
     }
 }
 

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{
     Limits, decode,
-    error::{Error, Fault},
+    error::{DocumentError, Error},
     fast, node,
     split::DocumentText,
 };
 
 /// Returns the value of a document. Deducts the text that its aliases repeat from the limits, even on failure.
-pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
+pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, DocumentError> {
     let text = utf8(text)?;
     match fast::value(text, limits)? {
         Some(value) => Ok(value),
@@ -22,14 +22,14 @@ pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
 
 /// Returns the value of a document, using only the complete parser.
 #[cfg(test)]
-pub(super) fn complete(text: &str, limits: &Limits) -> Result<Value, Fault> {
+pub(super) fn complete(text: &str, limits: &Limits) -> Result<Value, DocumentError> {
     decode::value(&node::read(text, limits)?, &mut { *limits })
 }
 
 /// Returns the text of a document without a byte order mark. All positions are relative to this text.
-pub(super) fn utf8(text: &[u8]) -> Result<&str, Fault> {
+pub(super) fn utf8(text: &[u8]) -> Result<&str, DocumentError> {
     let text = unmarked(text);
-    str::from_utf8(text).map_err(|error| Fault::new(error.valid_up_to(), "not UTF-8"))
+    str::from_utf8(text).map_err(|error| DocumentError::new(error.valid_up_to(), "not UTF-8"))
 }
 
 fn unmarked(text: &[u8]) -> &[u8] {
@@ -37,7 +37,7 @@ fn unmarked(text: &[u8]) -> &[u8] {
 }
 
 /// Converts a fault in a document to an error in the file; `document` is the index from 0.
-pub(super) fn error(chunk: &DocumentText, document: usize, fault: Fault) -> Error {
+pub(super) fn error(chunk: &DocumentText, document: usize, fault: DocumentError) -> Error {
     let place = fault
         .at
         .and_then(|at| places(chunk, BTreeSet::from([at])).pop_first())

@@ -29,7 +29,11 @@ impl Error {
         }
     }
 
-    pub(super) fn from_fault(document: usize, place: Option<(usize, usize)>, fault: Fault) -> Self {
+    pub(super) fn from_fault(
+        document: usize,
+        place: Option<(usize, usize)>,
+        fault: DocumentError,
+    ) -> Self {
         Self {
             is_limit: fault.is_limit,
             ..Self::new(document, place, fault.message)
@@ -79,13 +83,13 @@ impl std::error::Error for Error {}
 
 /// A problem in a document whose index is not known yet; `at` is a byte offset in the document.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct DocumentError {
     pub(super) message: Cow<'static, str>,
     pub(super) at: Option<usize>,
     pub(super) is_limit: bool,
 }
 
-impl Fault {
+impl DocumentError {
     pub(super) fn new(at: usize, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             message: message.into(),

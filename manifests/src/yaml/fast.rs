@@ -15,14 +15,14 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use self::plain::Plain;
-use super::{Limits, cost, error::Fault, scalar::Scalar};
+use super::{Limits, cost, error::DocumentError, scalar::Scalar};
 
 /// Returns the value of a document, or `None` if the complete parser must decide.
 ///
 /// # Errors
 /// Returns a fault if the values exceed the limits of number or memory. The complete parser, which requires more memory,
 /// would only allocate all of that again.
-pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, Fault> {
+pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, DocumentError> {
     if !is_simple(text.as_bytes()) {
         return Ok(None);
     }
@@ -87,7 +87,7 @@ struct Reader<'a> {
     /// Remaining memory of the entries, in bytes.
     memory: usize,
     /// Creates the fault for the first exceeded limit.
-    exceeded: Option<fn(Option<usize>, &Limits) -> Fault>,
+    exceeded: Option<fn(Option<usize>, &Limits) -> DocumentError>,
 }
 
 impl<'a> Reader<'a> {
@@ -239,11 +239,11 @@ impl<'a> Reader<'a> {
     /// Deducts an entry from the limits; `slot` is the memory of its slot and key.
     fn count_value(&mut self, slot: usize, value: &Value) -> Option<()> {
         let Some(values) = self.values.checked_sub(1) else {
-            self.exceeded = Some(Fault::too_many);
+            self.exceeded = Some(DocumentError::too_many);
             return None;
         };
         let Some(memory) = self.memory.checked_sub(slot + cost::scalar(value)) else {
-            self.exceeded = Some(Fault::too_large);
+            self.exceeded = Some(DocumentError::too_large);
             return None;
         };
         (self.values, self.memory) = (values, memory);

@@ -55,12 +55,12 @@ impl Emitter<'_> {
                 };
                 self.sequence(items, own);
             }
-            Value::Object(_) => self.word("{}"),
-            Value::Array(_) => self.word("[]"),
-            Value::Null => self.word("null"),
-            Value::Bool(true) => self.word("true"),
-            Value::Bool(false) => self.word("false"),
-            Value::Number(number) => self.word(&written(number)),
+            Value::Object(_) => self.keyword("{}"),
+            Value::Array(_) => self.keyword("[]"),
+            Value::Null => self.keyword("null"),
+            Value::Bool(true) => self.keyword("true"),
+            Value::Bool(false) => self.keyword("false"),
+            Value::Number(number) => self.keyword(&written(number)),
             Value::String(text) => self.text(text, indent.map_or(2, |indent| indent + 2), false),
         }
     }
@@ -218,7 +218,7 @@ impl Emitter<'_> {
     }
 
     /// Emits a short keyword that is always plain.
-    fn word(&mut self, word: &str) {
+    fn keyword(&mut self, word: &str) {
         self.space();
         self.push(word);
         (self.padded, self.at_start) = (false, false);

@@ -27,12 +27,12 @@ pub struct Location {
     /// Column in that line in characters, from 1.
     pub column: usize,
     /// Original form of the value, or `None` for mappings and sequences.
-    pub scalar: Option<Written>,
+    pub scalar: Option<SourceScalar>,
 }
 
 /// A scalar in its original form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct SourceScalar {
     /// Text before its conversion to a number, boolean or null, such as `1.10` or `yes`, without quotes and escapes.
     pub text: String,
     /// Whether the scalar could have another type than string.
@@ -113,7 +113,7 @@ fn places(
 /// Returns the original form of many scalars at the cost of one; `None` also for mappings and sequences.
 ///
 /// Text that aliases share is copied for each path. Request only paths of a value that was read within [`Limits::text`].
-pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<Written>> {
+pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<SourceScalar>> {
     let Some((_, tree)) = read(input, document, paths, &Limits::default()) else {
         return vec![None; paths.len()];
     };
@@ -142,9 +142,9 @@ fn read<'a>(
     Some((chunk, tree))
 }
 
-fn written(tree: &Tree, id: Id) -> Option<Written> {
+fn written(tree: &Tree, id: Id) -> Option<SourceScalar> {
     match &tree.node(follow(tree, id)).ok()?.kind {
-        Kind::Scalar { text, style, .. } => Some(Written {
+        Kind::Scalar { text, style, .. } => Some(SourceScalar {
             text: text.clone(),
             style: if *style == ScalarStyle::Plain {
                 Style::Plain

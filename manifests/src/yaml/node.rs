@@ -10,7 +10,7 @@ use libyaml_safer::{
     Encoding, ErrorKind, Event, EventData, MappingStyle, Parser, ScalarStyle, SequenceStyle,
 };
 
-use super::{Limits, cost, error::Fault};
+use super::{Limits, cost, error::DocumentError};
 
 /// Index of a node in its [`Tree`].
 pub(super) type Id = usize;
@@ -48,10 +48,10 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Returns a node. Ids come from the tree itself, so a missing node is a bug, which is reported like any other fault.
-    pub(super) fn node(&self, id: Id) -> Result<&Node, Fault> {
+    pub(super) fn node(&self, id: Id) -> Result<&Node, DocumentError> {
         self.nodes
             .get(id)
-            .ok_or_else(|| Fault::new(0, "lost a node"))
+            .ok_or_else(|| DocumentError::new(0, "lost a node"))
     }
 
     /// Returns all nodes in the order in which they start. The index of a node is its [`Id`].
@@ -61,9 +61,9 @@ impl Tree {
 }
 
 /// Parses the first YAML document in `text`. Like go-yaml, it ignores everything after the document.
-pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
+pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, DocumentError> {
     if let Some(at) = inner_mark(text) {
-        return Err(Fault::new(
+        return Err(DocumentError::new(
             at,
             "a byte order mark may only stand at the start",
         ));
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
     commas::check(text, limits)?;
     // The only known panic is excluded above. This catches unknown ones, because the input is untrusted.
     panic::catch_unwind(|| compose(text, limits))
-        .unwrap_or_else(|_| Err(Fault::new(0, "malformed YAML")))
+        .unwrap_or_else(|_| Err(DocumentError::new(0, "malformed YAML")))
 }
 
 /// Finds a byte order mark at the start of a line: go-yaml treats it as text, but libyaml-safer skips it.
@@ -93,7 +93,7 @@ struct OpenCollection {
     flow: bool,
 }
 
-fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
+fn compose(text: &str, limits: &Limits) -> Result<Tree, DocumentError> {
     // The parser buffers its whole input, with four bytes for each character.
     let mut parser = Parser::new();
     parser.set_encoding(Encoding::Utf8);
@@ -111,7 +111,7 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
             Parsed::Node(kind, anchor, opens) => (Node { kind, start }, anchor, opens),
             Parsed::Close => {
                 let Some(OpenCollection { id, items, .. }) = open.pop() else {
-                    return Err(Fault::new(start, "unbalanced collections"));
+                    return Err(DocumentError::new(start, "unbalanced collections"));
                 };
                 close(&mut tree, id, items);
                 continue;
@@ -120,7 +120,7 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
             Parsed::End => return Ok(tree),
         };
         if in_flow && has_question_mark(&node) {
-            return Err(Fault::new(
+            return Err(DocumentError::new(
                 start,
                 "did not find expected ',' or bracket before '?'",
             ));
@@ -128,11 +128,11 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
         let id = tree.nodes.len();
         // Keys are also nodes, so each entry of a mapping counts twice.
         if id > limits.values.saturating_mul(2).saturating_add(2) {
-            return Err(Fault::too_many(Some(start), limits));
+            return Err(DocumentError::too_many(Some(start), limits));
         }
         tree.memory += memory(&node, anchor.as_deref());
         if tree.memory > limits.memory {
-            return Err(Fault::too_large(Some(start), limits));
+            return Err(DocumentError::too_large(Some(start), limits));
         }
         tree.nodes.push(node);
         match open.last_mut() {
@@ -184,22 +184,22 @@ fn escaped_slashes(text: &str) -> impl Iterator<Item = usize> {
 fn reject_escaped_slash(
     event: &Event,
     slashes: &mut Peekable<impl Iterator<Item = usize>>,
-) -> Result<(), Fault> {
+) -> Result<(), DocumentError> {
     let EventData::Scalar { style, .. } = event.data else {
         return Ok(());
     };
     let (start, end) = (index(event.start_mark.index), index(event.end_mark.index));
     while let Some(at) = slashes.next_if(|at| *at < end) {
         if at >= start && style == ScalarStyle::DoubleQuoted {
-            return Err(Fault::new(at, "found unknown escape character"));
+            return Err(DocumentError::new(at, "found unknown escape character"));
         }
     }
     Ok(())
 }
 
 /// Returns the fault of a document that exceeds the depth limit.
-pub(super) fn too_deep(at: usize, limits: &Limits) -> Fault {
-    Fault::new(
+pub(super) fn too_deep(at: usize, limits: &Limits) -> DocumentError {
+    DocumentError::new(
         at,
         format!("nested deeper than the limit of {}", limits.depth),
     )
@@ -213,14 +213,14 @@ enum Parsed {
     End,
 }
 
-fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
+fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, DocumentError> {
     let start = index(event.start_mark.index);
     Ok(match event.data {
         EventData::DocumentStart {
             version_directive: Some(version),
             ..
         } if (version.major, version.minor) != (1, 1) => {
-            return Err(Fault::new(
+            return Err(DocumentError::new(
                 start,
                 "found incompatible YAML document: only %YAML 1.1 is supported",
             ));
@@ -230,7 +230,7 @@ fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
         EventData::Alias { anchor } => match anchors.get(&anchor) {
             Some(id) => Parsed::Node(Kind::Alias(*id), None, None),
             None => {
-                return Err(Fault::new(
+                return Err(DocumentError::new(
                     start,
                     format!("unknown anchor {anchor:?} referenced"),
                 ));
@@ -276,7 +276,7 @@ fn close(tree: &mut Tree, id: Id, items: Vec<Id>) {
     }
 }
 
-fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
+fn syntax(text: &str, error: &libyaml_safer::Error) -> DocumentError {
     let at = if error.kind() == ErrorKind::Reader {
         // The reader reports no positions, but the invalid character is easy to find.
         text.find(|c| !is_allowed(c))
@@ -287,7 +287,7 @@ fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
         Some(context) => format!("{context}: {}", error.problem()),
         None => error.problem().to_owned(),
     };
-    Fault {
+    DocumentError {
         message: message.into(),
         at,
         is_limit: false,

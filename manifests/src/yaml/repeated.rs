@@ -12,7 +12,7 @@ use super::{
     split,
 };
 use crate::{
-    object::shortened,
+    object::truncate,
     path::{Path, Step},
 };
 
@@ -112,10 +112,7 @@ fn in_tree(tree: &Tree, places: impl Fn(BTreeSet<usize>) -> Places) -> Repeated 
     let keys = found.into_iter().filter_map(|(start, mapping, key)| {
         let (line, _) = *places.get(&start)?;
         let path = path(tree, &parents, mapping);
-        Some((
-            path.key(shortened(&key_text(tree, key)?, MAX_KEY_LEN)),
-            line,
-        ))
+        Some((path.key(truncate(&key_text(tree, key)?, MAX_KEY_LEN)), line))
     });
     Repeated {
         keys: keys.collect(),
@@ -163,7 +160,7 @@ fn path(tree: &Tree, parents: &[Option<(Id, Child)>], mut id: Id) -> Path {
             Child::Item(at) => Step::Index(*at),
             Child::Value(key) => Step::Key(
                 key_text(tree, *key)
-                    .map(|key| shortened(&key, MAX_KEY_LEN))
+                    .map(|key| truncate(&key, MAX_KEY_LEN))
                     .unwrap_or_default(),
             ),
         });
@@ -247,7 +244,7 @@ fn string_end(text: &[u8], mut at: usize) -> usize {
 
 fn open_path(open: &[OpenCollection]) -> Path {
     let steps = open.iter().map(|open| match open {
-        OpenCollection::Object { key, .. } => Step::Key(shortened(key, MAX_KEY_LEN)),
+        OpenCollection::Object { key, .. } => Step::Key(truncate(key, MAX_KEY_LEN)),
         OpenCollection::Array(index) => Step::Index(*index),
     });
     steps.collect::<Vec<_>>().into()

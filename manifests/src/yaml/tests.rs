@@ -237,7 +237,7 @@ fn limits_apply_to_all_documents_together() {
     ] {
         let mut documents = documents_with(input.as_bytes(), limits);
         let error = documents.find_map(Result::err);
-        let rest = documents.left();
+        let rest = documents.remaining_values();
         let rest = match (limits.values == v, limits.memory == m) {
             (false, _) => rest.values,
             (_, false) => rest.memory,
@@ -251,7 +251,7 @@ fn limits_apply_to_all_documents_together() {
     // The other documents are counted after the failed one.
     for (input, left) in [(&*third, 0), ("- &a 123456\n- *a\n- *a\n---\n1\n", 4)] {
         let mut documents = documents_with(input.as_bytes(), limited(v, m, 10));
-        assert_rows!((documents.by_ref().filter(Result::is_err).count(), documents.left().text) => (1, left), "{input:?}");
+        assert_rows!((documents.by_ref().filter(Result::is_err).count(), documents.remaining_values().text) => (1, left), "{input:?}");
     }
 }
 

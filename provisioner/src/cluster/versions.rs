@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::timeout};
 use apply::preflight::Findings;
 
 use super::overrides::Digests;
-pub use manifests::openshift::Cluster as OpenShift;
+pub use manifests::openshift::ClusterRelease as OpenShift;
 
 /// Lifetime of a cached version.
 const CACHE_TTL: Duration = Duration::from_secs(60);
@@ -142,7 +142,9 @@ impl Versions {
 fn openshift_version(cluster_version: &Value, release: Option<&str>) -> OpenShift {
     let openshift_version = OpenShift::of_cluster_version(cluster_version);
     match release {
-        Some(release) if openshift_version.highest().is_none() => OpenShift::of_release(release),
+        Some(release) if openshift_version.max_release().is_none() => {
+            OpenShift::of_release(release)
+        }
         _ => openshift_version,
     }
 }
@@ -233,7 +235,7 @@ fn is_installed(input: &Candidate<'_>) -> bool {
 /// Parses `gitVersion`. API servers that were built manually have no usable one, and `major` and `minor` are used.
 fn read_kubernetes(git: &str, major: &str, minor: &str) -> Result<Version, version::Error> {
     let bare = git.split(['-', '+']).next().unwrap_or_default();
-    match version::tolerant(bare) {
+    match version::parse_lenient(bare) {
         Ok(version) if version.major > 0 => Ok(version),
         _ => {
             let version: KubeVersion = format!("{major}.{minor}").parse()?;
@@ -311,7 +313,7 @@ mod tests {
             (&odd, Some("4.13.0"), None, Some("4.13")),
         ] {
             let openshift_version = openshift_version(version, release);
-            let found = [openshift_version.running, openshift_version.highest()]
+            let found = [openshift_version.running, openshift_version.max_release()]
                 .map(|version| version.map(|version| version.to_string()));
             let found = found.each_ref().map(Option::as_deref);
             assert_eq!(found, [running, highest], "{version} {release:?}");

@@ -171,7 +171,8 @@ async fn record_delivery(
     let skipped = &received.skipped;
     // Serializing numbers and strings does not fail.
     let skipped = (!skipped.is_empty()).then(|| serde_json::to_string(skipped).unwrap_or_default());
-    let annotations = json!({labels::HANDED_OVER: digest.to_string(), labels::SKIPPED: skipped});
+    let annotations =
+        json!({labels::DELIVERED_DIGEST: digest.to_string(), labels::SKIPPED: skipped});
     match annotate(shared, &job, annotations).await? {
         patched if job::delivered_digest(&patched) == Some(*digest) => Ok(()),
         _ => Err(response::problem(
@@ -180,7 +181,7 @@ async fn record_delivery(
             format!(
                 "another client or an admission policy removes the annotation {} from Job {name}; exempt the system namespace \
                  from that policy",
-                labels::HANDED_OVER,
+                labels::DELIVERED_DIGEST,
                 name = job.name_any()
             ),
         )),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, time::Duration};
 
 use manifests::{
-    api::{bundle::Pull, install},
+    api::{bundle::PullMode, install},
     yaml,
 };
 
@@ -169,7 +169,7 @@ impl Namespaces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jobs {
     /// Component that pulls images of Bundles without `pull`.
-    pub pull: Pull,
+    pub pull: PullMode,
     /// Image with the program `/unpack`.
     pub image: String,
     /// Access of the program to the files of a bundle.
@@ -232,7 +232,7 @@ impl Default for Settings {
 impl Default for Jobs {
     fn default() -> Self {
         Self {
-            pull: Pull::Registry,
+            pull: PullMode::Registry,
             image: install::Options::default().image,
             mode: Mode::Auto,
             deadline: Duration::from_secs(600),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apply::{
     discovery::Kinds,
     inventory::{Entry, Inventory},
-    plan::{self, Owner, Plan},
+    plan::{self, InstanceOwner, Plan},
     ssa::{Apply, Report},
 };
 use cluster::TempNamespace;
@@ -35,7 +35,7 @@ pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
     permits: Semaphore,
-    pub(crate) owner: Owner,
+    pub(crate) owner: InstanceOwner,
     pub(crate) namespace: TempNamespace,
 }
 
@@ -51,7 +51,7 @@ impl Scene {
             client: world.client(),
             kinds: Kinds::new(world.client()),
             permits: Semaphore::new(8),
-            owner: Owner {
+            owner: InstanceOwner {
                 name: owner.name_any(),
                 uid: owner.uid().unwrap(),
             },

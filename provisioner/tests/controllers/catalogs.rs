@@ -56,7 +56,7 @@ struct Shelf {
 
 /// Creates the CRD of CatalogSources.
 async fn define_source(cluster: &Cluster) {
-    let mut all = crds::foreign().into_iter();
+    let mut all = crds::optional_crds().into_iter();
     let definition = all.find(|crd| crd.spec.names.kind == "CatalogSource");
     define(cluster, &serde_json::to_value(definition.unwrap()).unwrap()).await;
 }

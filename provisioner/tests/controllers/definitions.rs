@@ -10,7 +10,7 @@ use apply::{
     account::Account,
     discovery::{Kind, Kinds},
     inventory::Inventory,
-    plan::{Owner, Plan, Step, Wave},
+    plan::{InstanceOwner, Plan, Step, Wave},
     preflight::{self, Check, Findings, Input, Policy},
     revision::ObjectHash,
 };
@@ -116,7 +116,7 @@ impl Definition {
         };
         let own = &self.client;
         let input = Input {
-            owner: &Owner {
+            owner: &InstanceOwner {
                 name: "sky".into(),
                 uid: "u".into(),
             },

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use apply::{
     discovery::Kinds,
     inventory::{Entry, Inventory},
-    plan::{self, Owner, Plan},
+    plan::{self, InstanceOwner, Plan},
     preflight::{self, Check, Findings, Input, ownership},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -60,8 +60,8 @@ impl Case {
         self.instance.name_any()
     }
 
-    fn owner(&self) -> Owner {
-        Owner {
+    fn owner(&self) -> InstanceOwner {
+        InstanceOwner {
             name: self.name(),
             uid: self.instance.uid().unwrap(),
         }

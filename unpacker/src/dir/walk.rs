@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use manifests::content::{self, Assessment, Gate, Irregular, Kind};
+use manifests::content::{self, Assessment, EntryLimiter, Irregular, Kind};
 
 use super::{DirListing, Links, ListedFile, WalkScope, failed, open};
 use crate::{Error, Options, Result, select::Select};
@@ -35,7 +35,7 @@ pub(super) fn walk(
         root,
         select: Select::new(options)?,
         device,
-        files: Gate::new(options.limits),
+        files: EntryLimiter::new(options.limits),
         remaining: options.limits.entries,
         limit: options.limits.entries,
         unselected: 0,
@@ -62,7 +62,7 @@ struct Walk<'a> {
     select: Select,
     /// Device of the only file system to visit; `None` visits all.
     device: Option<u64>,
-    files: Gate<ListedFile>,
+    files: EntryLimiter<ListedFile>,
     /// Number of entries that may still be listed. Listed entries are counted, not added ones, so that a directory
     /// with millions of files is rejected before their names fill the memory.
     remaining: usize,
@@ -98,7 +98,7 @@ impl Walk<'_> {
                 subdirs.push(path);
             } else if kind.is_file() {
                 let file = ListedFile::new(&self.metadata(&path)?);
-                self.files.note(&path, file.size, file)?;
+                self.files.count_entry(&path, file.size, file)?;
             } else if kind.is_symlink() {
                 self.link(&path)?;
             } else {

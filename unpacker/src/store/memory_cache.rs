@@ -6,7 +6,7 @@ use std::{
 };
 
 use lru::LruCache;
-use manifests::content::{Content, Gate, Limits};
+use manifests::content::{Content, EntryLimiter, Limits};
 
 use crate::Digest;
 
@@ -163,7 +163,7 @@ fn is_within(required_limits: &Limits, limits: &Limits) -> bool {
 
 /// Checks content against limits. The error is the one that reading the content under these limits would return.
 fn check(content: &Content, limits: &Limits) -> crate::Result<()> {
-    let mut gate = Gate::new(*limits);
+    let mut gate = EntryLimiter::new(*limits);
     for (path, file) in content.files() {
         gate.add(path, &mut file.bytes.as_ref(), |path, reader| {
             let read = std::io::copy(reader, &mut std::io::sink());

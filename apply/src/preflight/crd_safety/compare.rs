@@ -1,6 +1,6 @@
 //! Comparison of the old and the new schema of one version: restrictions that affect clients of the old one.
 
-use manifests::object::shortened;
+use manifests::object::truncate;
 use serde_json::Value;
 
 use super::{
@@ -98,7 +98,7 @@ impl Comparison {
         {
             self.can_invalidate = true;
             if !pattern.is_readable() {
-                let text = shortened(&pattern.text, MAX_VALUE);
+                let text = truncate(&pattern.text, MAX_VALUE);
                 self.mark_unchecked(format!("{path}: pattern {text:?}"));
             }
         }
@@ -107,7 +107,7 @@ impl Comparison {
         {
             self.can_invalidate = true;
             if format::is_unknown(format) {
-                self.mark_unchecked(format!("{path}: format {:?}", shortened(format, MAX_VALUE)));
+                self.mark_unchecked(format!("{path}: format {:?}", truncate(format, MAX_VALUE)));
             }
         }
     }
@@ -205,7 +205,7 @@ impl Comparison {
 
     fn rules(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         for rule in new.rules.difference(&old.rules) {
-            self.mark_unchecked(format!("{path}: rule {:?}", shortened(rule, 2 * MAX_VALUE)));
+            self.mark_unchecked(format!("{path}: rule {:?}", truncate(rule, 2 * MAX_VALUE)));
         }
     }
 
@@ -310,7 +310,7 @@ fn type_name(schema: &Schema) -> &'static str {
 }
 
 fn format_value(value: &Value) -> String {
-    shortened(&value.to_string(), MAX_VALUE)
+    truncate(&value.to_string(), MAX_VALUE)
 }
 
 fn format_values(values: &[Value]) -> String {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt::Display};
 
-use manifests::object::shortened;
+use manifests::object::truncate;
 use serde_json::{Map, Number, Value};
 
 use super::{
@@ -163,7 +163,7 @@ fn string(text: &str, value: &Value, schema: &Schema, path: &ValuePath<'_>, erro
     if let Some(pattern) = &schema.pattern
         && !pattern.matches(text)
     {
-        let pattern = shortened(&pattern.text, 2 * MAX_VALUE);
+        let pattern = truncate(&pattern.text, 2 * MAX_VALUE);
         errors.invalid(path, value, format_args!("should match '{pattern}'"));
     }
     if let Some(format) = &schema.format
@@ -380,7 +380,7 @@ fn equal(one: &Value, other: &Value) -> bool {
 fn format_value(value: &Value) -> String {
     match value {
         Value::Object(_) | Value::Array(_) => format!("{:?}", type_name(value)),
-        _ => shortened(&value.to_string(), MAX_VALUE),
+        _ => truncate(&value.to_string(), MAX_VALUE),
     }
 }
 

@@ -23,7 +23,13 @@ fn controlled(kind: &str, name: &str, uid: &str) -> Value {
 
 fn verdict(step: &Step, live: &ObjectMeta) -> OwnershipDecision {
     let deleted = BTreeSet::from(["gone".to_owned()]);
-    decide(step, live, &Holder::of(live, &owner()), &owner(), &deleted)
+    decide(
+        step,
+        live,
+        &ObjectOwner::of(live, &owner()),
+        &owner(),
+        &deleted,
+    )
 }
 
 #[track_caller]
@@ -42,41 +48,41 @@ fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
 fn holder_is_read_from_the_metadata() {
     let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
     let cases = ::tests::rows![
-        json!({}) => Holder::None;
-        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => Holder::Us;
-        json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => Holder::Earlier;
-        json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => Holder::Instance("other".to_owned());
+        json!({}) => ObjectOwner::None;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => ObjectOwner::Us;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => ObjectOwner::FormerInstance;
+        json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => ObjectOwner::Instance("other".to_owned());
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
-            => Holder::Controller("ReplicaSet other".to_owned());
+            => ObjectOwner::Controller("ReplicaSet other".to_owned());
         // Labels of a pod template, copied to the objects of its controller.
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another"), "labels": {
             "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd",
-        }}) => Holder::Controller("ReplicaSet other".to_owned());
-        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Us;
-        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::None;
-        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::None;
+        }}) => ObjectOwner::Controller("ReplicaSet other".to_owned());
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::Us;
+        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::None;
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => ObjectOwner::None;
         json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}})
-            => Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
+            => ObjectOwner::OtherTool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
         json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
-            => Holder::Tool("OLM, for its package etcd.operators".to_owned());
+            => ObjectOwner::OtherTool("OLM, for its package etcd.operators".to_owned());
         json!({"labels": {
             "olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": "etcd",
-        }}) => Holder::Tool("OLM, for its ClusterExtension etcd".to_owned());
+        }}) => ObjectOwner::OtherTool("OLM, for its ClusterExtension etcd".to_owned());
         json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
-            => Holder::Tool("the Helm release db/etcd".to_owned());
-        json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
+            => ObjectOwner::OtherTool("the Helm release db/etcd".to_owned());
+        json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => ObjectOwner::Provisioner;
         // `helm template` sets this label too.
-        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::None;
+        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => ObjectOwner::None;
         json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}})
-            => Holder::Tool("the Argo CD application shop".to_owned());
+            => ObjectOwner::OtherTool("the Argo CD application shop".to_owned());
         json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
-            => Holder::Tool("the Flux Kustomization flux-system/apps".to_owned());
-        applied("rukpak", "Apply") => Holder::Released;
-        applied("rukpak", "Update") => Holder::None;
-        applied("kubectl", "Apply") => Holder::None;
+            => ObjectOwner::OtherTool("the Flux Kustomization flux-system/apps".to_owned());
+        applied("rukpak", "Apply") => ObjectOwner::Released;
+        applied("rukpak", "Update") => ObjectOwner::None;
+        applied("kubectl", "Apply") => ObjectOwner::None;
     ];
     for (metadata, expected) in cases {
-        assert_rows!(Holder::of(&live(metadata.clone()), &owner()) => expected, "{metadata}");
+        assert_rows!(ObjectOwner::of(&live(metadata.clone()), &owner()) => expected, "{metadata}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rbac::{self, Right, Scope};
+use manifests::api::rbac::{self, Permission, Scope};
 use sha2::{Digest, Sha256};
 
 use crate::account::Account;
@@ -12,7 +12,7 @@ const MAX_MANIFEST_LEN: usize = 16 << 10;
 
 /// Formats the missing permissions as roles and bindings.
 pub(super) fn format_manifest(
-    missing: &BTreeMap<Scope<'_>, BTreeSet<Right<'_>>>,
+    missing: &BTreeMap<Scope<'_>, BTreeSet<Permission<'_>>>,
     account: Option<&Account>,
     instance: &str,
     system_namespace: &str,
@@ -46,14 +46,14 @@ pub(super) fn format_manifest(
 
 /// Groups the rules by scope. A permission for a URL is only possible in the cluster scope.
 fn by_scope<'a>(
-    missing: &BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>,
+    missing: &BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>>,
 ) -> BTreeMap<Scope<'a>, Vec<String>> {
-    let mut rights: BTreeMap<Scope<'a>, BTreeSet<Right<'a>>> = BTreeMap::new();
+    let mut rights: BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>> = BTreeMap::new();
     for (scope, missing) in missing {
         for right in missing {
             let scope = match right {
-                Right::Resource { .. } => *scope,
-                Right::Url { .. } => None,
+                Permission::Resource { .. } => *scope,
+                Permission::Url { .. } => None,
             };
             rights.entry(scope).or_default().insert(*right);
         }
@@ -69,7 +69,7 @@ fn by_scope<'a>(
     rights
         .into_iter()
         .filter(|(_, rights)| !rights.is_empty())
-        .map(|(scope, rights)| (scope, rbac::lines(&rights)))
+        .map(|(scope, rights)| (scope, rbac::format_rules(&rights)))
         .collect()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::{
-    api::rbac::{Right, Scope},
+    api::rbac::{Permission, Scope},
     object::{Identity, Object, text},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Permissions by scope.
-pub(super) type PermissionsByScope<'a> = BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>;
+pub(super) type PermissionsByScope<'a> = BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>>;
 
 /// Returns all permissions that a plan requires.
 pub(super) fn required<'a>(
@@ -79,7 +79,7 @@ fn custom_resource_permissions<'a>(
         DefinitionPolicy::Delete => &["list", "delete"],
     };
     let cluster = rights.entry(None).or_default();
-    cluster.extend(verbs.iter().map(|verb| Right::Resource {
+    cluster.extend(verbs.iter().map(|verb| Permission::Resource {
         group,
         resource,
         name: None,
@@ -121,7 +121,7 @@ impl<'a> Target<'a> {
     ) {
         let scope = self.kind.namespaced.then_some(self.namespace);
         let rights = rights.entry(scope).or_default();
-        rights.extend(verbs.iter().map(|verb| Right::Resource {
+        rights.extend(verbs.iter().map(|verb| Permission::Resource {
             group: &self.kind.resource.group,
             resource: &self.kind.resource.plural,
             name,

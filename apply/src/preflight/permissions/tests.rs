@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use super::manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rbac::{Right, Rule, expand, not_covered};
+use manifests::api::rbac::{Permission, Rule, expand, missing};
 
 use crate::account::Account;
 
 fn held(rules: &Value, urls: &Value) -> Vec<Rule> {
     let review = json!({"resourceRules": rules, "nonResourceRules": urls, "incomplete": false});
     let status: SubjectRulesReviewStatus = serde_json::from_value(review).unwrap();
-    Rule::of_review(status)
+    Rule::from_review(status)
 }
 
 fn rules(rules: Value) -> Vec<PolicyRule> {
@@ -19,11 +19,11 @@ fn rules(rules: Value) -> Vec<PolicyRule> {
 }
 
 /// Parses `RESOURCE VERB`, `GROUP:RESOURCE VERB`, `RESOURCE#NAME VERB` and `url:URL VERB`.
-fn right(text: &str) -> Right<'_> {
+fn right(text: &str) -> Permission<'_> {
     let (resource_text, verb) = text.split_once(' ').unwrap();
     let (group, resource) = resource_text.split_once(':').unwrap_or(("", resource_text));
     if group == "url" {
-        return Right::Url {
+        return Permission::Url {
             url: resource,
             verb,
         };
@@ -32,7 +32,7 @@ fn right(text: &str) -> Right<'_> {
         Some((resource, name)) => (resource, Some(name)),
         None => (resource, None),
     };
-    Right::Resource {
+    Permission::Resource {
         group,
         resource,
         name,
@@ -40,7 +40,7 @@ fn right(text: &str) -> Right<'_> {
     }
 }
 
-fn rights(text: &str) -> BTreeSet<Right<'_>> {
+fn rights(text: &str) -> BTreeSet<Permission<'_>> {
     text.split(", ").map(right).collect()
 }
 
@@ -64,8 +64,8 @@ fn rules_grant_the_same_as_in_authorizers() {
         "pods create, pods/log get, pods *, * get, *:pods get, apps:scale update, secrets get, secrets#b get, \
          url:/metrics/a get, url:* get, url:/metrics post",
     );
-    assert_eq!(not_covered(allowed, &held), BTreeSet::new());
-    assert_eq!(not_covered(missing.clone(), &held), missing);
+    assert_eq!(missing(allowed, &held), BTreeSet::new());
+    assert_eq!(missing(missing.clone(), &held), missing);
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, fmt};
 
 use manifests::{
-    api::{labels, owner_metadata::is_kept},
+    api::{labels, owner_metadata::is_annotated_keep},
     object::{Identity, Object, at, text},
 };
 use serde_json::Value;
 
 use crate::{
-    plan::Owner,
+    plan::InstanceOwner,
     ssa::{MANAGER, object::is_owned},
 };
 
@@ -86,7 +86,7 @@ pub(super) fn job(identity: &Identity, live: &Value) -> Option<JobState> {
 }
 
 /// Returns the reason that forbids the recreation of an object.
-pub(super) fn obstacle(desired: &Object, live: &Value, owner: &Owner) -> Option<Obstacle> {
+pub(super) fn obstacle(desired: &Object, live: &Value, owner: &InstanceOwner) -> Option<Obstacle> {
     if let Some(reason) = obstacle_of_kind(desired.group(), desired.kind()) {
         return Some(Obstacle::Kind(reason));
     }
@@ -96,7 +96,7 @@ pub(super) fn obstacle(desired: &Object, live: &Value, owner: &Owner) -> Option<
     {
         return Some(Obstacle::Foreign);
     }
-    if is_kept(desired.value()) || is_kept(live) {
+    if is_annotated_keep(desired.value()) || is_annotated_keep(live) {
         return Some(Obstacle::Kept);
     }
     let when_deleted = &[

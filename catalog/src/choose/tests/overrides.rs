@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn override_applies_to_its_image_and_constraint_with_a_warning() {
-    let kubernetes = strict("1.30.5").unwrap();
+    let kubernetes = parse_strict("1.30.5").unwrap();
     let too_new = "requires OpenShift <= 4.12 but the cluster is 4.13";
     let too_old = "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5";
     let spoil = |newest: bool, oldest: bool| {

@@ -1,6 +1,6 @@
 //! Functions, methods and macros: the type of a call.
 
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 use super::{
     TypeChecker, TypedExpr, is_word,
@@ -105,7 +105,7 @@ pub(super) fn select(ty: &CelType, field: &str, at: usize) -> Result<TypedExpr, 
         other => {
             return Err(format!(
                 "type {other} does not support field selection of {:?} at {at}",
-                shortened(field, MAX_NAME_LEN)
+                truncate(field, MAX_NAME_LEN)
             ));
         }
     };
@@ -181,6 +181,6 @@ pub(super) fn type_named(name: &str, at: usize) -> Result<TypedExpr, String> {
 pub(super) fn undeclared(name: &str, at: usize) -> String {
     format!(
         "undeclared reference to {:?} at {at}",
-        shortened(name, MAX_NAME_LEN)
+        truncate(name, MAX_NAME_LEN)
     )
 }

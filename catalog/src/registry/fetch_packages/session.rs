@@ -156,7 +156,7 @@ impl<'a> FetchSession<'a> {
                 return Err(exceeds_bundle_limit(MOST_BUNDLES));
             }
             // A bundle that is not fetched later has only this data.
-            let bundle = match version::strict(&listed.version) {
+            let bundle = match version::parse_strict(&listed.version) {
                 Ok(version) => Bundle {
                     image: listed.bundle_path,
                     ..Bundle::new(name.clone(), version)

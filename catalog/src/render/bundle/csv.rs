@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use manifests::go_types::{self, Type, What};
+use manifests::go_types::{self, ProblemKind, Type};
 use manifests::object::{at, text, type_name};
 use serde_json::Value;
 
@@ -31,9 +31,9 @@ fn type_error(path: &str, expected: &str, found: &Value) -> Error {
 /// Checks a value against its Go type and returns an error for the first mismatch. `path` is the prefix of its path.
 fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
     for problem in go_types::check(value, ty) {
-        if let What::Mismatch {
+        if let ProblemKind::Mismatch {
             expected, found, ..
-        } = problem.what
+        } = problem.kind
         {
             return Err(Error::Shape {
                 path: format!("{path}{}", problem.path),

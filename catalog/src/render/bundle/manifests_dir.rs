@@ -76,7 +76,7 @@ pub(super) fn read(
 pub(super) fn first(bytes: &[u8], limits: &mut yaml::Limits) -> Result<(Value, bool), String> {
     let mut documents = yaml::documents_with(bytes, *limits);
     let first = documents.next();
-    *limits = documents.left();
+    *limits = documents.remaining_values();
     match first {
         Some(Ok(value)) => {
             let more = matches!(documents.next(), Some(Ok(Value::Object(_) | Value::Null)));

@@ -11,7 +11,7 @@ use manifests::{
     api::{
         bundle_instance::{BundleInstance, BundleInstanceStatus, InventoryKind},
         inventory_format, labels,
-        owner::{Holder, Owner},
+        owner::{InstanceOwner, ObjectOwner},
         owner_metadata,
     },
     object::{Identity, Object},
@@ -66,7 +66,7 @@ async fn recorded(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
 ) -> anyhow::Result<Vec<Listed>> {
-    let owner = Owner {
+    let owner = InstanceOwner {
         name: instance.name_any(),
         uid: instance.uid().unwrap_or_default(),
     };
@@ -98,7 +98,7 @@ async fn recorded(
             if let Some(kind) = kind.filter(|_| is_namespace(&object)) {
                 let found = kinds.get(&kind, &identity).await?;
                 let found = found.as_ref().map(metadata).transpose()?;
-                if !found.is_some_and(|found| Holder::of(&found, &owner) == Holder::Us) {
+                if !found.is_some_and(|found| ObjectOwner::of(&found, &owner) == ObjectOwner::Us) {
                     continue;
                 }
             }

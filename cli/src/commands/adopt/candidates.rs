@@ -12,7 +12,7 @@ use manifests::{
         bundle::{Bundle, Phase},
         bundle_instance::BundleInstance,
         labels,
-        owner::Holder,
+        owner::ObjectOwner,
     },
     content::Limits,
     object::Identity,
@@ -43,7 +43,7 @@ pub(super) struct Candidate {
     pub(super) metadata: ObjectMeta,
     /// New `managedFields`; `None` if no field is transferred.
     pub(super) transferred: Option<Vec<ManagedFieldsEntry>>,
-    holder: Holder,
+    holder: ObjectOwner,
     /// Managers whose fields are transferred.
     managers: Vec<String>,
     /// Fields that the next apply removes.
@@ -104,14 +104,14 @@ pub(super) async fn all(
             continue;
         };
         let is_deleted = match &holder {
-            Holder::Instance(other) => cluster.find_instance(other).await?.is_none(),
+            ObjectOwner::Instance(other) => cluster.find_instance(other).await?.is_none(),
             _ => false,
         };
         let deleted = desired_object
             .live
             .as_ref()
             .and_then(|live| live.pointer("/metadata/deletionTimestamp"));
-        if deleted.is_some() && holder != Holder::Us {
+        if deleted.is_some() && holder != ObjectOwner::Us {
             plan.rejected.push(format!(
                 "{identity} is being deleted: the installation continues automatically after the deletion"
             ));
@@ -155,7 +155,7 @@ async fn template_bundle(cluster: &Cluster, instance: &BundleInstance) -> anyhow
 async fn candidate(
     live: &Live<'_>,
     desired: DesiredObject,
-    holder: Holder,
+    holder: ObjectOwner,
     extra_managers: &[String],
 ) -> anyhow::Result<Option<Candidate>> {
     let identity = desired.object.identity();
@@ -202,26 +202,28 @@ enum Adoptability {
     Adoptable,
 }
 
-fn claim(identity: &Identity, holder: &Holder, is_deleted: bool) -> Adoptability {
+fn claim(identity: &Identity, holder: &ObjectOwner, is_deleted: bool) -> Adoptability {
     let is_default_account = identity.kind == "ServiceAccount"
         && identity.group.is_empty()
         && identity.name == "default";
     match holder {
-        Holder::Us | Holder::Released => Adoptability::None,
-        Holder::None if is_default_account => Adoptability::None,
-        Holder::Provisioner => Adoptability::Rejected(format!(
+        ObjectOwner::Us | ObjectOwner::Released => Adoptability::None,
+        ObjectOwner::None if is_default_account => Adoptability::None,
+        ObjectOwner::Provisioner => Adoptability::Rejected(format!(
             "belongs to {holder}: remove it from the bundle, or rename it"
         )),
-        Holder::Earlier => Adoptability::Rejected(format!(
+        ObjectOwner::FormerInstance => Adoptability::Rejected(format!(
             "still exists from {holder}: the garbage collector deletes it, and the installation then continues automatically"
         )),
-        Holder::Instance(_) if !is_deleted => Adoptability::Rejected(format!(
+        ObjectOwner::Instance(_) if !is_deleted => Adoptability::Rejected(format!(
             "belongs to {holder}: delete that BundleInstance, or remove the object from one of the two bundles"
         )),
-        Holder::Controller(_) => Adoptability::Rejected(format!(
+        ObjectOwner::Controller(_) => Adoptability::Rejected(format!(
             "is controlled by {holder} (ownerReference): delete the controller, or remove the object from the bundle"
         )),
-        Holder::Instance(_) | Holder::Tool(_) | Holder::None => Adoptability::Adoptable,
+        ObjectOwner::Instance(_) | ObjectOwner::OtherTool(_) | ObjectOwner::None => {
+            Adoptability::Adoptable
+        }
     }
 }
 
@@ -271,15 +273,15 @@ mod tests {
         };
         let map = identity("ConfigMap", "a");
         for (holder, is_gone, expected) in ::tests::rows![
-            Holder::Us, false => Some(false);
-            Holder::Released, false => Some(false);
-            Holder::None, false => Some(true);
-            Holder::Tool("the Helm release a/b".to_owned()), false => Some(true);
-            Holder::Instance("b".to_owned()), true => Some(true);
-            Holder::Instance("b".to_owned()), false => None;
-            Holder::Controller("Deployment b".to_owned()), false => None;
-            Holder::Provisioner, false => None;
-            Holder::Earlier, false => None;
+            ObjectOwner::Us, false => Some(false);
+            ObjectOwner::Released, false => Some(false);
+            ObjectOwner::None, false => Some(true);
+            ObjectOwner::OtherTool("the Helm release a/b".to_owned()), false => Some(true);
+            ObjectOwner::Instance("b".to_owned()), true => Some(true);
+            ObjectOwner::Instance("b".to_owned()), false => None;
+            ObjectOwner::Controller("Deployment b".to_owned()), false => None;
+            ObjectOwner::Provisioner, false => None;
+            ObjectOwner::FormerInstance, false => None;
         ] {
             let found = match claim(&map, &holder, is_gone) {
                 Adoptability::None => Some(false),
@@ -289,6 +291,9 @@ mod tests {
             assert_eq!(found, expected, "{holder:?}");
         }
         let account = identity("ServiceAccount", "default");
-        assert_eq!(claim(&account, &Holder::None, false), Adoptability::None);
+        assert_eq!(
+            claim(&account, &ObjectOwner::None, false),
+            Adoptability::None
+        );
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use manifests::{
     api::catalog_source::{CatalogSource, Invalid, Place, without_nulls},
-    image_template::{self, Choice, Holder, Values, choose},
+    image_template::{self, ChosenTemplate, TemplateSource, TemplateValues, choose},
     yaml,
 };
 use serde::Serialize;
@@ -35,7 +35,7 @@ struct Resolved {
 
 pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
     let default_olm = image_template::server(env!("CARGO_PKG_VERSION"));
-    let values = Values {
+    let values = TemplateValues {
         kube: args.kube_version.clone(),
         olm: args.olm_version.clone().or(default_olm),
         openshift: args.ocp_version.clone(),
@@ -88,7 +88,11 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
 }
 
 /// Resolves the images of a CatalogSource, or of the CatalogSources in a List.
-fn templates(document: Value, values: &Values, warnings: &mut Vec<String>) -> Vec<Resolved> {
+fn templates(
+    document: Value,
+    values: &TemplateValues,
+    warnings: &mut Vec<String>,
+) -> Vec<Resolved> {
     Objects::new(document)
         .filter(is_catalog_source)
         .filter_map(|object| resolve_object(&object, values, warnings))
@@ -96,22 +100,26 @@ fn templates(document: Value, values: &Values, warnings: &mut Vec<String>) -> Ve
 }
 
 /// Resolves the image of a CatalogSource; `None` if it has neither an image nor a template.
-fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Resolved> {
+fn resolve_object(
+    object: &Value,
+    values: &TemplateValues,
+    warnings: &mut Vec<String>,
+) -> Option<Resolved> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let new = text("/spec/catalogImageSource/catalogImage");
     let (path, image) = match new {
         Some(image) => ("spec.catalogImageSource.catalogImage", image),
         None => ("spec.image", text("/spec/image").unwrap_or_default()),
     };
-    let field = |holder: Holder| match holder.annotation() {
+    let field = |holder: TemplateSource| match holder.annotation() {
         Some(name) => format!("annotation {name}"),
         None => path.to_owned(),
     };
     let annotations = object.pointer("/metadata/annotations");
-    let Choice {
+    let ChosenTemplate {
         holder,
         text: template,
-        ignored,
+        ignored_sources: ignored,
     } = choose(image, |name| annotations?.get(name)?.as_str());
     if template.is_empty() {
         return None;
@@ -123,11 +131,11 @@ fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -
     let result = match location {
         Err(error) => Err(format!("invalid CatalogSource: {error}")),
         Ok(Ok(Place::Image(_)) | Err(Invalid::NoPlace)) => match holder {
-            Holder::Olm => {
+            TemplateSource::Olm => {
                 let resolved = image_template::annotated(template, values.kube.as_ref());
                 resolved.problem.map_or(Ok(resolved.image), Err)
             }
-            Holder::Rukpak | Holder::Image => {
+            TemplateSource::Rukpak | TemplateSource::Image => {
                 image_template::resolve(template, values).map_err(|error| {
                     error.hint().into_iter().for_each(&mut warn);
                     error.to_string()
@@ -135,7 +143,7 @@ fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -
             }
         },
         Ok(Ok(Place::Served(_) | Place::ConfigMap(_))) => {
-            if holder != Holder::Image {
+            if holder != TemplateSource::Image {
                 let field = field(holder);
                 warn(format!(
                     "{field} is ignored because the catalog is not an image"
@@ -147,12 +155,12 @@ fn resolve_object(object: &Value, values: &Values, warnings: &mut Vec<String>) -
     };
     for other in ignored {
         warn(match other {
-            Holder::Image => format!(
+            TemplateSource::Image => format!(
                 "the template in {} is ignored because {} takes precedence",
                 field(other),
                 field(holder)
             ),
-            Holder::Olm | Holder::Rukpak => format!(
+            TemplateSource::Olm | TemplateSource::Rukpak => format!(
                 "{} is ignored because {} takes precedence; remove one of them",
                 field(other),
                 field(holder)
@@ -200,10 +208,10 @@ mod tests {
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
             "metadata": {"name": "a", "namespace": "olm", "annotations": annotations}, "spec": spec,
         });
-        let values = Values {
+        let values = TemplateValues {
             kube: image_template::server("v1.36.3"),
             openshift: image_template::server("4.20.1"),
-            ..Values::default()
+            ..TemplateValues::default()
         };
         let mut warnings = Vec::new();
         let one = templates(object, &values, &mut warnings).pop();

@@ -111,9 +111,9 @@ fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)
             lines.push((title, vec!["too many to compare".to_owned()]));
             continue;
         };
-        let missing = rbac::not_covered(all, &held);
+        let missing = rbac::missing(all, &held);
         if !missing.is_empty() {
-            lines.push((title, rbac::lines(&missing)));
+            lines.push((title, rbac::format_rules(&missing)));
         }
     }
     lines

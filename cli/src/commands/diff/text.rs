@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use manifests::{
-    api::{labels::OBJECT_HASH, owner_metadata::FOREIGN},
+    api::{labels::OBJECT_HASH, owner_metadata::SERVER_SET_FIELDS},
     object::{Identity, mapping},
     yaml,
 };
@@ -118,7 +118,7 @@ fn normalize(object: &Value) -> Value {
     let map = mapping(&mut object);
     map.remove("status");
     if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
-        for field in FOREIGN {
+        for field in SERVER_SET_FIELDS {
             metadata.remove(*field);
         }
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {

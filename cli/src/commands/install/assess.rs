@@ -82,7 +82,9 @@ pub(crate) fn evaluate(
 /// Formats the health of the objects: `10 of 12 objects are ready: Deployment tide/tide: 0 of 1 ready`.
 fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
     let message = healthy.map_or("", |condition| &condition.message);
-    let unhealthy = message.lines().filter_map(inventory_format::read_unwell);
+    let unhealthy = message
+        .lines()
+        .filter_map(inventory_format::parse_unhealthy);
     let unhealthy: Vec<_> = unhealthy.collect();
     let status = instance.status.as_ref();
     let total = status.and_then(|status| status.inventory.as_ref());

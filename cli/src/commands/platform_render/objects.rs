@@ -92,7 +92,7 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             }
         }
     }
-    for definition in crds::foreign() {
+    for definition in crds::optional_crds() {
         let is_of_olm = definition.spec.group == "operators.coreos.com";
         if !(is_of_olm && (args.olm || args.openshift_version.is_some())) {
             objects.push(value(&definition)?);

@@ -95,7 +95,7 @@ fn demands(
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
-    use manifests::openshift::{Cluster as ObservedCluster, Release, Spelling};
+    use manifests::openshift::{ClusterRelease as ObservedCluster, Release, Spelling};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject},
 };
-use manifests::api::olm::{NAMESPACES, OPERATOR, Operator};
+use manifests::api::olm::{CatalogOperatorState, NAMESPACES, OPERATOR};
 
 use super::native;
 use crate::{
@@ -145,7 +145,12 @@ async fn olm_runs(cluster: &Cluster) -> anyhow::Result<bool> {
     for namespace in NAMESPACES {
         let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
         match api.get_opt(OPERATOR).await {
-            Ok(Some(deployment)) if Operator::of(&deployment) != Operator::Gone => return Ok(true),
+            Ok(Some(deployment))
+                if CatalogOperatorState::from_deployments(&deployment)
+                    != CatalogOperatorState::Absent =>
+            {
+                return Ok(true);
+            }
             Ok(_) => {}
             Err(error) if is_forbidden(&error) => return Ok(true),
             Err(error) => {

@@ -75,7 +75,7 @@ impl Rollout {
             let mut lines = healthy?
                 .message
                 .lines()
-                .filter_map(inventory_format::read_unwell);
+                .filter_map(inventory_format::parse_unhealthy);
             let (identity, reason) = lines.next()?;
             Some(format!("{identity}: {reason}"))
         };

@@ -186,7 +186,7 @@ fn object_summaries(
     let mut unhealthy = BTreeMap::new();
     let mut names_all = true;
     for line in health.map_or("", |condition| &condition.message).lines() {
-        match inventory_format::read_unwell(line) {
+        match inventory_format::parse_unhealthy(line) {
             Some((identity, message)) => {
                 unhealthy.insert(identity, message.to_owned());
             }
@@ -249,7 +249,7 @@ fn state(instance: &BundleInstance) -> String {
             reason::BLOCKED => "blocked",
             reason::UNPACK_FAILED => "invalid bundle",
             reason::UNKNOWN_CLASS => "unknown class",
-            reason::FIGHTING => "contested",
+            reason::FIELD_CONFLICT => "contested",
             reason::PAUSED => "paused",
             reason::UNINSTALLING => "uninstalling",
             other => other,
@@ -300,7 +300,7 @@ pub(crate) fn problem(instance: &BundleInstance) -> Option<Problem> {
     .or_else(|| {
         with(
             condition::PROGRESSING,
-            &[reason::RETRYING, reason::FIGHTING, reason::PAUSED],
+            &[reason::RETRYING, reason::FIELD_CONFLICT, reason::PAUSED],
         )
     })
     .or_else(|| with(condition::STALLED, &[reason::PROGRESS_DEADLINE_EXCEEDED]))

@@ -272,7 +272,7 @@ fn row(summary: &Summary) -> [String; 7] {
         summary.state.clone(),
         healthy.to_owned(),
         or_dash(&summary.installed_bundle),
-        manifests::object::shortened(message, MAX_MESSAGE_LEN),
+        manifests::object::truncate(message, MAX_MESSAGE_LEN),
     ]
 }
 

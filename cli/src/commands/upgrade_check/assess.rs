@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convert::removed_apis::{Removals, request_counts::Call};
 use manifests::{
-    api::platform_status::Effect, object::shortened, openshift::maximum, version_range::Range,
+    api::platform_status::Effect, object::truncate, openshift::maximum, version_range::Range,
 };
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ impl InstalledOperator {
         }
         let maximum = self.maximum.as_deref().map(maximum);
         match (maximum, to.openshift) {
-            (Some(Ok(maximum)), Some(to)) => !maximum.admits(to) && self.overridden.is_none(),
+            (Some(Ok(maximum)), Some(to)) => !maximum.allows(to) && self.overridden.is_none(),
             _ => false,
         }
     }
@@ -152,7 +152,7 @@ impl InstalledOperator {
             Some(Err(error)) => {
                 return finding(Effect::Unknown, error.to_string());
             }
-            Some(Ok(max)) if max.admits(release) => return None,
+            Some(Ok(max)) if max.allows(release) => return None,
             Some(Ok(max)) => max,
         };
         if let Some(reason) = &self.overridden {
@@ -178,7 +178,7 @@ impl InstalledOperator {
 /// Returns a text of another author as one line of limited length.
 fn repeated(text: &str) -> String {
     let parts: Vec<&str> = text.split_whitespace().collect();
-    shortened(&parts.join(" "), MAX_TEXT_LEN)
+    truncate(&parts.join(" "), MAX_TEXT_LEN)
 }
 
 #[cfg(test)]

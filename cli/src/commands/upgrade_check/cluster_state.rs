@@ -23,11 +23,11 @@ use manifests::{
         config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
         inventory_format, labels,
         operator_condition::OperatorCondition,
-        platform_status::{self, Details, PlatformStatus},
+        platform_status::{self, OperatorDetails, PlatformStatus},
     },
     object::Identity,
-    openshift::{Cluster as OpenShiftCluster, Release, maximum},
-    version::{KubeVersion, Version, tolerant},
+    openshift::{ClusterRelease as OpenShiftCluster, Release, maximum},
+    version::{KubeVersion, Version, parse_lenient},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -87,11 +87,11 @@ impl ClusterState {
 
     /// Records the OpenShift releases that a ClusterVersion reports.
     pub(crate) fn detect(&mut self, cluster: &OpenShiftCluster) -> anyhow::Result<()> {
-        let running = cluster.completed().map_err(|problem| {
+        let running = cluster.last_completed().map_err(|problem| {
             anyhow!("failed to determine the OpenShift version of the cluster: {problem}")
         })?;
         self.releases.openshift = Some(running);
-        self.newest = cluster.highest();
+        self.newest = cluster.max_release();
         self.is_updating = cluster
             .desired
             .filter(|desired| cluster.is_updating && *desired != running)
@@ -142,7 +142,7 @@ pub(crate) async fn observed_releases(
         .or_else(|_| format!("{}.{}", info.major, info.minor).parse())
         .context("the API server does not report its version")?;
     let bare = info.git_version.split(['-', '+']).next();
-    let version = bare.and_then(|bare| tolerant(bare).ok());
+    let version = bare.and_then(|bare| parse_lenient(bare).ok());
     let mut live = Live::new(cluster, &[]);
     let served = live
         .kind("config.openshift.io/v1", "ClusterVersion")
@@ -238,7 +238,7 @@ pub(super) async fn operators(
 /// Returns the operator of an instance, according to its status.
 fn of_instance(
     instance: &BundleInstance,
-    details: &Details,
+    details: &OperatorDetails,
     context: &ClusterContext<'_>,
 ) -> InstalledOperator {
     let status = instance.status.clone().unwrap_or_default();
@@ -356,13 +356,13 @@ async fn details(
     cluster: &Cluster,
     live: &mut Live<'_>,
     from: &Releases,
-) -> anyhow::Result<Details> {
+) -> anyhow::Result<OperatorDetails> {
     if from.openshift.is_some() {
         let served = live
             .kind("config.openshift.io/v1", "ClusterOperator")
             .await?;
         if served.is_none() {
-            return Ok(Details::default());
+            return Ok(OperatorDetails::default());
         }
         let api: Api<ClusterOperator> = Api::all(cluster.client.clone());
         let found = api.get_opt(AGGREGATED).await;
@@ -373,21 +373,21 @@ async fn details(
             )
         })?;
         let Some(extension) = found.and_then(|operator| operator.status?.extension) else {
-            return Ok(Details::default());
+            return Ok(OperatorDetails::default());
         };
         return Ok(serde_json::from_value(extension).unwrap_or_else(|error| {
             message::warning(&format!(
                 "invalid status.extension of ClusterOperator {AGGREGATED} is ignored: {error}; check that this command is \
                  as new as the provisioner"
             ));
-            Details::default()
+            OperatorDetails::default()
         }));
     }
     let served = live
         .kind("core.rukpak.io/v1alpha1", "PlatformStatus")
         .await?;
     if served.is_none() {
-        return Ok(Details::default());
+        return Ok(OperatorDetails::default());
     }
     let api: Api<PlatformStatus> = Api::all(cluster.client.clone());
     let found = api.get_opt(platform_status::NAME).await;

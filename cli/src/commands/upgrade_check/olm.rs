@@ -14,7 +14,7 @@ use manifests::{
         operator_condition::OperatorCondition,
         platform_status::{Concern, Effect},
     },
-    object::{Identity, at, shortened, text},
+    object::{Identity, at, text, truncate},
 };
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ pub(super) struct ClusterContext<'a> {
 impl ClusterContext<'_> {
     /// Returns the message of the provisioner about an operator that blocks the cluster upgrade.
     pub(super) fn provisioner_concern(&self, label: &str) -> Option<String> {
-        let label = shortened(label, limits::WORD as usize / 4); // truncated as in the status
+        let label = truncate(label, limits::WORD as usize / 4); // truncated as in the status
         let mut concerns = self.concerns.iter();
         let concern = concerns
             .find(|concern| concern.effect == Effect::Blocks && concern.operator == label)?;
@@ -140,7 +140,7 @@ fn operator(
 
 /// Returns why an operator is not upgradeable, as one text.
 pub(super) fn refusal(condition: &OperatorCondition) -> Option<String> {
-    let refusal = condition.refusal()?;
+    let refusal = condition.not_upgradeable()?;
     Some(match (refusal.reason.trim(), refusal.message.trim()) {
         (reason, "") => reason.to_owned(),
         ("", message) => message.to_owned(),

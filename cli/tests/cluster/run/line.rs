@@ -82,7 +82,7 @@ async fn inconsistent_history_is_rejected(
 
 async fn platform_operators_decide_about_versions(world: &World, operator: &Operator, own: &str) {
     let name = &operator.name;
-    let [operators, _] = crds::foreign();
+    let [operators, _] = crds::optional_crds();
     apply(world.cluster, objects([operators])).await;
     let (api_version, kind) = ("platform.openshift.io/v1alpha1", "PlatformOperator");
     let spec = json!({"package": {"name": name}});

@@ -25,7 +25,7 @@ use k8s_openapi::{
 use super::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus};
 use crate::{
     api::condition::{self, find, reason},
-    object::shortened,
+    object::truncate,
 };
 
 /// Seconds until the progress deadline if the spec does not set the field.
@@ -175,7 +175,7 @@ pub fn update(
         type_: type_.to_owned(),
         status: value.to_owned(),
         reason: reason.to_owned(),
-        message: shortened(&readiness.message, MAX_MESSAGE_LEN),
+        message: truncate(&readiness.message, MAX_MESSAGE_LEN),
         observed_generation: declaration.generation,
         last_transition_time: Time(now),
     };
@@ -288,7 +288,7 @@ fn decide(
         Objects::Healthy if facts.is_rolled_back => {
             Readiness::stalled(condition_of(condition::INSTALLED))
         }
-        Objects::Healthy if matches!(activity, reason::UP_TO_DATE | reason::FIGHTING) => {
+        Objects::Healthy if matches!(activity, reason::UP_TO_DATE | reason::FIELD_CONFLICT) => {
             Readiness::idle("True", progressing)
         }
         Objects::Healthy => Readiness::idle("True", healthy),
@@ -362,7 +362,7 @@ impl Facts {
         Self {
             is_applied: matches!(
                 activity,
-                reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH | reason::FIGHTING
+                reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH | reason::FIELD_CONFLICT
             ),
             remedy: matches!(activity, reason::BLOCKED | reason::RETRYING).then_some(Remedy::World),
             objects: match healthy {

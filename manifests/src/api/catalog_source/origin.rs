@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::Ipv6Addr};
 use serde_json::Value;
 
 use super::{CatalogSource, CatalogSourceSpec};
-use crate::object::shortened;
+use crate::object::truncate;
 
 /// Default port of catalog servers.
 pub const PORT: u16 = 50051;
@@ -86,7 +86,7 @@ impl CatalogSource {
     pub fn origin(&self) -> Result<Origin<'_>, Invalid> {
         let spec = &self.spec;
         if let Some(why) = &spec.unread {
-            return Err(Invalid::Unread(shortened(why, 400)));
+            return Err(Invalid::Unread(truncate(why, 400)));
         }
         let deprecated = spec.deprecated();
         let mut named: Vec<&str> = spec.members().collect();
@@ -188,7 +188,7 @@ impl CatalogSourceSpec {
                 Some(name) => Ok(Origin::ConfigMap { name }),
                 None => Err(Invalid::NoConfigMap(type_.to_owned())),
             },
-            Some(other) => Err(Invalid::Type(shortened(other, 80))),
+            Some(other) => Err(Invalid::Type(truncate(other, 80))),
             None if has_fields => Err(Invalid::NoType),
             None => Err(Invalid::NoSource),
         }

@@ -9,7 +9,7 @@ mod bundles;
 
 use serde_json::{Value, json};
 
-use super::{Document, Options, labels, rbac};
+use super::{CommentedObject, Options, labels, rbac};
 
 /// The API group of the policies and their bindings.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
@@ -24,7 +24,7 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// The finalizers and ownerReferences of an object; empty where `object` is null.
 const METADATA_LISTS: [&str; 2] = ["finalizers", "ownerReferences"];
 
-pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
+pub(super) fn documents(options: &Options) -> impl Iterator<Item = CommentedObject> {
     policies(options).flat_map(Policy::documents)
 }
 
@@ -54,7 +54,7 @@ struct Policy {
 
 impl Policy {
     /// Returns the policy and its binding.
-    fn documents(self) -> [Document; 2] {
+    fn documents(self) -> [CommentedObject; 2] {
         let named = |list: Vec<(&str, String)>| -> Value {
             let entry = |(name, expression)| json!({"name": name, "expression": expression});
             list.into_iter().map(entry).collect()
@@ -76,7 +76,7 @@ impl Policy {
             spec.insert("variables".to_owned(), named(self.variables));
         }
         [
-            Document::new(
+            CommentedObject::new(
                 self.comment.to_owned(),
                 json!({
                     "apiVersion": format!("{GROUP}/v1"),
@@ -85,7 +85,7 @@ impl Policy {
                     "spec": spec,
                 }),
             ),
-            Document::new(
+            CommentedObject::new(
                 "",
                 json!({
                     "apiVersion": format!("{GROUP}/v1"),

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, Target,
+    CommentedObject, Options, Target,
     deployment::{restricted, security},
     labels, labels_and,
     rbac::{RBAC, WATCH, cluster_role, rule},
@@ -16,18 +16,18 @@ use crate::api::{
 
 /// Returns the CRD of CatalogSources with v1 added.
 pub(super) fn definition(options: &Options) -> Option<CustomResourceDefinition> {
-    let [_, definition] = crds::foreign();
+    let [_, definition] = crds::optional_crds();
     let labels = labels_and(&[]);
     let labels = labels.as_object()?.iter();
     let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
     Some(add_v1(definition, &options.namespace, labels))
 }
 
-pub(super) fn documents(options: &Options) -> Vec<Document> {
+pub(super) fn documents(options: &Options) -> Vec<CommentedObject> {
     let namespace = &options.namespace;
     let metadata = || json!({"name": NAME, "namespace": namespace, "labels": labels()});
     vec![
-        Document::new(
+        CommentedObject::new(
             "Conversion webhook for CatalogSources v1alpha1 and v1. Apply this first, wait until it is available, and only then\n\
              apply the CRD with v1 in the same directory: requests for v1 fail while the webhook is unavailable. Before you remove\n\
              the webhook, apply the CRD without v1 again.",
@@ -38,7 +38,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 "automountServiceAccountToken": false,
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "CA of the webhook's serving certificate.",
             json!({
                 "apiVersion": format!("{RBAC}/v1"),
@@ -51,7 +51,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 ],
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             json!({
                 "apiVersion": format!("{RBAC}/v1"),
@@ -61,7 +61,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "Allows the webhook to write its CA bundle into the CatalogSource CRD, and only there.",
             cluster_role(
                 NAME,
@@ -74,7 +74,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 )]),
             ),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             json!({
                 "apiVersion": format!("{RBAC}/v1"),
@@ -84,8 +84,8 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
             }),
         ),
-        Document::new("", deployment(options)),
-        Document::new(
+        CommentedObject::new("", deployment(options)),
+        CommentedObject::new(
             "",
             json!({
                 "apiVersion": "v1",
@@ -97,7 +97,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 },
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             json!({
                 "apiVersion": "networking.k8s.io/v1",
@@ -110,7 +110,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 },
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "Keep one replica available.",
             json!({
                 "apiVersion": "policy/v1",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, Target, labels, labels_and,
+    CommentedObject, Options, Target, labels, labels_and,
     rbac::{ACCOUNT, UNPACK},
     release,
 };
@@ -24,13 +24,13 @@ const CATALOG_PORTS: (u16, u16) = (20_000, 23_999);
 /// The user nobody, in images without a user database.
 const USER: u32 = 65532;
 
-pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
+pub(super) fn documents(options: &Options, target: Target) -> Vec<CommentedObject> {
     let mut documents = vec![
-        Document {
+        CommentedObject {
             comment: "The provisioner. Its content store is a cache: lost content is fetched again.".into(),
             object: deployment(options, target),
         },
-        Document {
+        CommentedObject {
             comment: "Content service for downloads and uploads. It selects the leader, which labels its pod.".into(),
             object: service(
                 NAME,
@@ -39,7 +39,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
                 &json!({"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Metrics of all replicas.".into(),
             object: service(
                 METRICS,
@@ -48,7 +48,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
                 &json!({"name": METRICS_PORT, "port": 8080, "targetPort": METRICS_PORT, "protocol": "TCP"}),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Allows ingress to these ports only, except for probes from the node. Egress is unrestricted because \
                       registries can be anywhere.".into(),
             object: json!({
@@ -67,7 +67,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
             }),
         },
     ];
-    documents.push(Document {
+    documents.push(CommentedObject {
         comment: "Deny all ingress to the pods of unpack Jobs.".into(),
         object: json!({
             "apiVersion": "networking.k8s.io/v1",
@@ -80,7 +80,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
         }),
     });
     if options.replicas > 1 {
-        documents.push(Document {
+        documents.push(CommentedObject {
             comment: "At most one replica is evicted at a time.".into(),
             object: json!({
                 "apiVersion": "policy/v1",

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Document, labels};
+use super::{CommentedObject, labels};
 use crate::api::catalog_source::{GROUP, rules};
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const NAME: &str = "catalogsource-deprecations";
 
-pub(super) fn documents() -> Vec<Document> {
+pub(super) fn documents() -> Vec<CommentedObject> {
     vec![
-        Document::new(
+        CommentedObject::new(
             "Warns about deprecated fields of CatalogSources and rejects nothing. Requires the CatalogSource CRD in the same\n\
              directory: OLM's CRD has only the deprecated fields.",
             json!({
@@ -38,7 +38,7 @@ pub(super) fn documents() -> Vec<Document> {
                 },
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             json!({
                 "apiVersion": ADMISSION,

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::{
-    Document, Options, Target, alerts,
+    CommentedObject, Options, Target, alerts,
     deployment::{METRICS, METRICS_PORT},
     labels,
 };
 
 const API: &str = "monitoring.coreos.com/v1";
 
-pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
+pub(super) fn documents(options: &Options, target: Target) -> Vec<CommentedObject> {
     let metadata = json!({"name": METRICS, "namespace": options.namespace, "labels": labels()});
     let scraped = if target.is_openshift() {
         "Endpoints that the cluster's Prometheus scrapes."
@@ -19,7 +19,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
          by labels or namespaces must select these."
     };
     vec![
-        Document::new(
+        CommentedObject::new(
             scraped,
             json!({
                 "apiVersion": API,
@@ -32,7 +32,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
                 },
             }),
         ),
-        Document::new(
+        CommentedObject::new(
             "Alerts, each with a link to its runbook.",
             json!({
                 "apiVersion": API,

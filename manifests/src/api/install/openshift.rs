@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, labels,
+    CommentedObject, Options, labels,
     rbac::{UNPACK, WATCH, catalog_secrets, cluster_binding, cluster_role, rule, subject},
     release::CLUSTER_OPERATORS,
 };
@@ -21,7 +21,7 @@ const MONITORING: &str = "openshift-monitoring";
 const PROMETHEUS: &str = "prometheus-k8s";
 const NONROOT: &str = "nonroot-v2";
 
-pub(super) fn documents(options: &Options) -> Vec<Document> {
+pub(super) fn documents(options: &Options) -> Vec<CommentedObject> {
     let config = [
         "imagedigestmirrorsets",
         "imagetagmirrorsets",
@@ -73,29 +73,29 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     let unpack = json!({"kind": "ServiceAccount", "name": UNPACK, "namespace": system});
     let prometheus = json!({"kind": "ServiceAccount", "name": PROMETHEUS, "namespace": MONITORING});
     vec![
-        Document::new(
+        CommentedObject::new(
             "On OpenShift only: the provisioner pulls with the cluster's mirrors, registry settings, CAs, proxy and pull secret,\n\
              and ClusterOperators report the state of platform operators to the cluster-version operator.",
             cluster_role(NAME, &labels(), &rules),
         ),
-        Document::new("", cluster_binding(NAME, NAME, options)),
-        Document::new(
+        CommentedObject::new("", cluster_binding(NAME, NAME, options)),
+        CommentedObject::new(
             "The cluster admin chooses the names of the ConfigMaps with CAs.",
             role(NAME, CONFIG_NAMESPACE, &ca_rules),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             binding(NAME, CONFIG_NAMESPACE, ("Role", NAME), &subject(options)),
         ),
-        Document::new(
+        CommentedObject::new(
             "The secrets of the cluster's default catalogs.",
             with_capability(catalog_secrets(options, MARKETPLACE), "marketplace"),
         ),
-        Document::new(
+        CommentedObject::new(
             "The pods of unpack Jobs run as a fixed user. This SCC allows every user except root.",
             role(&format!("{UNPACK}-{NONROOT}"), system, &scc_rules),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             binding(
                 &format!("{UNPACK}-{NONROOT}"),
@@ -104,11 +104,11 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 &unpack,
             ),
         ),
-        Document::new(
+        CommentedObject::new(
             "Allows the cluster's Prometheus to discover the endpoints to scrape.",
             role(PROMETHEUS, system, &scrape_rules),
         ),
-        Document::new(
+        CommentedObject::new(
             "",
             binding(PROMETHEUS, system, ("Role", PROMETHEUS), &prometheus),
         ),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CONTENT_CLIENT, Document, Options, admission, labels, labels_and};
+use super::{CONTENT_CLIENT, CommentedObject, Options, admission, labels, labels_and};
 use crate::api::GROUP;
 
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
@@ -21,8 +21,8 @@ pub(super) const ACCOUNT: &str = "provisioner";
 /// ServiceAccount of unpack Jobs.
 pub(super) const UNPACK: &str = "unpack";
 
-pub(super) fn documents(options: &Options) -> Vec<Document> {
-    let mut documents = vec![Document {
+pub(super) fn documents(options: &Options) -> Vec<CommentedObject> {
+    let mut documents = vec![CommentedObject {
         comment: "".into(),
         object: json!({
             "apiVersion": "v1",
@@ -31,7 +31,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             "automountServiceAccountToken": false,
         }),
     }];
-    documents.push(Document {
+    documents.push(CommentedObject {
         comment: "ServiceAccount of unpack Jobs. It has no permissions.".into(),
         object: json!({
             "apiVersion": "v1",
@@ -48,9 +48,9 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
 }
 
 /// Returns the access to the content service for `rukpak install` and `rukpak content`, where the kubeconfig has no token.
-fn content_client(options: &Options) -> Vec<Document> {
+fn content_client(options: &Options) -> Vec<CommentedObject> {
     let mut documents = vec![
-        Document {
+        CommentedObject {
             comment: "Clients that authenticate with a client certificate get a short-lived token of this ServiceAccount to upload and\n\
                       download content.".into(),
             object: json!({
@@ -60,7 +60,7 @@ fn content_client(options: &Options) -> Vec<Document> {
                 "automountServiceAccountToken": false,
             }),
         },
-        Document {
+        CommentedObject {
             comment: format!(
                 "Permissions to reach the content service with \"rukpak install\" and \"rukpak content\". Not bound; to bind it, run:\n\
                  kubectl -n {} create rolebinding content-clients --role {CONTENT_CLIENT} --group GROUP\n\
@@ -82,7 +82,7 @@ fn content_client(options: &Options) -> Vec<Document> {
             }),
         },
     ];
-    documents.extend(["bundle-reader", "bundle-uploader"].map(|role| Document {
+    documents.extend(["bundle-reader", "bundle-uploader"].map(|role| CommentedObject {
         comment: "".into(),
         object: json!({
             "apiVersion": format!("{RBAC}/v1"),
@@ -212,7 +212,7 @@ fn pod_rules() -> [Value; 3] {
 }
 
 /// Returns the minimal permissions of the provisioner itself.
-fn provisioner_role(options: &Options) -> [Document; 4] {
+fn provisioner_role(options: &Options) -> [CommentedObject; 4] {
     let mut system = vec![
         rule(
             "",
@@ -241,15 +241,15 @@ fn provisioner_role(options: &Options) -> [Document; 4] {
     system.extend(serving_rules());
     system.extend(pod_rules());
     [
-        Document {
+        CommentedObject {
             comment: "Permissions of the provisioner in the whole cluster ...".into(),
             object: cluster_role(ACCOUNT, &labels(), &provisioner_rules()),
         },
-        Document {
+        CommentedObject {
             comment: "".into(),
             object: cluster_binding(ACCOUNT, ACCOUNT, options),
         },
-        Document {
+        CommentedObject {
             comment: "... and in its namespace: Secrets and ConfigMaps only there.".into(),
             object: json!({
                 "apiVersion": format!("{RBAC}/v1"),
@@ -258,7 +258,7 @@ fn provisioner_role(options: &Options) -> [Document; 4] {
                 "rules": system,
             }),
         },
-        Document {
+        CommentedObject {
             comment: "".into(),
             object: json!({
                 "apiVersion": format!("{RBAC}/v1"),
@@ -272,7 +272,7 @@ fn provisioner_role(options: &Options) -> [Document; 4] {
 }
 
 /// Returns the permissions for bundles whose BundleInstance names no ServiceAccount.
-fn install_anything(options: &Options) -> [Document; 2] {
+fn install_anything(options: &Options) -> [CommentedObject; 2] {
     const NAME: &str = "provisioner-install-anything";
     // All verbs for installing objects, but without impersonation, which `*` would include.
     let verbs = [
@@ -288,12 +288,12 @@ fn install_anything(options: &Options) -> [Document; 2] {
         "escalate",
     ];
     [
-        Document {
+        CommentedObject {
             comment: "Permissions to install BundleInstances without spec.serviceAccount. Bundles can contain objects of any kind, including\n\
                       roles with any permissions, so this allows everything.".into(),
             object: cluster_role(NAME, &labels(), &json!([rule("*", &["*"], &verbs)])),
         },
-        Document {
+        CommentedObject {
             comment: "Remove this binding (kubectl delete clusterrolebinding provisioner-install-anything) when every BundleInstance\n\
                       sets spec.serviceAccount: the provisioner then has only the permissions that it needs itself.".into(),
             object: cluster_binding(NAME, NAME, options),
@@ -314,9 +314,9 @@ const ALL_VERBS: [&str; 8] = [
 ];
 
 /// Returns the roles that admins bind.
-fn user_roles(options: &Options) -> [Document; 9] {
+fn user_roles(options: &Options) -> [CommentedObject; 9] {
     [
-        Document {
+        CommentedObject {
             comment: format!(
                 "Allows the provisioner to read the Secrets in spec.secrets of the CatalogSources of one namespace, and the ConfigMaps\n\
                  with catalogs. Bind it in each namespace with catalogs; the provisioner's namespace needs no binding:\n\
@@ -334,7 +334,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 ]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: format!(
                 "Allows the provisioner to serve the catalogs of one namespace, in clusters without OLM: it writes a Service and an\n\
                  EndpointSlice for each. The provisioner's namespace needs no binding:\n\
@@ -345,7 +345,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
             .into(),
             object: cluster_role(CATALOG_SERVER, &labels(), &json!(serving_rules())),
         },
-        Document {
+        CommentedObject {
             comment: format!(
                 "Allows the provisioner to create registry pods for the catalogs of one namespace, in clusters without OLM: for catalogs\n\
                  with pod options, and for all catalogs with --catalog-pods. The provisioner's namespace needs no binding:\n\
@@ -356,7 +356,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
             .into(),
             object: cluster_role(CATALOG_PODS, &labels(), &json!(pod_rules())),
         },
-        Document {
+        CommentedObject {
             comment: format!(
                 "Allows the provisioner to impersonate the ServiceAccounts of one namespace, for BundleInstances with\n\
                  spec.serviceAccount, and to check that they exist.\n\
@@ -372,7 +372,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 &json!([rule("", &["serviceaccounts"], &["get", "impersonate"])]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Allows downloads of the content of Bundles (status.contentURL).".into(),
             object: cluster_role(
                 "bundle-reader",
@@ -380,7 +380,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 &json!([{"nonResourceURLs": ["/bundles/*"], "verbs": ["get"]}]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Allows uploads for all Bundles with the source upload: PUT is the verb update, GET the verb get. To allow only some\n\
                       Bundles, bind a role with resourceNames instead. The second rule grants the same and is deprecated.".into(),
             object: cluster_role(
@@ -392,7 +392,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 ]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Not aggregated into another role: a user who can create a BundleInstance can install anything while\n\
                       provisioner-install-anything is bound.".into(),
             object: cluster_role(
@@ -408,7 +408,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 ]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "Not aggregated into another role: a user who can create a PlatformOperator can install any bundle of a catalog while\n\
                       provisioner-install-anything is bound.".into(),
             object: cluster_role(
@@ -420,7 +420,7 @@ fn user_roles(options: &Options) -> [Document; 9] {
                 ]),
             ),
         },
-        Document {
+        CommentedObject {
             comment: "".into(),
             object: cluster_role(
                 "bundleinstances-view",

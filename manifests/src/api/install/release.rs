@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Document, Options, Target};
+use super::{CommentedObject, Options, Target};
 use crate::{
     api::{
         config::{
@@ -18,7 +18,7 @@ use crate::{
         },
         crds,
     },
-    object::{child, mapping},
+    object::{child_mut, mapping},
     yaml,
 };
 
@@ -118,21 +118,24 @@ const API_APPROVED: (&str, &str) = (
     "https://github.com/openshift/api/pull/1234",
 );
 
-fn documents(options: &Options) -> Vec<Document> {
+fn documents(options: &Options) -> Vec<CommentedObject> {
     let mut documents = super::documents(options, Target::Payload);
     // Clusters of 4.12 to 4.16 already have this CRD, and keep it.
-    let optional_crds = crds::foreign()
+    let optional_crds = crds::optional_crds()
         .into_iter()
         .filter(|definition| definition.spec.names.kind == "PlatformOperator");
     documents.extend(optional_crds.filter_map(|definition| {
         let mut object = serde_json::to_value(definition).ok()?;
         annotate(&mut object, CREATE_ONLY, "true");
         annotate(&mut object, API_APPROVED.0, API_APPROVED.1);
-        Some(Document::new("Not applied if one already exists.", object))
+        Some(CommentedObject::new(
+            "Not applied if one already exists.",
+            object,
+        ))
     }));
     documents.extend(CLUSTER_OPERATORS.into_iter().filter_map(|name| {
         let object = serde_json::to_value(cluster_operator(name, options)).ok()?;
-        Some(Document::new(
+        Some(CommentedObject::new(
             "Created by the cluster-version operator, which waits until the provisioner reports its status in it.",
             object,
         ))
@@ -193,12 +196,12 @@ fn name(object: &Value) -> String {
 
 /// Adds an annotation to an object.
 pub(super) fn annotate(object: &mut Value, key: &str, value: &str) {
-    annotate_metadata(child(object, "metadata"), key, value);
+    annotate_metadata(child_mut(object, "metadata"), key, value);
 }
 
 /// Adds an annotation to metadata.
 pub(super) fn annotate_metadata(metadata: &mut Value, key: &str, value: &str) {
-    mapping(child(metadata, "annotations")).insert(key.to_owned(), value.into());
+    mapping(child_mut(metadata, "annotations")).insert(key.to_owned(), value.into());
 }
 
 fn yaml_of(object: &Value) -> String {

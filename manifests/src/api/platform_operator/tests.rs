@@ -5,13 +5,13 @@ use super::*;
 fn operator(name: &str, spec: &Value, status: &Value, minors: Option<&str>) -> PlatformOperator {
     serde_json::from_value(json!({
         "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-        "metadata": {"name": name, "annotations": minors.map(|minors| json!({labels::KEPT_MINORS: minors}))}, "spec": spec,
+        "metadata": {"name": name, "annotations": minors.map(|minors| json!({labels::APPROVED_MINORS: minors}))}, "spec": spec,
         "status": status,
     }))
     .unwrap()
 }
 
-fn check_spec(spec: &Value) -> Result<(), Unserved> {
+fn check_spec(spec: &Value) -> Result<(), InvalidOperator> {
     operator("etcd", spec, &json!({}), None).check()
 }
 
@@ -47,7 +47,7 @@ fn values_that_a_foreign_crd_accepts_are_rejected() {
 fn recorded_minors_are_read_from_the_annotation() {
     let package = json!({"package": {"name": "etcd"}});
     let recorded = |status: Value, annotation: Option<&str>| {
-        let minors = operator("etcd", &package, &status, annotation).kept();
+        let minors = operator("etcd", &package, &status, annotation).approved_minors();
         minors.map(|minors| minors.to_string())
     };
     let status = json!({"clusterMinor": "4.12", "packageMinor": "2.5"});

@@ -3,19 +3,19 @@
 //! parsing.
 
 use super::{Kind, Node, ScalarStyle, compose};
-use crate::yaml::{Limits, error::Fault};
+use crate::yaml::{Limits, error::DocumentError};
 
 /// Rejects documents in which a tag is followed by a comma.
 ///
 /// Only suspicious text is examined further. With a space before these commas, it parses without a panic, and to the same
 /// nodes, where the commas belong to plain text. The tree then shows if one of the commas follows a tag.
-pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
+pub(super) fn check(text: &str, limits: &Limits) -> Result<(), DocumentError> {
     let commas = suspects(text);
     if commas.is_empty() {
         return Ok(());
     }
     if commas.len() > limits.values {
-        return Err(Fault::too_many(None, limits));
+        return Err(DocumentError::too_many(None, limits));
     }
     let mut spaced = String::with_capacity(text.len() + commas.len());
     let mut done = 0;
@@ -30,7 +30,7 @@ pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
         .map(|(before, comma)| comma + before)
         .collect();
     let original = |at: usize| at - spaces.partition_point(|space| *space < at);
-    let tree = compose(&spaced, limits).map_err(|fault| Fault {
+    let tree = compose(&spaced, limits).map_err(|fault| DocumentError {
         at: fault.at.map(original),
         ..fault
     })?;
@@ -39,7 +39,7 @@ pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
         .iter()
         .find(|node| is_empty_and_tagged(node) && runs_into_comma(text, original(node.start)))
     {
-        Some(node) => Err(Fault::new(
+        Some(node) => Err(DocumentError::new(
             original(node.start),
             "a tag cannot end in a comma",
         )),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use manifests::api::bundle::Pull;
+use manifests::api::bundle::PullMode;
 
 use super::values;
 use crate::runtime::settings::{self, Mode};
@@ -15,7 +15,7 @@ pub(super) struct UnpackJobArgs {
     /// Component that pulls images of Bundles without spec.source.image.pull: registry (this process), or job (a Job on a
     /// node, with its mirrors and credentials)
     #[arg(long, value_name = "WHO", value_parser = values::pull, default_value = "registry")]
-    image_pull: Pull,
+    image_pull: PullMode,
 
     /// Image of unpack Jobs, with the program /unpack, and of the init container of registry pods, with /provisioner; the
     /// image of the provisioner has both

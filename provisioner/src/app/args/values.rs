@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use jiff::SignedDuration;
-use manifests::{api::bundle::Pull, image::Reference};
+use manifests::{api::bundle::PullMode, image::Reference};
 use unpacker::access::Trust;
 use unpacker::http_client;
 use unpacker::registry::Mirrors;
@@ -163,10 +163,10 @@ pub(super) fn optional_kind(text: &str) -> Result<String, String> {
 }
 
 /// Parses the component that pulls images.
-pub(super) fn pull(text: &str) -> Result<Pull, &'static str> {
+pub(super) fn pull(text: &str) -> Result<PullMode, &'static str> {
     match text {
-        "registry" => Ok(Pull::Registry),
-        "job" => Ok(Pull::Job),
+        "registry" => Ok(PullMode::Registry),
+        "job" => Ok(PullMode::Job),
         _ => Err("use registry or job"),
     }
 }

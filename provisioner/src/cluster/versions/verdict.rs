@@ -1,7 +1,7 @@
 //! Compares the constraints of a bundle with the versions of the cluster. Pure; no I/O.
 
 use manifests::api::bundle_instance::{Constraint, Override};
-use manifests::object::shortened;
+use manifests::object::truncate;
 use manifests::openshift::MaxOpenShiftVersion;
 use manifests::version::{self, Version};
 
@@ -40,7 +40,7 @@ impl ConstraintResult {
             (Self::Satisfied, _) => return,
             (Self::Unknown(message), _) => (&mut findings.warnings, message),
             (Self::Unsatisfied { problem, .. }, Some(by)) => {
-                let reason = shortened(&by.reason, 200);
+                let reason = truncate(&by.reason, 200);
                 let message = format!("{problem} (overridden in spec.overrides: {reason:?})");
                 (&mut findings.warnings, message)
             }
@@ -94,14 +94,14 @@ pub(super) fn openshift(
             ));
         }
     };
-    let Some(release) = cluster.highest() else {
+    let Some(release) = cluster.max_release() else {
         let reason = cluster.problem.as_deref().unwrap_or("unknown version");
         return ConstraintResult::Unknown(format!(
             "{bundle} requires OpenShift <= {newest}, which cannot be checked: {reason}; check ClusterVersion \
              \"version\""
         ));
     };
-    if newest.admits(release) {
+    if newest.allows(release) {
         return ConstraintResult::Satisfied;
     }
     let is_at = match cluster.running {
@@ -116,7 +116,7 @@ pub(super) fn openshift(
 
 /// Evaluates the oldest supported Kubernetes version. A pre-release of it is supported, as in OLM.
 pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> ConstraintResult {
-    match version::tolerant(min) {
+    match version::parse_lenient(min) {
         Err(error) => ConstraintResult::Unknown(format!(
             "cannot determine whether {bundle} runs on this cluster: its minKubeVersion cannot be checked: {error}"
         )),

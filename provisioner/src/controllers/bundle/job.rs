@@ -28,7 +28,7 @@ use kube::{
 use manifests::error::chain;
 use manifests::{
     api::{
-        bundle::{Bundle, BundleSource, Phase, Pull, SkippedEntries},
+        bundle::{Bundle, BundleSource, Phase, PullMode, SkippedEntries},
         labels,
     },
     version::KubeVersion,
@@ -67,12 +67,15 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(15);
 /// Reports whether a node pulls the image of a Bundle.
 pub(crate) fn uses_job(settings: &Settings, source: &BundleSource) -> bool {
     let image = source.image.as_ref().filter(|_| source.type_ == "image");
-    image.is_some_and(|image| image.pull.unwrap_or(settings.jobs.pull) == Pull::Job)
+    image.is_some_and(|image| image.pull.unwrap_or(settings.jobs.pull) == PullMode::Job)
 }
 
 /// Returns the digest of the content that a Job has delivered.
 pub(crate) fn delivered_digest(job: &Job) -> Option<Digest> {
-    job.annotations().get(labels::HANDED_OVER)?.parse().ok()
+    job.annotations()
+        .get(labels::DELIVERED_DIGEST)?
+        .parse()
+        .ok()
 }
 
 /// Returns the entries that were skipped in the content that a Job has delivered.
@@ -135,7 +138,7 @@ pub(super) async fn fetch_with_job(
         };
     }
     let declared = reconciler.declare(&manifest::image(&job, image)).await?;
-    if job.annotations().get(labels::DECLARED) != declared.annotations().get(labels::DECLARED) {
+    if job.annotations().get(labels::SPEC_HASH) != declared.annotations().get(labels::SPEC_HASH) {
         return reconciler.replace(&job).await;
     }
     if let Some(message) = job.annotations().get(labels::REJECTED) {

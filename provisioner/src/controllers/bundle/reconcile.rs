@@ -9,7 +9,7 @@ use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::{ResourceExt, runtime::controller::Action};
 use manifests::api::{
     Class,
-    bundle::{Bundle, Facts, Phase},
+    bundle::{Bundle, BundleInfo, Phase},
     condition::reason::ENTRY_REFUSED,
 };
 use manifests::error::chain;
@@ -401,7 +401,11 @@ fn waiting(
 }
 
 /// Validates content, and returns its bundle info.
-async fn validate(shared: &Shared, class: Class, digest: Digest) -> Result<Facts, FetchResult> {
+async fn validate(
+    shared: &Shared,
+    class: Class,
+    digest: Digest,
+) -> Result<BundleInfo, FetchResult> {
     let ctx = &shared.ctx;
     let version = ctx.versions.kubernetes().await.map_err(|error| {
         let message = format!("failed to get the API server version: {}", chain(&error));

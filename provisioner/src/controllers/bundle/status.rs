@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use manifests::api::{
-    bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase, SkippedEntries},
+    bundle::{Bundle, BundleInfo, BundleSource, BundleStatus, Phase, SkippedEntries},
     condition::{CONTENT_AVAILABLE, STALLED, UNPACKED, find, reason, with_time_of},
 };
 use unpacker::Digest;
@@ -47,7 +47,7 @@ pub(super) struct Unpacked {
     /// Skipped entries of the source; `None` if no entry was skipped.
     pub(super) skipped: Option<SkippedEntries>,
     /// Bundle info of the content.
-    pub(super) facts: Facts,
+    pub(super) facts: BundleInfo,
 }
 
 /// Reports whether the status confirms that the content of the current spec is stored.
@@ -229,7 +229,7 @@ mod tests {
             resolved: with!(BundleSource::default() => type_: "image".to_owned()),
             digest: Digest::of(b"content"),
             skipped: None,
-            facts: with!(Facts::default() => package: Some("p".to_owned())),
+            facts: with!(BundleInfo::default() => package: Some("p".to_owned())),
         }))
     }
 

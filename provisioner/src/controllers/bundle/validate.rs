@@ -4,7 +4,7 @@ use convert::{Conversion, Level, Options, Report, bundle_info};
 use manifests::{
     api::{
         Class,
-        bundle::{ConversionSummary, Facts},
+        bundle::{BundleInfo, ConversionSummary},
     },
     content::Content,
     version::KubeVersion,
@@ -28,7 +28,7 @@ pub(super) fn check(
     content: &Content,
     kube_version: KubeVersion,
     limits: yaml::Limits,
-) -> Result<Facts, String> {
+) -> Result<BundleInfo, String> {
     let options = Options {
         class: Some(match class {
             Class::Plain => convert::Class::Plain,
@@ -52,7 +52,7 @@ pub(super) fn check(
             objects.len()
         ));
     }
-    Ok(Facts {
+    Ok(BundleInfo {
         conversion: Some(summary(objects.len(), &report)),
         ..bundle_info(&report.facts)
     })
@@ -98,7 +98,7 @@ fn summary(objects: usize, report: &Report) -> ConversionSummary {
     }
 }
 
-fn bundle_info(facts: &bundle_info::Facts) -> Facts {
+fn bundle_info(facts: &bundle_info::Facts) -> BundleInfo {
     let word = |text: &str| (!text.is_empty()).then(|| cut(text, MAX_WORD_LEN));
     let api = |api: &bundle_info::Api| {
         let group = match api.group.as_str() {
@@ -110,7 +110,7 @@ fn bundle_info(facts: &bundle_info::Facts) -> Facts {
     let packages = facts.required_packages.iter();
     let packages = packages.map(|(name, range)| format!("{name} {range}").trim_end().to_owned());
     let max = facts.max_open_shift_version.as_ref();
-    Facts {
+    BundleInfo {
         package: word(&facts.package),
         version: word(&facts.version),
         cluster_service_version: word(&facts.name),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::fixtures::content;
 
-    fn outcome(class: Class, files: &[(&str, &str)]) -> Result<Facts, String> {
+    fn outcome(class: Class, files: &[(&str, &str)]) -> Result<BundleInfo, String> {
         let limits = yaml::Limits::default();
         check(class, &content(files), KubeVersion::default(), limits)
     }

@@ -27,7 +27,7 @@ use apply::health::Health;
 use apply::informers::{Seen, View};
 use apply::inventory::Inventory;
 use apply::managed_fields::Fingerprint;
-use apply::plan::{self, Leaving, Owner, Plan, Step, Wave, is_definition};
+use apply::plan::{self, InstanceOwner, Leaving, Plan, Step, Wave, is_definition};
 use apply::preflight::ownership;
 use apply::revision::{self, ObjectHash};
 use apply::ssa;

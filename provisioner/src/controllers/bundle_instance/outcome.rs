@@ -1,6 +1,6 @@
 //! Outcome of a reconcile: the values from which the status is built. Pure; no I/O.
 
-use manifests::api::bundle::{BundleSource, Facts};
+use manifests::api::bundle::{BundleInfo, BundleSource};
 use manifests::api::bundle_instance::{Inventory, RevisionStatus};
 
 pub use manifests::api::bundle_instance::ready::Remedy;
@@ -144,7 +144,7 @@ pub struct Done {
     /// Digest of the applied state.
     pub digest: String,
     /// Bundle info of the installed bundle.
-    pub facts: Facts,
+    pub facts: BundleInfo,
     /// Inventory of the installed objects.
     pub inventory: Inventory,
     /// Objects that are deferred until an optional API is served.

@@ -5,7 +5,7 @@ use apply::preflight::Policy;
 use apply::preflight::crd_safety::UpgradeSafety;
 use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy, Enforcement};
 use manifests::api::labels;
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 
 use crate::cluster::impersonation;
 
@@ -46,5 +46,5 @@ pub fn upgrade_safety(enforcement: Enforcement) -> UpgradeSafety {
 pub fn parent(instance: &BundleInstance) -> Option<&str> {
     let labels = instance.metadata.labels.as_ref()?;
     let label = |name| labels.get(name).map(String::as_str);
-    label(labels::OWNER_NAME).filter(|_| label(labels::OWNER_KIND) == Some(Owner::KIND))
+    label(labels::OWNER_NAME).filter(|_| label(labels::OWNER_KIND) == Some(InstanceOwner::KIND))
 }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
 use manifests::api::condition::{self, reason};
-use manifests::object::{Identity, shortened};
+use manifests::object::{Identity, truncate};
 use tracing::warn;
 
 pub(crate) use self::observe::{health, unhealthy, watch};
@@ -373,7 +373,7 @@ pub(crate) async fn report_failure(
     let Install::Failed(failure) = install else {
         return;
     };
-    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "failed to repair objects");
+    warn!(bundle = %failure.bundle, message = %truncate(&failure.message, 500), "failed to repair objects");
     shared
         .ctx
         .events

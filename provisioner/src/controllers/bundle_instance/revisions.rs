@@ -21,7 +21,7 @@ use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState, RevisionStatus,
     ServiceAccountRef, ready,
 };
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 use manifests::api::revision::RevisionDetails;
 use manifests::object::{Identity, group_version};
 use tracing::warn;
@@ -115,7 +115,7 @@ pub(crate) struct Rebuilt {
 /// Returns an error if the API server does not answer.
 pub(crate) async fn rebuild_index(
     ctx: &Context,
-    owner: &Owner,
+    owner: &InstanceOwner,
     status: &BundleInstanceStatus,
 ) -> Result<Rebuilt, kube::Error> {
     let mut rebuilt = Rebuilt::default();
@@ -157,7 +157,7 @@ pub(crate) async fn rebuild_index(
 pub(crate) async fn leave_out_shared(
     ctx: &Context,
     client: &Client,
-    owner: &Owner,
+    owner: &InstanceOwner,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
     let concurrency = ctx.settings.concurrency;
@@ -240,7 +240,7 @@ pub(crate) fn rollback(
 }
 
 /// Returns the store of the records of an instance.
-pub(crate) fn store<'a>(ctx: &'a Context, owner: &'a Owner) -> store::Store<'a> {
+pub(crate) fn store<'a>(ctx: &'a Context, owner: &'a InstanceOwner) -> store::Store<'a> {
     store::Store {
         client: &ctx.client,
         namespace: &ctx.settings.system_namespace,
@@ -254,7 +254,7 @@ pub(crate) fn store<'a>(ctx: &'a Context, owner: &'a Owner) -> store::Store<'a> 
 /// Returns an error if the record is missing or altered, or the API server does not answer.
 pub(crate) async fn read(
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     revision: &RevisionStatus,
 ) -> Result<Revision<RevisionDetails>, store::Error> {
     store(&shared.ctx, owner).read(reference(revision)).await
@@ -286,7 +286,7 @@ pub(crate) enum RecordError {
 /// Returns an error if the record is too large, or a Secret cannot be written.
 pub(crate) async fn record(
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     status: &BundleInstanceStatus,
     rendered: &Rendered,
     why: (Cause, Option<i64>),
@@ -314,7 +314,7 @@ pub(crate) async fn record(
 /// # Errors
 /// Returns an error if the record is too large.
 pub(crate) fn encode(
-    owner: &Owner,
+    owner: &InstanceOwner,
     number: i64,
     rendered: &Rendered,
 ) -> Result<Encoded, revision::EncodeError> {
@@ -470,7 +470,7 @@ pub(crate) fn surplus(
 /// Deletes the records of revisions, and returns the numbers of the deleted ones.
 pub(crate) async fn delete(
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     revisions: &[RevisionStatus],
 ) -> Vec<i64> {
     let mut deleted = Vec::new();
@@ -495,7 +495,7 @@ pub(crate) async fn delete(
 /// Returns an error if a Secret cannot be deleted.
 pub(crate) async fn delete_all(
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     status: &BundleInstanceStatus,
 ) -> Result<(), store::Error> {
     let store = store(&shared.ctx, owner);
@@ -507,8 +507,8 @@ pub(crate) async fn delete_all(
 }
 
 /// Returns the owner of an instance's objects.
-pub(crate) fn owner(instance: &BundleInstance) -> Owner {
-    Owner {
+pub(crate) fn owner(instance: &BundleInstance) -> InstanceOwner {
+    InstanceOwner {
         name: instance.name_any(),
         uid: instance.uid().unwrap_or_default(),
     }

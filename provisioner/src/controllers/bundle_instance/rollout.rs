@@ -20,7 +20,7 @@ use manifests::api::bundle::Bundle;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
 use manifests::api::condition::{self, reason};
 use manifests::api::labels;
-use manifests::object::{Identity, group_version, shortened};
+use manifests::object::{Identity, group_version, truncate};
 use tracing::{info, warn};
 
 pub(crate) use self::render::Rendered;
@@ -365,7 +365,7 @@ async fn failed(
     attempt_key: String,
 ) -> RolloutResult {
     let now = (shared.ctx.now)();
-    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "failed to install a bundle");
+    warn!(bundle = %failure.bundle, message = %truncate(&failure.message, 500), "failed to install a bundle");
     shared.ctx.metrics.failed(
         crate::runtime::metrics::Controller::Instance,
         manifests::api::condition::reason::INSTALL_FAILED,

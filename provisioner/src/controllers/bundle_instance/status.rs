@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use manifests::api::bundle_instance::ready::{self, Declaration, Facts, Objects};
 use manifests::api::bundle_instance::{BundleInstanceStatus, InstalledBundle, Inventory};
 use manifests::api::condition::{self, reason};
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 use super::{
     outcome::{Failure, Health, Install, Outcome, RetryClass, RolledBack, TemplateState},
@@ -190,7 +190,7 @@ impl Conditions<'_> {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: shortened(message, MAX_MESSAGE_LEN),
+            message: truncate(message, MAX_MESSAGE_LEN),
             observed_generation: self.generation,
             last_transition_time: Time(self.now),
         };
@@ -414,7 +414,7 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
 fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
     const TYPE: &str = condition::PROGRESSING;
     const ABOUT_OBJECTS: [&str; 3] = [
-        reason::FIGHTING,
+        reason::FIELD_CONFLICT,
         reason::UP_TO_DATE,
         reason::WAITING_FOR_HEALTH,
     ];
@@ -484,9 +484,11 @@ fn progress(
                 names(unhealthy)
             ),
         ),
-        _ if !outcome.conflicts.is_empty() => {
-            (Some("True"), reason::FIGHTING, outcome.conflicts.join("\n"))
-        }
+        _ if !outcome.conflicts.is_empty() => (
+            Some("True"),
+            reason::FIELD_CONFLICT,
+            outcome.conflicts.join("\n"),
+        ),
         (_, TemplateState::Pending { .. }) => (
             Some("True"),
             reason::UNPACK_PENDING,

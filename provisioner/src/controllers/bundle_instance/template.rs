@@ -60,7 +60,7 @@ pub fn spec(instance: &BundleInstance) -> BundleSpec {
 /// Returns the usual name of the Bundle of a template.
 pub fn bundle_name(instance: &BundleInstance, hash: &str) -> String {
     let name = instance.name_any();
-    names::generated(&name, &[&name, hash], LONGEST_NAME)
+    names::generate_name(&name, &[&name, hash], LONGEST_NAME)
 }
 
 /// Returns names for a new Bundle of a template, the usual one first. The others are random, so that no client can take
@@ -71,7 +71,7 @@ pub fn bundle_names(instance: &BundleInstance, hash: &str) -> impl Iterator<Item
         let hash = hash.to_owned();
         move |_| {
             let random = fastrand::u128(..).to_string();
-            names::generated(&name, &[&name, &hash, &random], LONGEST_NAME)
+            names::generate_name(&name, &[&name, &hash, &random], LONGEST_NAME)
         }
     });
     iter::once(bundle_name(instance, hash)).chain(others)

@@ -16,7 +16,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
-use manifests::image_template::{self, Values, Variable};
+use manifests::image_template::{self, TemplateValues, Variable};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
@@ -37,7 +37,7 @@ const ARCHITECTURE: &str = "kubernetes.io/arch";
 pub(super) struct ClusterFacts {
     /// True if OLM serves the CatalogSources.
     pub(super) has_olm: bool,
-    pub(super) values: Values,
+    pub(super) values: TemplateValues,
     /// The declared version of OLM.
     pub(super) olm: OlmFacts,
     /// Architectures of the nodes. A template has no value for the architecture if they differ.
@@ -294,9 +294,9 @@ impl Default for ClusterFacts {
     fn default() -> Self {
         Self {
             has_olm: false,
-            values: Values {
+            values: TemplateValues {
                 olm: image_template::server(env!("CARGO_PKG_VERSION")),
-                ..Values::default()
+                ..TemplateValues::default()
             },
             olm: OlmFacts::default(),
             architectures: BTreeSet::new(),

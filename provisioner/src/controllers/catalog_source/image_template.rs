@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
-use manifests::image_template::{self, Choice, Error, Holder, Values, Variable, choose};
+use manifests::image_template::{
+    self, ChosenTemplate, Error, TemplateSource, TemplateValues, Variable, choose,
+};
 
 use super::cluster_facts::FactSource;
 
@@ -121,14 +123,14 @@ struct Outcome {
 /// from the cluster.
 pub(super) fn resolve(
     input: Input<'_>,
-    values: &Values,
+    values: &TemplateValues,
     pending: &BTreeSet<FactSource>,
 ) -> Option<ResolvedImage> {
     let annotation = |name: &str| Some(input.annotations?.get(name)?.as_str());
-    let Choice {
+    let ChosenTemplate {
         holder,
         text,
-        ignored,
+        ignored_sources: ignored,
     } = choose(input.reference, annotation);
     let plain = ResolvedImage {
         image: Ok(input.reference.to_owned()),
@@ -137,13 +139,13 @@ pub(super) fn resolve(
         conditions: Vec::new(),
         warning: None,
     };
-    let two = ignored.contains(&Holder::Rukpak).then(|| {
+    let two = ignored.contains(&TemplateSource::Rukpak).then(|| {
         format!(
             "annotation {CATALOG_IMAGE_TEMPLATE} is ignored because {} takes precedence; remove one of them",
             image_template::ANNOTATION
         )
     });
-    if holder == Holder::Olm && input.has_olm {
+    if holder == TemplateSource::Olm && input.has_olm {
         let two_templates = |type_| {
             Some(condition_update(
                 type_,
@@ -159,19 +161,21 @@ pub(super) fn resolve(
             ..plain
         });
     }
-    if holder == Holder::Image && !image_template::is_template(text) {
+    if holder == TemplateSource::Image && !image_template::is_template(text) {
         return Some(plain);
     }
     if required_facts(holder, text, input.has_olm).any(|part| pending.contains(&part)) {
         return None;
     }
     let outcome = match holder {
-        Holder::Olm => resolve_olm_template(text, values),
-        Holder::Rukpak | Holder::Image => resolve_rukpak_template(text, values, input.unknown_olm),
+        TemplateSource::Olm => resolve_olm_template(text, values),
+        TemplateSource::Rukpak | TemplateSource::Image => {
+            resolve_rukpak_template(text, values, input.unknown_olm)
+        }
     };
     Some(match holder {
-        Holder::Image => input.in_place(outcome),
-        Holder::Olm | Holder::Rukpak => {
+        TemplateSource::Image => input.in_place(outcome),
+        TemplateSource::Olm | TemplateSource::Rukpak => {
             let resolved = input.written(holder, outcome);
             let warning = resolved.warning.or(two);
             ResolvedImage {
@@ -191,19 +195,23 @@ pub(super) fn idle(
     let holder = choose("", |name| Some(annotations?.get(name)?.as_str())).holder;
     let name = holder
         .annotation()
-        .filter(|_| !(has_olm && holder == Holder::Olm))?;
+        .filter(|_| !(has_olm && holder == TemplateSource::Olm))?;
     Some(format!(
         "annotation {name} is ignored because the catalog is not an image; remove it"
     ))
 }
 
 /// Returns the facts that a template needs.
-fn required_facts(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<Item = FactSource> {
+fn required_facts(
+    holder: TemplateSource,
+    text: &str,
+    has_olm: bool,
+) -> impl Iterator<Item = FactSource> {
     let all = image_template::variables(text);
     all.flat_map(move |variable| match (variable, holder) {
         (Variable::Kube(_), _) => &[FactSource::Kubernetes][..],
         // OLM's dialect has only the `kube` variables.
-        (_, Holder::Olm) => &[],
+        (_, TemplateSource::Olm) => &[],
         (Variable::Olm(_), _) if has_olm => &FactSource::OLM_VERSION,
         (Variable::Olm(_), _) => &[],
         (Variable::Openshift(_) | Variable::UpdateChannel, _) => &[FactSource::Openshift],
@@ -212,7 +220,11 @@ fn required_facts(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<It
     .copied()
 }
 
-fn resolve_rukpak_template(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outcome {
+fn resolve_rukpak_template(
+    text: &str,
+    values: &TemplateValues,
+    unknown_olm: Option<&str>,
+) -> Outcome {
     let needs_olm = || {
         let mut variables = image_template::variables(text);
         variables.any(|variable| matches!(variable, Variable::Olm(_)))
@@ -239,7 +251,7 @@ fn resolve_rukpak_template(text: &str, values: &Values, unknown_olm: Option<&str
     }
 }
 
-fn resolve_olm_template(text: &str, values: &Values) -> Outcome {
+fn resolve_olm_template(text: &str, values: &TemplateValues) -> Outcome {
     let resolved = image_template::annotated(text, values.kube.as_ref());
     Outcome {
         image: resolved.image,
@@ -304,7 +316,7 @@ impl<'a> Input<'a> {
 
     /// Returns the result for a template in an annotation. If it does not resolve, the image that was written last is
     /// retained.
-    fn written(self, holder: Holder, outcome: Outcome) -> ResolvedImage {
+    fn written(self, holder: TemplateSource, outcome: Outcome) -> ResolvedImage {
         let last = Some(self.reference)
             .filter(|reference| !reference.is_empty() && !image_template::is_template(reference));
         let conditions = self.conditions(&outcome, last);
@@ -329,7 +341,7 @@ impl<'a> Input<'a> {
         };
         ResolvedImage {
             image,
-            kept: retained.filter(|_| holder == Holder::Rukpak),
+            kept: retained.filter(|_| holder == TemplateSource::Rukpak),
             write: None,
             conditions,
             warning,

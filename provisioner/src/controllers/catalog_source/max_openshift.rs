@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 pub use manifests::api::bundle_identity::key;
 use manifests::api::limits;
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 /// Max OpenShift version that catalogs currently declare for a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ fn bounded(value: String) -> String {
     if value.len() <= max_len {
         return value;
     }
-    shortened(&value, max_len)
+    truncate(&value, max_len)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-pub(super) use manifests::api::olm::{NAMESPACES, OPERATOR, Operator};
+pub(super) use manifests::api::olm::{CatalogOperatorState, NAMESPACES, OPERATOR};
 
 /// Time for which the Deployment may be missing, or scaled to zero, before the provisioner takes over. It may be in the
 /// process of being replaced.
@@ -36,19 +36,23 @@ impl OlmDetector {
     }
 
     /// Records an observation. Reports whether OLM serves, and the delay until the decision has to be evaluated again.
-    pub(super) fn observe(&mut self, operator: Operator, now: Instant) -> (bool, Option<Duration>) {
+    pub(super) fn observe(
+        &mut self,
+        operator: CatalogOperatorState,
+        now: Instant,
+    ) -> (bool, Option<Duration>) {
         let was = self.has_olm;
         let grace = match operator {
-            Operator::Runs => {
+            CatalogOperatorState::Running => {
                 self.unavailable_since = None;
                 self.has_olm = Some(true);
                 return (true, None);
             }
-            Operator::Away => UNAVAILABLE_GRACE,
-            Operator::Gone => REPLACEMENT_GRACE,
+            CatalogOperatorState::Unavailable => UNAVAILABLE_GRACE,
+            CatalogOperatorState::Absent => REPLACEMENT_GRACE,
         };
         // An unavailable Deployment at the first observation may be restarting together with the provisioner.
-        let has_olm = was.unwrap_or(operator == Operator::Away);
+        let has_olm = was.unwrap_or(operator == CatalogOperatorState::Unavailable);
         if !has_olm {
             self.has_olm = Some(false);
             return (false, None);
@@ -71,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        Operator::{Away, Gone, Runs},
+        CatalogOperatorState::{Absent, Running, Unavailable},
         *,
     };
 
@@ -79,18 +83,18 @@ mod tests {
     #[test]
     fn deployment_status_determines_whether_olm_runs() {
         for (spec, status, expected) in ::tests::rows![
-            json!({}), json!({}) => Away;
-            json!({"replicas": 1}), json!({"replicas": 1}) => Away;
-            json!({"replicas": 1}), json!({"availableReplicas": 1}) => Runs;
-            json!({}), json!({"availableReplicas": 2}) => Runs;
+            json!({}), json!({}) => Unavailable;
+            json!({"replicas": 1}), json!({"replicas": 1}) => Unavailable;
+            json!({"replicas": 1}), json!({"availableReplicas": 1}) => Running;
+            json!({}), json!({"availableReplicas": 2}) => Running;
             // Its pods are terminating.
-            json!({"replicas": 0}), json!({"availableReplicas": 1}) => Gone;
+            json!({"replicas": 0}), json!({"availableReplicas": 1}) => Absent;
         ] {
             let spec =
                 with!(spec => |spec| spec["selector"] = json!({}); spec["template"] = json!({}));
             let deployment =
                 json!({"metadata": {"name": OPERATOR}, "spec": spec, "status": status});
-            assert_rows!(Operator::of(&serde_json::from_value(deployment).unwrap()) => expected, "{status}");
+            assert_rows!(CatalogOperatorState::from_deployments(&serde_json::from_value(deployment).unwrap()) => expected, "{status}");
         }
     }
 
@@ -100,11 +104,11 @@ mod tests {
         // Nothing else serves while OLM is restarting.
         for (was, expected) in [(None, true), (Some(false), false), (Some(true), true)] {
             let (now, mut detector) = (Instant::now(), OlmDetector::starting_from(was));
-            assert_eq!(detector.observe(Away, now).0, expected, "{was:?}");
-            assert_eq!(detector.observe(Away, now).0, expected, "{was:?}");
-            assert_eq!(detector.observe(Runs, now), (true, None), "{was:?}");
+            assert_eq!(detector.observe(Unavailable, now).0, expected, "{was:?}");
+            assert_eq!(detector.observe(Unavailable, now).0, expected, "{was:?}");
+            assert_eq!(detector.observe(Running, now), (true, None), "{was:?}");
             assert_eq!(
-                detector.observe(Away, now),
+                detector.observe(Unavailable, now),
                 (true, Some(UNAVAILABLE_GRACE)),
                 "{was:?}"
             );
@@ -118,17 +122,17 @@ mod tests {
         // Seconds, the observation at that time, whether OLM serves, and the seconds until the next evaluation.
         for (name, story) in ::tests::rows![
             "restarted, upgraded, and gone in the end" => &[
-                (0, Runs, true, None), (10, Away, true, Some(900)), (40, Runs, true, None), (100, Gone, true, Some(120)),
-                (101, Away, true, Some(899)), (130, Runs, true, None), (200, Gone, true, Some(120)), (319, Gone, true, Some(1)),
-                (320, Gone, false, None), (900, Gone, false, None),
+                (0, Running, true, None), (10, Unavailable, true, Some(900)), (40, Running, true, None), (100, Absent, true, Some(120)),
+                (101, Unavailable, true, Some(899)), (130, Running, true, None), (200, Absent, true, Some(120)), (319, Absent, true, Some(1)),
+                (320, Absent, false, None), (900, Absent, false, None),
             ][..];
             "has never been there, is installed, and takes its time"
-                => &[(0, Gone, false, None), (60, Away, false, None), (600, Away, false, None), (660, Runs, true, None)];
+                => &[(0, Absent, false, None), (60, Unavailable, false, None), (600, Unavailable, false, None), (660, Running, true, None)];
             "the provisioner starts while OLM does, or when it has failed for good" => &[
-                (0, Away, true, Some(900)), (30, Runs, true, None), (31, Away, true, Some(900)), (931, Away, false, None),
-                (940, Away, false, None), (950, Runs, true, None),
+                (0, Unavailable, true, Some(900)), (30, Running, true, None), (31, Unavailable, true, Some(900)), (931, Unavailable, false, None),
+                (940, Unavailable, false, None), (950, Running, true, None),
             ];
-            "away, and then somebody removes it" => &[(0, Runs, true, None), (1, Away, true, Some(900)), (301, Gone, false, None)];
+            "away, and then somebody removes it" => &[(0, Running, true, None), (1, Unavailable, true, Some(900)), (301, Absent, false, None)];
         ] {
             let mut detector = OlmDetector::default();
             for (at, state, has_olm, recheck) in story {

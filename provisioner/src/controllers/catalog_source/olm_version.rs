@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use manifests::{
     api::{config::ClusterOperator, olm::OPERATOR},
     image::Reference,
-    object::shortened,
+    object::truncate,
 };
 use semver::Version;
 
@@ -66,7 +66,7 @@ impl OlmFacts {
     /// Describes why the version is unknown, and how an admin declares it.
     pub(super) fn describe_unknown(&self) -> String {
         let image = match &self.deployment.image {
-            Some(image) => format!("image {:?}", shortened(image, MAX_IMAGE_LEN)),
+            Some(image) => format!("image {:?}", truncate(image, MAX_IMAGE_LEN)),
             None => "the image".to_owned(),
         };
         format!(

@@ -10,7 +10,7 @@ use manifests::api::catalog_source::{
 };
 use manifests::api::condition::with_time_of;
 use manifests::api::limits;
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 use super::{
     image_template::{ConditionUpdate, UnresolvedImage},
@@ -101,7 +101,7 @@ pub(super) fn status(
     CatalogSourceStatus {
         message: seen.problem.as_ref().map(|problem| {
             let max_len = usize::try_from(limits::MESSAGE).unwrap_or(usize::MAX) - 1;
-            shortened(&problem.message, max_len)
+            truncate(&problem.message, max_len)
         }),
         reason: reason.map(|reason| reason.as_str().to_owned()),
         latest_image_registry_poll: seen.last_poll.map(Time).or(base.latest_image_registry_poll),
@@ -159,7 +159,7 @@ pub(super) fn conditions(
             type_: update.type_.to_owned(),
             status: status.to_owned(),
             reason: update.reason.to_owned(),
-            message: shortened(&update.message, max_len),
+            message: truncate(&update.message, max_len),
             last_transition_time: Time(now),
             observed_generation: generation,
         };

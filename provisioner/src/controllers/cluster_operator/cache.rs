@@ -9,8 +9,8 @@ use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::config::ClusterOperator;
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::api::platform_status::PlatformStatus;
-use manifests::object::shortened;
-use manifests::openshift::Cluster;
+use manifests::object::truncate;
+use manifests::openshift::ClusterRelease;
 
 use super::subscriptions::{Service, Subscription};
 
@@ -44,7 +44,7 @@ pub(crate) struct ClusterState {
     pub(crate) operators: ObjectCache<PlatformOperator>,
     /// BundleInstances of all owners.
     pub(crate) instances: ObjectCache<BundleInstance>,
-    pub(crate) version: ObjectCache<Cluster>,
+    pub(crate) version: ObjectCache<ClusterRelease>,
     /// Reason and message of the OperatorConditions that block upgrades.
     pub(crate) refusals: ObjectCache<(String, String)>,
     /// ClusterServiceVersions of OLM.
@@ -106,7 +106,7 @@ impl<T: PartialEq> ObjectCache<T> {
 
     /// Records that the objects cannot be watched.
     pub(crate) fn fails(&mut self, why: &impl Display) -> bool {
-        let state = SyncState::Failing(shortened(&why.to_string(), MAX_REASON_LEN));
+        let state = SyncState::Failing(truncate(&why.to_string(), MAX_REASON_LEN));
         let is_news = self.state != state;
         self.state = state;
         is_news

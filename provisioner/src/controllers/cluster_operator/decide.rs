@@ -10,7 +10,9 @@ use kube::ResourceExt as _;
 use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus};
 use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::{Concern, Details, Effect, NAME, Platform};
+use manifests::api::platform_status::{
+    Concern, Effect, NAME, OperatorDetails, PlatformStatusStatus,
+};
 use manifests::api::{condition, labels};
 use manifests::openshift::{self, Release};
 
@@ -58,7 +60,7 @@ pub(crate) struct DecisionInputs<'a> {
 pub(crate) struct LastStatuses {
     pub(crate) aggregated: Option<ClusterOperatorStatus>,
     pub(crate) core: Option<ClusterOperatorStatus>,
-    pub(crate) platform: Option<Platform>,
+    pub(crate) platform: Option<PlatformStatusStatus>,
 }
 
 /// Result of a decision.
@@ -89,7 +91,7 @@ pub(crate) enum StatusTarget {
         core: Box<ClusterOperatorStatus>,
     },
     /// Cluster with a PlatformStatus.
-    PlatformStatus(Box<Platform>),
+    PlatformStatus(Box<PlatformStatusStatus>),
     /// Neither kind is served, or the objects cannot be read.
     None,
 }
@@ -160,10 +162,11 @@ fn cluster(facts: &ClusterState, release: Option<&str>) -> Cluster {
     if facts.version.is_absent() {
         return Cluster::Kubernetes;
     }
-    let completed = |cluster: &openshift::Cluster| cluster.completed().map_err(str::to_owned);
+    let completed =
+        |cluster: &openshift::ClusterRelease| cluster.last_completed().map_err(str::to_owned);
     let release = release.filter(|release| !openshift::is_placeholder(release));
     Cluster::OpenShift(match (release, facts.version.error()) {
-        (Some(release), _) => completed(&openshift::Cluster::of_release(release)),
+        (Some(release), _) => completed(&openshift::ClusterRelease::of_release(release)),
         (None, Some(error)) => Err(error.to_owned()),
         (None, None) => match facts.version.get(CLUSTER_VERSION) {
             Some(cluster) => completed(cluster),
@@ -191,7 +194,7 @@ fn errors(facts: &ClusterState) -> Vec<String> {
 
 /// Returns the details of the previous status. Only the provisioner writes them, so the last written details precede the
 /// live ones.
-fn before(facts: &ClusterState, written: &LastStatuses) -> Details {
+fn before(facts: &ClusterState, written: &LastStatuses) -> OperatorDetails {
     // Used even if the watch fails: the status was listed or written before.
     if !facts.aggregated.is_absent() {
         let before = aggregated_before(facts, written);
@@ -215,13 +218,13 @@ fn aggregated_before(
     }
 }
 
-fn platform_before(facts: &ClusterState, written: &LastStatuses) -> Option<Platform> {
+fn platform_before(facts: &ClusterState, written: &LastStatuses) -> Option<PlatformStatusStatus> {
     let live = facts
         .status
         .get(NAME)
         .and_then(|object| object.status.clone());
     match (live, &written.platform) {
-        (Some(live), Some(written)) => Some(Platform {
+        (Some(live), Some(written)) => Some(PlatformStatusStatus {
             details: written.details.clone(),
             ..live
         }),

@@ -27,8 +27,8 @@ use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::config::{ClusterOperatorStatus, ObjectReference, OperandVersion};
 use manifests::api::limits;
 use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::{Details, Platform};
-use manifests::object::shortened;
+use manifests::api::platform_status::{OperatorDetails, PlatformStatusStatus};
+use manifests::object::truncate;
 use serde::Deserialize as _;
 
 use crate::runtime::metrics::Tally;
@@ -94,7 +94,7 @@ pub struct Output<S> {
 }
 
 /// Counts platform operators, with the details of the previous status. `None` if they cannot be listed.
-pub fn tally(before: &Details, input: &Input<'_>) -> Option<Tally> {
+pub fn tally(before: &OperatorDetails, input: &Input<'_>) -> Option<Tally> {
     let operators = input.operators.as_ref().ok()?;
     let counted = count(operators, input, before);
     let late = counted
@@ -111,10 +111,10 @@ pub fn tally(before: &Details, input: &Input<'_>) -> Option<Tally> {
 }
 
 /// Returns the details of a ClusterOperator, or the default if another client has written another extension.
-pub fn details(status: &ClusterOperatorStatus) -> Details {
+pub fn details(status: &ClusterOperatorStatus) -> OperatorDetails {
     let extension = status.extension.as_ref();
     extension
-        .and_then(|extension| Details::deserialize(extension).ok())
+        .and_then(|extension| OperatorDetails::deserialize(extension).ok())
         .unwrap_or_default()
 }
 
@@ -158,11 +158,11 @@ pub fn cluster_operator(
 
 /// Returns the PlatformStatus for clusters without ClusterOperators. `minor` is the minor version of the cluster.
 pub fn platform_status(
-    before: Option<&Platform>,
+    before: Option<&PlatformStatusStatus>,
     input: &Input<'_>,
     minor: Option<&str>,
-) -> Output<Platform> {
-    let empty = Platform::default();
+) -> Output<PlatformStatusStatus> {
+    let empty = PlatformStatusStatus::default();
     let before = before.unwrap_or(&empty);
     let found = decide(
         &PreviousConditions::of_platform(before),
@@ -170,7 +170,7 @@ pub fn platform_status(
         input,
     );
     Output {
-        status: Platform {
+        status: PlatformStatusStatus {
             conditions: conditions::for_platform(before, &found.conditions, input.now),
             cluster_minor: minor.map(str::to_owned),
             details: found.details,
@@ -192,12 +192,16 @@ fn versions(release: Option<&str>) -> Vec<OperandVersion> {
 /// Parts of both kinds of status.
 struct StatusParts {
     conditions: [Condition; 4],
-    details: Details,
+    details: OperatorDetails,
     related: Option<Vec<ObjectReference>>,
     recheck: Option<Timestamp>,
 }
 
-fn decide(previous: &PreviousConditions, before: &Details, input: &Input<'_>) -> StatusParts {
+fn decide(
+    previous: &PreviousConditions,
+    before: &OperatorDetails,
+    input: &Input<'_>,
+) -> StatusParts {
     let upgradeable = Condition::new(
         "Upgradeable",
         if input.gate.is_upgradeable {
@@ -211,7 +215,7 @@ fn decide(previous: &PreviousConditions, before: &Details, input: &Input<'_>) ->
     // All values count, but only as many are written as the schema permits.
     let maxima = input.catalog_maxima.clone().into_iter();
     let maxima = maxima.take(limits::CONCERNS as usize);
-    let mut details = Details {
+    let mut details = OperatorDetails {
         first_available: before.first_available.clone(),
         concerns: input.gate.concerns.clone(),
         more_concerns: i64::try_from(input.gate.more).unwrap_or(i64::MAX),
@@ -257,7 +261,7 @@ fn decide(previous: &PreviousConditions, before: &Details, input: &Input<'_>) ->
 fn unlisted(previous: &PreviousConditions, error: &str, is_day_0: bool) -> [Condition; 3] {
     let message = format!(
         "Failed to list the platform operators: {}",
-        shortened(error, 1000)
+        truncate(error, 1000)
     );
     [
         ("Available", Status::False),

@@ -16,7 +16,7 @@ use kube::{
 };
 use manifests::api::{
     config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus},
-    platform_status::{NAME, Platform, PlatformStatus, PlatformStatusSpec},
+    platform_status::{NAME, PlatformStatus, PlatformStatusSpec, PlatformStatusStatus},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -55,7 +55,7 @@ pub(crate) struct WrittenStatus<S> {
 pub(crate) struct PublishState {
     aggregated: WrittenStatus<ClusterOperatorStatus>,
     core: WrittenStatus<ClusterOperatorStatus>,
-    platform: WrittenStatus<Platform>,
+    platform: WrittenStatus<PlatformStatusStatus>,
     errors: WriteErrors,
 }
 
@@ -124,21 +124,21 @@ impl StatusObject for ClusterOperator {
 }
 
 impl StatusObject for PlatformStatus {
-    type Status = Platform;
+    type Status = PlatformStatusStatus;
 
     fn named(name: &str) -> Self {
         Self::new(name, PlatformStatusSpec {})
     }
 
-    fn status(&self) -> Option<&Platform> {
+    fn status(&self) -> Option<&PlatformStatusStatus> {
         self.status.as_ref()
     }
 
-    fn set_status(&mut self, status: Platform) {
+    fn set_status(&mut self, status: PlatformStatusStatus) {
         self.status = Some(status);
     }
 
-    fn upgradeable(status: &Platform) -> Option<(&str, &str)> {
+    fn upgradeable(status: &PlatformStatusStatus) -> Option<(&str, &str)> {
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|condition| condition.type_ == UPGRADEABLE)?;
         Some((&condition.status, &condition.reason))
@@ -247,7 +247,7 @@ impl AggregatorState {
 
     async fn write_platform(
         &self,
-        status: &Platform,
+        status: &PlatformStatusStatus,
         verdict: &Verdict,
         state: &mut PublishState,
     ) -> Result<(), Error> {

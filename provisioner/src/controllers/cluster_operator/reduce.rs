@@ -21,8 +21,8 @@ use manifests::api::operator_condition::{
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::api::platform_status::PlatformStatus;
 use manifests::api::{condition, labels, limits};
-use manifests::object::shortened;
-use manifests::openshift::Cluster;
+use manifests::object::truncate;
+use manifests::openshift::ClusterRelease;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -212,12 +212,12 @@ pub(crate) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
 fn retain(conditions: &mut Vec<Condition>, types: &[&str]) {
     conditions.retain(|condition| types.contains(&condition.type_.as_str()));
     for condition in conditions {
-        condition.message = shortened(&condition.message, MAX_MESSAGE_LEN);
+        condition.message = truncate(&condition.message, MAX_MESSAGE_LEN);
         condition.observed_generation = None;
     }
 }
 
-pub(crate) fn version(version: ClusterVersion) -> Option<Cluster> {
+pub(crate) fn version(version: ClusterVersion) -> Option<ClusterRelease> {
     Some(version.status.unwrap_or_default().cluster())
 }
 
@@ -227,10 +227,10 @@ pub(crate) fn refusal(view: OperatorConditionView) -> Option<(String, String)> {
         spec: view.spec,
         status: view.status,
     };
-    let refusal = condition.refusal()?;
+    let refusal = condition.not_upgradeable()?;
     Some((
-        shortened(&refusal.reason, MAX_MESSAGE_LEN),
-        shortened(&refusal.message, MAX_MESSAGE_LEN),
+        truncate(&refusal.reason, MAX_MESSAGE_LEN),
+        truncate(&refusal.message, MAX_MESSAGE_LEN),
     ))
 }
 
@@ -243,9 +243,9 @@ pub(crate) fn service(service: ClusterServiceVersion) -> Option<Service> {
     // A release is short, and the start of any other value is sufficient.
     operator.maximum = operator
         .maximum
-        .map(|maximum| shortened(&maximum, limits::WORD as usize));
+        .map(|maximum| truncate(&maximum, limits::WORD as usize));
     let version = service.spec.version;
-    let version = version.map(|version| shortened(&version, limits::WORD as usize));
+    let version = version.map(|version| truncate(&version, limits::WORD as usize));
     let annotations = service.metadata.annotations.as_ref();
     let package = olm::package(|key| annotations?.get(key).map(String::as_str));
     Some(Service {

@@ -21,7 +21,7 @@ use std::{
 
 use manifests::api::limits;
 use manifests::api::platform_status::{Concern, Effect};
-use manifests::object::shortened;
+use manifests::object::truncate;
 use manifests::openshift::{Release, maximum};
 
 use self::message::{Message, one_line};
@@ -100,7 +100,7 @@ impl Operator {
     /// Returns the name of the operator in messages, which is bounded.
     pub fn label(&self) -> String {
         let name = format!("{}/{}", self.namespace, self.name);
-        shortened(&name, limits::WORD as usize / 4) // characters have up to four bytes
+        truncate(&name, limits::WORD as usize / 4) // characters have up to four bytes
     }
 
     /// Reports whether the operator blocks upgrades of a cluster with this release, by its known maximum.
@@ -114,7 +114,7 @@ impl Operator {
             None if self.is_payload => Outcome::Passes,
             None => Outcome::Undeclared,
             Some(Err(error)) => Outcome::Undetermined(error.to_string()),
-            Some(Ok(maximum)) if maximum.outlasts(release) => Outcome::Passes,
+            Some(Ok(maximum)) if maximum.allows_next(release) => Outcome::Passes,
             Some(Ok(maximum)) => Outcome::Blocks(maximum),
         }
     }
@@ -303,7 +303,7 @@ impl Concerns {
         self.sorted.insert(Concern {
             operator: name,
             effect,
-            message: shortened(message, max_len),
+            message: truncate(message, max_len),
         });
     }
 

@@ -13,8 +13,10 @@
 
 use convert::permissions::Gained;
 use manifests::api::limits;
-use manifests::api::platform_operator::{Kept, NewRights, RightsApproval, UpgradeApproval};
-use manifests::object::shortened;
+use manifests::api::platform_operator::{
+    ApprovedMinors, NewRights, RightsApproval, UpgradeApproval,
+};
+use manifests::object::truncate;
 use manifests::openshift::Release;
 use manifests::version::{self, Version};
 
@@ -79,7 +81,7 @@ pub struct Input<'a> {
     /// Minor version that the cluster has reached; `None` if it is not known.
     pub cluster: Option<Release>,
     /// Record of the last approval.
-    pub kept: Option<Kept>,
+    pub kept: Option<ApprovedMinors>,
     /// Next bundle; `None` if no upgrade exists.
     pub next: Option<UpgradeCandidate<'a>>,
 }
@@ -108,7 +110,7 @@ pub struct Decision {
     /// Next step of the controller.
     pub step: ApprovalDecision,
     /// Record; written if it differs from the previous one.
-    pub keep: Option<Kept>,
+    pub keep: Option<ApprovedMinors>,
 }
 
 /// Decides about the next bundle.
@@ -123,21 +125,21 @@ pub fn decide(input: &Input<'_>) -> Decision {
     };
     let keep = match (input.kept, input.cluster, package) {
         // The first installation was chosen for the current cluster.
-        (None, Some(cluster), Some(package)) => Some(Kept { cluster, package }),
+        (None, Some(cluster), Some(package)) => Some(ApprovedMinors { cluster, package }),
         // The package has followed the cluster, and no further upgrade exists.
         (Some(kept), Some(cluster), Some(package))
             if cluster.is_after(kept.cluster) && step == ApprovalDecision::NoChange =>
         {
             let has_followed = kept.package != package;
             Some(if has_followed {
-                Kept { cluster, package }
+                ApprovedMinors { cluster, package }
             } else {
                 kept
             })
         }
         // A minor version that was installed for another reason does not follow a later change of the cluster.
         (Some(kept), Some(cluster), Some(package)) if !cluster.is_after(kept.cluster) => {
-            Some(Kept { package, ..kept })
+            Some(ApprovedMinors { package, ..kept })
         }
         (kept, ..) => kept,
     };
@@ -212,7 +214,7 @@ fn after(cluster: Option<Release>) -> String {
 /// Approves versions up to the approved one, including those on the path to it.
 fn manual(input: &Input<'_>, version: &Version) -> ApprovalDecision {
     let ask = format!("set spec.approvedVersion: {version} to install it");
-    let message = match input.approved_version.map(version::strict) {
+    let message = match input.approved_version.map(version::parse_strict) {
         Some(Ok(approved)) if version.cmp_precedence(&approved).is_le() => {
             return ApprovalDecision::Upgrade(format!("spec.approvedVersion is {approved}"));
         }
@@ -220,7 +222,7 @@ fn manual(input: &Input<'_>, version: &Version) -> ApprovalDecision {
             format!("{version} is newer than spec.approvedVersion {approved}; {ask}")
         }
         Some(Err(error)) => {
-            let error = shortened(&error.to_string(), 200);
+            let error = truncate(&error.to_string(), 200);
             format!("invalid spec.approvedVersion: {error}; {ask}")
         }
         None => format!("{version} is waiting for approval; {ask}"),
@@ -279,7 +281,7 @@ pub fn listed(gained: &Gained) -> NewRights {
         .lines
         .iter()
         .take(most)
-        .map(|line| shortened(line, max_len))
+        .map(|line| truncate(line, max_len))
         .collect();
     if gained.lines.len() > most {
         rules.truncate(most.saturating_sub(1));

@@ -19,10 +19,10 @@ use catalog::choose::Offer;
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::platform_operator::{
-    CatalogRef, Kept, NewRights, NextBundle, PlatformOperator, reason,
+    ApprovedMinors, CatalogRef, NewRights, NextBundle, PlatformOperator, reason,
 };
 use manifests::api::{Class, labels};
-use manifests::object::shortened;
+use manifests::object::truncate;
 use manifests::openshift::Release;
 use manifests::version::Version;
 
@@ -95,7 +95,7 @@ pub struct OperatorPlan {
     /// Action on the BundleInstance.
     pub act: InstanceAction,
     /// Record of the approval; written if it differs.
-    pub keep: Option<Kept>,
+    pub keep: Option<ApprovedMinors>,
     /// Next bundle, and the reason why it waits.
     pub next: Option<NextBundle>,
     /// New permissions of the next bundle.
@@ -217,7 +217,7 @@ pub fn plan(input: &Input<'_>) -> OperatorPlan {
     let current = own.map(installed::state).unwrap_or_default();
     let package = &operator.spec.package.name;
     if let Some(other) = current.package.as_ref().filter(|other| *other != package) {
-        let other = shortened(other, 80);
+        let other = truncate(other, 80);
         let message = format!(
             "BundleInstance {name} has package {other}, which cannot be upgraded to another package; set \
              spec.package.name to {other} again, and create another PlatformOperator for {package}"

@@ -29,7 +29,7 @@ use kube::{
     },
 };
 use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
-use manifests::object::shortened;
+use manifests::object::truncate;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},
     watch,
@@ -273,6 +273,6 @@ pub(super) fn truncate(text: &str, most: u32) -> String {
     if text.len() <= most {
         text.to_owned()
     } else {
-        shortened(text, most / 4)
+        truncate(text, most / 4)
     }
 }

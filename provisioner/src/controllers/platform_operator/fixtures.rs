@@ -5,7 +5,7 @@ use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::labels;
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::openshift::{MaxOpenShiftVersion, Spelling};
-use manifests::version::strict;
+use manifests::version::parse_strict;
 use serde_json::{Value, json};
 
 use super::{installed::BundleChoice, instance_manifest};
@@ -29,7 +29,7 @@ pub(crate) fn image(version: &str) -> String {
 
 /// Returns bundle `tide.v1.0.0` of the catalog `c/mine`, in this version.
 pub(crate) fn bundle(version: &str) -> Bundle {
-    let bundle = Bundle::new(format!("tide.v{version}"), strict(version).unwrap());
+    let bundle = Bundle::new(format!("tide.v{version}"), parse_strict(version).unwrap());
     with!(bundle => image: image(version))
 }
 

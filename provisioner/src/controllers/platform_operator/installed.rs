@@ -239,7 +239,7 @@ fn bundle(
             let release = before.and_then(|predecessor| predecessor.release.as_ref());
             let declared = || before.and_then(|predecessor| predecessor.version.as_ref());
             let version = facts.version.as_ref();
-            let version = version.filter(|version| version::strict(version).is_ok());
+            let version = version.filter(|version| version::parse_strict(version).is_ok());
             (name, version.or_else(declared), release)
         }
         (Some(chosen), None) => {
@@ -251,7 +251,7 @@ fn bundle(
     };
     Some(Bundle {
         name: name.clone(),
-        version: version.and_then(|text| version::strict(text).ok()),
+        version: version.and_then(|text| version::parse_strict(text).ok()),
         release: release.and_then(|text| Release::parse_release(text).ok()),
         catalog,
         digest,

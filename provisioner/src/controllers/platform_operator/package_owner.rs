@@ -6,8 +6,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::api::platform_operator::{PlatformOperator, Unserved};
-use manifests::object::shortened;
+use manifests::api::platform_operator::{InvalidOperator, PlatformOperator};
+use manifests::object::truncate;
 
 /// A package that OLM manages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn find_conflict<'a>(
     managed: &[OlmPackage],
 ) -> Option<PackageConflict> {
     let package = &operator.spec.package.name;
-    let requested = shortened(package, 80);
+    let requested = truncate(package, 80);
     // If the CRD of another product allows changes of the package, the package in the cluster counts.
     let has = |other: &PlatformOperator| match held(other) {
         Some(held) => held == *package,
@@ -84,14 +84,17 @@ pub fn find_conflict<'a>(
         .min()?;
     Some(PackageConflict::Olm {
         package: requested,
-        by: shortened(by, 300),
+        by: truncate(by, 300),
     })
 }
 
 /// Reports whether the spec permits an operator to have a package. An invalid version range does not matter, since it can
 /// be corrected.
 fn may_have(operator: &PlatformOperator) -> bool {
-    matches!(operator.check(), Ok(()) | Err(Unserved::Range { .. }))
+    matches!(
+        operator.check(),
+        Ok(()) | Err(InvalidOperator::Range { .. })
+    )
 }
 
 /// Returns the sort key of an operator: operators that have the package first, then by age. An operator without a creation

@@ -224,8 +224,8 @@ async fn facts(shared: &Shared) -> Facts {
         }
         Ok(None) => (Ok(None), Cluster::Kubernetes),
         Ok(Some(cluster)) => {
-            let completed = cluster.completed().map_err(str::to_owned);
-            let bounds = match (&completed, cluster.highest()) {
+            let completed = cluster.last_completed().map_err(str::to_owned);
+            let bounds = match (&completed, cluster.max_release()) {
                 (Ok(completed), Some(highest)) => Ok(Some(ClusterReleases {
                     completed: *completed,
                     highest,
@@ -234,8 +234,10 @@ async fn facts(shared: &Shared) -> Facts {
                 (Ok(_), None) => Err("the ClusterVersion has no version".to_owned()),
             };
             // The gate is about the release of the payload.
-            let gate = versions.release().map(openshift::Cluster::of_release);
-            let gate = gate.map(|cluster| cluster.completed().map_err(str::to_owned));
+            let gate = versions
+                .release()
+                .map(openshift::ClusterRelease::of_release);
+            let gate = gate.map(|cluster| cluster.last_completed().map_err(str::to_owned));
             (bounds, Cluster::OpenShift(gate.unwrap_or(completed)))
         }
     };
@@ -320,7 +322,7 @@ async fn record_annotations(
     let mut annotations = BTreeMap::from([(labels::CHOSEN_BUNDLE, annotation)]);
     annotations.extend(
         plan.keep
-            .map(|keep| (labels::KEPT_MINORS, keep.to_string())),
+            .map(|keep| (labels::APPROVED_MINORS, keep.to_string())),
     );
     annotate(operator, shared, annotations)
         .await
@@ -411,7 +413,7 @@ async fn report(
     let name = operator.name_any();
     // With a choice, the record is written already.
     if let (Some(keep), false) = (plan.keep, matches!(plan.act, InstanceAction::Apply(_))) {
-        let annotations = BTreeMap::from([(labels::KEPT_MINORS, keep.to_string())]);
+        let annotations = BTreeMap::from([(labels::APPROVED_MINORS, keep.to_string())]);
         let written = annotate(operator, shared, annotations).await;
         written.map_err(failed_to("record the retained minor versions", operator))?;
     }

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use kube::{Api, core::GroupVersionKind, runtime::watcher};
 use manifests::{
     api::config::{CLUSTER_VERSION, ClusterVersion},
-    openshift::Cluster,
+    openshift::ClusterRelease,
 };
 
 use crate::controllers::context::Context;
@@ -23,7 +23,7 @@ pub(crate) async fn follow(ctx: &Context) {
             let only = format!("metadata.name={CLUSTER_VERSION}");
             let events = watcher::watcher(api, watcher::Config::default().fields(&only));
             let mut events = patient(events).boxed();
-            let mut last: Option<Cluster> = None;
+            let mut last: Option<ClusterRelease> = None;
             let mut is_listed = false;
             while let Some(event) = events.next().await {
                 if matches!(event, Ok(watcher::Event::InitApply(_))) {

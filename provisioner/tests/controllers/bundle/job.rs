@@ -10,7 +10,7 @@ mod turns;
 use cluster::Cluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
-use manifests::api::bundle::Pull;
+use manifests::api::bundle::PullMode;
 use tokio::sync::OnceCell;
 
 use super::*;
@@ -46,7 +46,7 @@ async fn node(world: &World) -> Kubelet {
 /// Returns the source of an image that a node pulls.
 fn pulled(reference: &str) -> BundleSource {
     let mut source = image(reference);
-    source.image.as_mut().unwrap().pull = Some(Pull::Job);
+    source.image.as_mut().unwrap().pull = Some(PullMode::Job);
     source
 }
 

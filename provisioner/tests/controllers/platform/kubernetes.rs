@@ -8,8 +8,9 @@ use crate::{catalogs::served::Server, support::wait_for};
 
 async fn minors(platform: &Platform, cluster: &str, package: &str) {
     let expected = format!("{cluster} {package}");
-    let is_approved =
-        |operator: &PlatformOperator| (operator.kept()?.to_string() == expected).then_some(());
+    let is_approved = |operator: &PlatformOperator| {
+        (operator.approved_minors()?.to_string() == expected).then_some(())
+    };
     wait_for(platform.operators(), "wave", &expected, is_approved).await;
 }
 

@@ -25,7 +25,7 @@ fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
 
 async fn has_approved_minors(platform: &Platform, name: &str, expected: &str) {
     wait_for(platform.operators(), name, expected, |operator| {
-        (operator.annotations().get(labels::KEPT_MINORS)? == expected).then_some(())
+        (operator.annotations().get(labels::APPROVED_MINORS)? == expected).then_some(())
     })
     .await;
 }

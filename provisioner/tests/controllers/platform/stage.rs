@@ -41,7 +41,7 @@ impl Platform {
     }
 
     async fn with_definitions(self) -> Self {
-        for definition in crds::foreign() {
+        for definition in crds::optional_crds() {
             let definition = serde_json::to_value(definition).unwrap();
             self.define(&definition).await;
         }
@@ -68,7 +68,7 @@ impl Platform {
 
     /// Applies the project's CRD of a kind.
     pub(crate) async fn define_kind(&self, kind: &str) {
-        let mut all = crds::foreign().into_iter();
+        let mut all = crds::optional_crds().into_iter();
         let definition = all.find(|crd| crd.spec.names.kind == kind).unwrap();
         let definition = serde_json::to_value(definition).unwrap();
         self.define(&definition).await;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use anyhow::Context;
 use manifests::{
     api::{catalog_source::convert::Version, crds},
-    object::shortened,
+    object::truncate,
     validation::Validator,
 };
 use serde_json::Value;
@@ -25,7 +25,7 @@ impl Crd {
     /// Returns the errors of the API server for creating an object of the kind CatalogSource.
     pub(super) fn errors(&mut self, object: Value) -> anyhow::Result<Vec<String>> {
         let Some(version) = Version::of(&object) else {
-            let version = shortened(text(&object, "apiVersion"), MAX_VERSION_LEN);
+            let version = truncate(text(&object, "apiVersion"), MAX_VERSION_LEN);
             return Ok(vec![format!(
                 "no matches for kind \"CatalogSource\" in version {version:?}; use {}",
                 Version::V1alpha1.api_version()

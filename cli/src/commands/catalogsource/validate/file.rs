@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use manifests::{
-    object::shortened,
+    object::truncate,
     path::{Path, Step},
     yaml,
 };
@@ -129,7 +129,7 @@ impl File {
                 });
             } else {
                 let [kind, version] = ["kind", "apiVersion"]
-                    .map(|field| shortened(text(&object, field), MAX_WORD_LEN));
+                    .map(|field| truncate(text(&object, field), MAX_WORD_LEN));
                 *self
                     .skipped
                     .entry(format!("{kind} ({version})"))

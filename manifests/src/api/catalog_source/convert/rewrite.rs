@@ -9,7 +9,7 @@ use crate::{
     api::catalog_source::{
         CatalogSource, CatalogSourceSpec, Invalid, Origin, rules::MEMBERS, without_nulls,
     },
-    object::shortened,
+    object::truncate,
 };
 
 /// Form of a catalog's location.
@@ -198,7 +198,7 @@ impl Dropped {
     fn new(field: &str, value: &Value, why: &'static str) -> Self {
         Self {
             field: format!("spec.{field}"),
-            value: shortened(&value.to_string(), 120),
+            value: truncate(&value.to_string(), 120),
             why,
         }
     }

@@ -111,7 +111,7 @@ pub(super) fn job(
     let hash = digits(&serde_json::to_vec(&job)?, 2 * HASH_DIGITS);
     let mut job: Job = serde_json::from_value(job)?;
     let annotations = job.annotations_mut();
-    annotations.insert(labels::DECLARED.to_owned(), hash);
+    annotations.insert(labels::SPEC_HASH.to_owned(), hash);
     Ok(job)
 }
 
@@ -255,13 +255,13 @@ fn digits(bytes: &[u8], count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use manifests::api::bundle::Pull;
+    use manifests::api::bundle::PullMode;
 
     fn bundle(secret: Option<&str>) -> Bundle {
         object!({
             "metadata": {"name": "b", "uid": "u"},
             "spec": {"source": {
-                "type": "image", "image": {"ref": "quay.io/a/b:v1", "pullSecret": secret, "pull": Pull::Job},
+                "type": "image", "image": {"ref": "quay.io/a/b:v1", "pullSecret": secret, "pull": PullMode::Job},
             }},
         })
     }
@@ -339,7 +339,7 @@ mod tests {
     fn equal_jobs_have_equal_hashes() {
         let hash = |image: &Image, mode| {
             let job = declared(&bundle(None), image, mode);
-            let hash = job["metadata"]["annotations"][labels::DECLARED].as_str();
+            let hash = job["metadata"]["annotations"][labels::SPEC_HASH].as_str();
             hash.unwrap().to_owned()
         };
         let volume = hash(&tag(), Mode::ImageVolume);

@@ -12,7 +12,7 @@ use super::manifest::BUNDLE;
 pub(super) fn removed_by_admission(declared: &Job, created: &Job) -> Option<&'static str> {
     let is_unchanged =
         |key: &str| created.annotations().get(key) == declared.annotations().get(key);
-    if !is_unchanged(labels::IMAGE) || !is_unchanged(labels::DECLARED) {
+    if !is_unchanged(labels::IMAGE) || !is_unchanged(labels::SPEC_HASH) {
         return Some(
             "its annotations; exempt the system namespace from the policy that removes them",
         );

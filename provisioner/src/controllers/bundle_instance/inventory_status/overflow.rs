@@ -126,6 +126,6 @@ fn name(instance: &str, index: usize) -> String {
     let index = (index + 1).to_string();
     format!(
         "{}-{index}",
-        names::generated(instance, &[instance, "inventory"], names::SHORT)
+        names::generate_name(instance, &[instance, "inventory"], names::SHORT)
     )
 }

@@ -98,7 +98,7 @@ impl Live {
         hash.as_str()?.parse().ok()
     }
 
-    pub(super) fn is_labelled(&self, owner: &Owner) -> bool {
+    pub(super) fn is_labelled(&self, owner: &InstanceOwner) -> bool {
         let value = |key| self.fields.get(&label(key)).and_then(Value::as_str);
         value(labels::OWNER_KIND) == Some("BundleInstance")
             && value(labels::OWNER_NAME) == Some(owner.name.as_str())

@@ -1,6 +1,8 @@
 //! The operations on the instance and its objects, one at a time.
 
-use manifests::api::bundle_instance::{Config, CrdDeletionPolicy, Rollback, TemplateMetadata};
+use manifests::api::bundle_instance::{
+    CrdDeletionPolicy, InstanceConfig, Rollback, TemplateMetadata,
+};
 
 use super::*;
 
@@ -209,7 +211,7 @@ impl Operation {
             }
             Self::Configure(config) => {
                 let deployment_config = Some(json!(config));
-                spec.config = Some(Config { deployment_config });
+                spec.config = Some(InstanceConfig { deployment_config });
             }
             Self::Account(is_set) => {
                 spec.service_account = is_set.then(|| ServiceAccountRef {
@@ -257,11 +259,11 @@ fn create(server: &mut Server, index: Index, is_owned: bool) {
     }))
     .unwrap();
     if is_owned {
-        let other = Owner {
+        let other = InstanceOwner {
             name: "other".to_owned(),
             uid: "uid-of-other".to_owned(),
         };
-        manifests::api::owner_metadata::own(&mut object, &other);
+        manifests::api::owner_metadata::set_owner(&mut object, &other);
     }
     server.create(&object);
 }

@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    pub(super) fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> InstanceOwner {
         revisions::owner(&self.instance)
     }
 

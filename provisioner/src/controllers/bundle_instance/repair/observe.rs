@@ -164,7 +164,11 @@ pub(crate) fn health_of(inventory: Option<&Inventory>, view: &View, removing: &[
         if removing.contains(identity.to_string().as_str()) {
             continue;
         }
-        list.push(inventory_format::unwell(identity, &entry.version, message));
+        list.push(inventory_format::format_unhealthy(
+            identity,
+            &entry.version,
+            message,
+        ));
     }
     if failed.is_empty() && progressing.is_empty() {
         return Health::Healthy;

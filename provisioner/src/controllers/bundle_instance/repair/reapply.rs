@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apply::field_conflicts::ConflictingManager;
 use apply::informers::View;
 use apply::plan::{Absent, Plan, Step};
-use apply::preflight::ownership::{self, Holder};
+use apply::preflight::ownership::{self, ObjectOwner};
 use apply::revision::store;
 use apply::ssa::{Applied, Apply, Report};
 use kube::{Resource as _, runtime::events::EventType};
@@ -13,7 +13,7 @@ use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,
 };
 use manifests::api::labels;
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 use manifests::object::Identity;
 use tracing::info;
 
@@ -142,7 +142,7 @@ async fn read(
     drift: &DriftedObjects<'_>,
     shared: &InstanceContext,
     state: &InstanceState,
-    owner: &Owner,
+    owner: &InstanceOwner,
 ) -> Result<Option<Live>, Box<Repaired>> {
     let mut live = drift.status.live();
     let Some(newest) = live.next() else {
@@ -205,7 +205,7 @@ impl Unread {
 async fn planned(
     shared: &InstanceContext,
     state: &InstanceState,
-    owner: &Owner,
+    owner: &InstanceOwner,
     revision: &RevisionStatus,
 ) -> Result<Plan, Unread> {
     let record = revisions::read(shared, owner, revision).await;
@@ -256,7 +256,7 @@ async fn apply(
     drift: &DriftedObjects<'_>,
     shared: &InstanceContext,
     state: &mut InstanceState,
-    owner: &Owner,
+    owner: &InstanceOwner,
     steps: Vec<Step>,
     account: Option<&ServiceAccountRef>,
 ) -> Outcome {
@@ -390,9 +390,9 @@ fn not_served(missing: &[Absent]) -> String {
     missing.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn released_to_others(taken: &BTreeMap<Identity, Holder>, owner: &Owner) -> String {
-    let line = |(identity, holder): (&Identity, &Holder)| match holder {
-        Holder::None => format!(
+fn released_to_others(taken: &BTreeMap<Identity, ObjectOwner>, owner: &InstanceOwner) -> String {
+    let line = |(identity, holder): (&Identity, &ObjectOwner)| match holder {
+        ObjectOwner::None => format!(
             "{identity} was recreated by another client and is not owned by a BundleInstance; delete the object, or \
              annotate the object with {}={}",
             labels::ADOPT,

@@ -6,7 +6,7 @@ use apply::{
     health::Health,
     informers::View,
     inventory::Inventory,
-    plan::{Owner, Plan, Step},
+    plan::{InstanceOwner, Plan, Step},
     ssa::Apply,
 };
 use kube::ResourceExt as _;
@@ -223,7 +223,7 @@ pub(crate) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStat
 /// Records a new revision.
 async fn record(
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rendered: &Rendered,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use manifests::api::bundle::Bundle;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState};
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 use tracing::warn;
 
 use super::{
@@ -123,7 +123,7 @@ async fn leaving(
     shared: &InstanceContext,
     state: &mut InstanceState,
     rendered: &Rendered,
-    owner: &Owner,
+    owner: &InstanceOwner,
 ) -> Result<Vec<String>, kube::Error> {
     let had = state.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();

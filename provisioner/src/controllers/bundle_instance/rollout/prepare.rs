@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use apply::{
     informers::View,
     inventory::Inventory,
-    plan::{self, Owner, Plan},
+    plan::{self, InstanceOwner, Plan},
     preflight::{self, Check, Findings, Problem},
 };
 use convert::bundle_info::Facts;
@@ -42,7 +42,7 @@ use crate::{
 
 /// A plan that passed all checks.
 pub(super) struct PreparedRollout {
-    pub(super) owner: Owner,
+    pub(super) owner: InstanceOwner,
     /// Client with the permissions that all objects are applied with.
     pub(super) client: Client,
     pub(super) rendered: Rendered,
@@ -173,7 +173,7 @@ pub(crate) fn observed(inventory: &Inventory, view: &View) -> Inventory {
 async fn check(
     instance: &BundleInstance,
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     client: &Client,
     rendered: &Rendered,
     plan: &Plan,
@@ -357,7 +357,7 @@ pub(crate) async fn plan(
     ctx: &crate::controllers::context::Context,
     objects: Vec<Object>,
     inventory: &Inventory,
-    owner: &Owner,
+    owner: &InstanceOwner,
     namespace: &str,
 ) -> Result<Plan, kube::Error> {
     let needed: HashSet<GroupVersionKind> = objects.iter().map(plan::kind_of).collect();
@@ -377,7 +377,7 @@ pub(crate) async fn plan(
 async fn without_existing_namespace(
     mut objects: Vec<Object>,
     client: &Client,
-    owner: &Owner,
+    owner: &InstanceOwner,
     namespace: &str,
 ) -> (Vec<Object>, Option<(String, ObjectMeta)>) {
     let is_install_namespace = |object: &Object| {

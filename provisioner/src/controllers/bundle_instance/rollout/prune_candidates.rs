@@ -1,11 +1,11 @@
 //! Objects that leave a bundle: early deletion during a rollout, and their lines in the status.
 
 use apply::{
-    plan::{Leaving, Owner, Plan},
+    plan::{InstanceOwner, Leaving, Plan},
     ssa::Pruned,
 };
 use manifests::api::bundle_instance::BundleInstanceStatus;
-use manifests::object::{Identity, Object, shortened, text};
+use manifests::object::{Identity, Object, text, truncate};
 
 use super::render::Rendered;
 use crate::controllers::bundle_instance::{revisions, state::InstanceContext};
@@ -21,7 +21,7 @@ pub(crate) const MAX_LISTED: usize = 500;
 pub(super) async fn prune_first(
     plan: &Plan,
     shared: &InstanceContext,
-    owner: &Owner,
+    owner: &InstanceOwner,
     before: &BundleInstanceStatus,
 ) -> Vec<Leaving> {
     let mut leaving = plan.leaving.iter();
@@ -87,7 +87,7 @@ pub(crate) fn early(plan: &Plan, active: &[Object]) -> Vec<Leaving> {
 pub(crate) fn lines_of<'a>(identities: impl Iterator<Item = &'a Identity>) -> Vec<String> {
     identities
         .take(MAX_LISTED)
-        .map(|identity| shortened(&identity.to_string(), MAX_LINE_LEN))
+        .map(|identity| truncate(&identity.to_string(), MAX_LINE_LEN))
         .collect()
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn terminating_objects(pruned: &Pruned) -> Vec<String> {
     let failed = pruned.failed.iter().map(|failure| failure.message.clone());
     going
         .chain(failed)
-        .map(|line| shortened(&line, MAX_LINE_LEN))
+        .map(|line| truncate(&line, MAX_LINE_LEN))
         .take(MAX_LISTED)
         .collect()
 }
@@ -120,5 +120,5 @@ pub(super) fn released(
 /// Returns the lines of released objects, with the reasons.
 pub(crate) fn release_lines(pruned: &Pruned) -> impl Iterator<Item = String> {
     let released = pruned.released.iter();
-    released.map(|(identity, why)| shortened(&format!("{identity}: {why}"), MAX_LINE_LEN))
+    released.map(|(identity, why)| truncate(&format!("{identity}: {why}"), MAX_LINE_LEN))
 }

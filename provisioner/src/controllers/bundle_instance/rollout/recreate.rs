@@ -19,7 +19,7 @@ use apply::{
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Recreate};
 use manifests::api::labels;
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 use manifests::object::{Identity, Object, at};
 use tracing::info;
 
@@ -62,7 +62,7 @@ pub(super) async fn decide(
     instance: &BundleInstance,
     inventory: &Inventory,
     apply: &Apply<'_>,
-    owner: &Owner,
+    owner: &InstanceOwner,
     changed: &[Step],
     is_installed: bool,
 ) -> Decision {

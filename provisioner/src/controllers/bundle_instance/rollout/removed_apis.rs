@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus,
 };
-use manifests::object::{Object, shortened};
+use manifests::object::{Object, truncate};
 use manifests::version::KubeVersion;
 use tokio::task::spawn_blocking;
 use tracing::debug;
@@ -73,7 +73,7 @@ pub(super) fn uses(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> 
         let messages = messages.chain(removals.is_incomplete.then(unchecked));
         messages.map(move |message| RemovedApi {
             removed_in: removed_in.clone(),
-            message: shortened(&message, RemovedApi::MAX_MESSAGE - 1),
+            message: truncate(&message, RemovedApi::MAX_MESSAGE - 1),
         })
     });
     let mut uses: Vec<RemovedApi> = uses.take(RemovedApi::MAX + 1).collect();

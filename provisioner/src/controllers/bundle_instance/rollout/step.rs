@@ -12,7 +12,7 @@ use apply::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
-use manifests::api::owner::Owner;
+use manifests::api::owner::InstanceOwner;
 use manifests::object::Identity;
 
 use super::{
@@ -81,7 +81,7 @@ impl Progress {
 
 /// A rollout whose revision is recorded.
 pub(super) struct Rollout {
-    pub(super) owner: Owner,
+    pub(super) owner: InstanceOwner,
     /// Client with the permissions that all objects are applied with.
     pub(super) client: Client,
     pub(super) rendered: Rendered,

@@ -18,7 +18,7 @@ use super::{ClusterFacts, FactSource, change, watch_one};
 use crate::{
     controllers::{
         catalog_source::{
-            olm_detection::{NAMESPACES, OPERATOR, OlmDetector, Operator},
+            olm_detection::{CatalogOperatorState, NAMESPACES, OPERATOR, OlmDetector},
             olm_version::{
                 CLUSTER_OPERATOR, DeploymentFacts, PACKAGESERVER, VERSION_LABEL, reported_version,
             },
@@ -32,7 +32,7 @@ use apply::backoff::patient;
 /// Relevant part of a Deployment of OLM's catalog-operator.
 #[derive(Debug)]
 struct Deployed {
-    operator: Operator,
+    operator: CatalogOperatorState,
     facts: DeploymentFacts,
 }
 
@@ -132,7 +132,7 @@ async fn watch_deployments(
             let best = deployments
                 .values()
                 .max_by_key(|deployed| deployed.operator);
-            let operator = best.map_or(Operator::Gone, |deployed| deployed.operator);
+            let operator = best.map_or(CatalogOperatorState::Absent, |deployed| deployed.operator);
             let (has_olm, remaining) = detector
                 .as_mut()
                 .map_or((true, None), |detector| detector.observe(operator, now));
@@ -146,7 +146,7 @@ fn insert(deployments: &mut BTreeMap<String, Deployed>, deployment: &Deployment)
     let namespace = deployment.namespace().unwrap_or_default();
     if NAMESPACES.contains(&namespace.as_str()) {
         let deployed = Deployed {
-            operator: Operator::of(deployment),
+            operator: CatalogOperatorState::from_deployments(deployment),
             facts: deployment.into(),
         };
         deployments.insert(namespace, deployed);

@@ -5,8 +5,8 @@ use super::*;
 
 const CANNOT: &str = "Cannot construct catalog image reference";
 
-fn values(kube: Option<&str>) -> Values {
-    with!(Values::default() => kube: kube.and_then(image_template::server), openshift: image_template::server("4.8.3"))
+fn values(kube: Option<&str>) -> TemplateValues {
+    with!(TemplateValues::default() => kube: kube.and_then(image_template::server), openshift: image_template::server("4.8.3"))
 }
 
 /// Returns the input for an image without annotations, in a cluster without OLM.
@@ -287,7 +287,7 @@ fn conditions_wait_for_the_facts_that_a_template_needs() {
         let annotations = pairs(annotation.as_slice());
         let input = with!(input(image) => annotations: Some(&annotations), has_olm: has_olm);
         let pending = pending.iter().copied().collect();
-        let found = resolve(input, &Values::default(), &pending);
+        let found = resolve(input, &TemplateValues::default(), &pending);
         let row = format!("{image} {annotations:?} {has_olm}");
         assert_eq!(found.is_none(), waits, "{row}: {found:?}");
     }

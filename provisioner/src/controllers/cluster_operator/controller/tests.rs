@@ -7,7 +7,7 @@ use std::sync::Arc;
 use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus};
 use manifests::api::platform_operator::PlatformOperator;
-use manifests::openshift::{Cluster, Release};
+use manifests::openshift::{ClusterRelease, Release};
 use serde_json::{Value, json};
 
 use crate::controllers::{
@@ -30,7 +30,7 @@ fn facts() -> ClusterState {
     let mut facts = ClusterState::default();
     facts.operators.list([].into());
     facts.instances.list([].into());
-    let cluster = Cluster::of_release("4.12.3");
+    let cluster = ClusterRelease::of_release("4.12.3");
     facts.version.list([("version".to_owned(), cluster)].into());
     facts.refusals.list([].into());
     facts.services.list([].into());

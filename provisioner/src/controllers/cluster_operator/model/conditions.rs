@@ -6,9 +6,9 @@ use manifests::{
     api::{
         condition::with_time_of,
         config::{ClusterOperatorStatus, OperatorStatusCondition},
-        platform_status::Platform,
+        platform_status::PlatformStatusStatus,
     },
-    object::shortened,
+    object::truncate,
 };
 
 /// Maximum length of a message in characters; conditions accept 32 KiB.
@@ -47,7 +47,7 @@ impl Condition {
             type_,
             status,
             reason: reason.to_owned(),
-            message: shortened(message, MAX_MESSAGE_LEN),
+            message: truncate(message, MAX_MESSAGE_LEN),
         }
     }
 }
@@ -70,7 +70,7 @@ impl PreviousConditions {
         Self(conditions.collect())
     }
 
-    pub(super) fn of_platform(status: &Platform) -> Self {
+    pub(super) fn of_platform(status: &PlatformStatusStatus) -> Self {
         let conditions = status.conditions.iter().cloned();
         Self(
             conditions
@@ -141,7 +141,7 @@ pub(super) fn for_cluster_operator(
 
 /// Returns the conditions of a PlatformStatus in the same way.
 pub(super) fn for_platform(
-    before: &Platform,
+    before: &PlatformStatusStatus,
     conditions: &[Condition],
     now: Timestamp,
 ) -> Vec<Common> {

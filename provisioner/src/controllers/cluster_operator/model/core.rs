@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use manifests::{
     api::config::{ClusterOperatorStatus, ObjectReference},
-    object::shortened,
+    object::truncate,
 };
 
 use super::{
@@ -84,7 +84,7 @@ fn failing(
     let previous = PreviousConditions::of_cluster_operator(before);
     let message = format!(
         "Failed to list the platform operators: {}",
-        shortened(error, 1000)
+        truncate(error, 1000)
     );
     let degraded = Condition::new("Degraded", Status::True, reason::UNKNOWN, &message);
     let since = before

@@ -11,8 +11,8 @@ use manifests::api::config::ObjectReference;
 use manifests::api::limits;
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::api::platform_operator::reason::INSTALL_PENDING;
-use manifests::api::platform_status::Details;
-use manifests::object::shortened;
+use manifests::api::platform_status::OperatorDetails;
+use manifests::object::truncate;
 
 use super::{DEGRADED_AFTER, Input, conditions::whole_seconds, time};
 
@@ -55,7 +55,7 @@ pub(super) struct MissingOperator<'a> {
 pub(super) fn count<'a>(
     operators: &[&'a PlatformOperator],
     input: &Input<'a>,
-    before: &Details,
+    before: &OperatorDetails,
 ) -> OperatorSummary<'a> {
     let instances: BTreeMap<String, &BundleInstance> = input
         .instances
@@ -283,6 +283,6 @@ fn line(name: &str, message: &str) -> String {
     let parts: Vec<&str> = message.split_whitespace().take(MAX_PROBLEM_LEN).collect();
     format!(
         "\n- {name}: {}",
-        shortened(&parts.join(" "), MAX_PROBLEM_LEN)
+        truncate(&parts.join(" "), MAX_PROBLEM_LEN)
     )
 }

@@ -6,7 +6,7 @@ use std::{
     fmt::{Display, Write as _},
 };
 
-use manifests::object::shortened;
+use manifests::object::truncate;
 
 /// Maximum length of the first line, in bytes; enough for some hundred names.
 pub(super) const MAX_FIRST_LINE_LEN: usize = 12 << 10;
@@ -95,7 +95,7 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
         .map(|c| if is_plain(c) { c } else { ' ' })
         .collect();
     let parts: Vec<&str> = clean.split_whitespace().collect();
-    Cow::Owned(shortened(&parts.join(" "), MAX_TEXT_LEN))
+    Cow::Owned(truncate(&parts.join(" "), MAX_TEXT_LEN))
 }
 
 /// Reports whether a character changes the direction of text, or is a line break of Unicode.

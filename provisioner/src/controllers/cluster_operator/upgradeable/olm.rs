@@ -11,7 +11,7 @@ use std::{
 };
 
 use manifests::{
-    object::shortened,
+    object::truncate,
     openshift::{MAX_ANNOTATION, MAX_PROPERTY, Release, olm_v0},
 };
 
@@ -76,14 +76,14 @@ impl Reading {
         match olm_v0::read_annotation(annotation) {
             Ok(None) => Self::Undeclared,
             Ok(Some(release)) => Self::Release(release),
-            Err(error) => Self::Rejected(shortened(&one_line(&error.to_string()), MAX_DETAIL)),
+            Err(error) => Self::Rejected(truncate(&one_line(&error.to_string()), MAX_DETAIL)),
         }
     }
 
     fn blocks(&self, cluster: Release) -> bool {
         match self {
             Self::NotFromCatalog | Self::Undeclared => false,
-            Self::Release(release) => !release.outlasts(cluster),
+            Self::Release(release) => !release.allows_next(cluster),
             Self::Rejected(_) => true,
         }
     }
@@ -122,7 +122,7 @@ impl Differences {
         };
         let mut name = operator.label();
         if !detail.is_empty() {
-            name = format!("{name} ({})", shortened(&detail, MAX_DETAIL));
+            name = format!("{name} ({})", truncate(&detail, MAX_DETAIL));
         }
         let names = self.causes.entry((effect, cause)).or_default();
         names.insert(name);

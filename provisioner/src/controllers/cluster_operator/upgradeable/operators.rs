@@ -116,7 +116,7 @@ impl Operator {
     #[must_use]
     pub fn with_condition(mut self, condition: &OperatorCondition) -> Self {
         self.refusal = condition
-            .refusal()
+            .not_upgradeable()
             .map(|refusal| (refusal.reason.clone(), refusal.message.clone()));
         self
     }

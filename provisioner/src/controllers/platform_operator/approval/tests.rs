@@ -1,7 +1,7 @@
 use super::*;
 
 fn version(text: &str) -> Version {
-    version::strict(text).unwrap()
+    version::parse_strict(text).unwrap()
 }
 
 fn release(text: &str) -> Release {
@@ -13,7 +13,7 @@ struct Case {
     installed: Version,
     next: Option<Version>,
     cluster: Option<Release>,
-    kept: Option<Kept>,
+    kept: Option<ApprovedMinors>,
     unblocks_cluster: UnblocksCluster,
     gains: PermissionChange<'static>,
 }

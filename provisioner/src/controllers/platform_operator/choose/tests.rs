@@ -11,7 +11,7 @@ use catalog::{
     model::{Channel, Entry, Package},
 };
 use manifests::api::bundle_instance::BundleInstance;
-use manifests::version::strict;
+use manifests::version::parse_strict;
 use serde_json::{Value, json};
 
 use super::*;
@@ -80,7 +80,10 @@ impl Case {
 
     fn recorded_minors(mut self, minors: &str) -> Self {
         let annotations = self.operator.metadata.annotations.get_or_insert_default();
-        annotations.insert(manifests::api::labels::KEPT_MINORS.into(), minors.into());
+        annotations.insert(
+            manifests::api::labels::APPROVED_MINORS.into(),
+            minors.into(),
+        );
         self
     }
 
@@ -120,7 +123,9 @@ impl Case {
             },
         });
         let offers: Vec<Offer<'_>> = offers.collect();
-        let kubernetes = self.kubernetes.map(|version| strict(version).unwrap());
+        let kubernetes = self
+            .kubernetes
+            .map(|version| parse_strict(version).unwrap());
         plan(&Input {
             operator: &self.operator,
             conflict,

@@ -11,7 +11,7 @@ use catalog::{
 use manifests::api::bundle_instance::{Constraint, Override};
 use manifests::api::limits;
 use manifests::api::platform_operator::{
-    ChosenBundle, Kept, NextBundle, RightsApproval, UpgradeApproval, reason,
+    ApprovedMinors, ChosenBundle, NextBundle, RightsApproval, UpgradeApproval, reason,
 };
 use manifests::openshift::Release;
 use manifests::version::{self, Version};
@@ -145,15 +145,15 @@ impl UpgradeChooser<'_> {
         let is_bound =
             self.current.installed.is_none() && spec.upgrade_approval == UpgradeApproval::Manual;
         let approved = spec.approved_version.as_deref().filter(|_| is_bound)?;
-        Some(version::strict(approved))
+        Some(version::parse_strict(approved))
     }
 
     /// Plans a first installation.
     fn install(&self, choice: &Choice, decision: &Decision) -> OperatorPlan {
         if let Some(chosen) = self.pending_choice(decision) {
-            let version = version::strict(&chosen.bundle.version).ok();
+            let version = version::parse_strict(&chosen.bundle.version).ok();
             return OperatorPlan {
-                keep: (self.input.operator.kept())
+                keep: (self.input.operator.approved_minors())
                     .or_else(|| Some(self.first_kept(version.as_ref()?))),
                 ..OperatorPlan::have(chosen.clone())
             };
@@ -191,8 +191,8 @@ impl UpgradeChooser<'_> {
         ))
     }
 
-    fn first_kept(&self, version: &Version) -> Kept {
-        Kept {
+    fn first_kept(&self, version: &Version) -> ApprovedMinors {
+        ApprovedMinors {
             cluster: self.cluster(),
             package: Release::new(version.major, version.minor),
         }
@@ -228,7 +228,7 @@ impl UpgradeChooser<'_> {
         // Without a candidate it is not known whether further upgrades exist.
         let has_candidates = !decision.candidates.is_empty();
         let is_at_the_end = has_candidates && decision.next.is_none();
-        if is_at_the_end || self.input.operator.kept().is_none() {
+        if is_at_the_end || self.input.operator.approved_minors().is_none() {
             plan.keep = approval::decide(&self.approval(None)).keep;
         }
         if !has_candidates && Self::pending(decision).is_none() {
@@ -293,7 +293,7 @@ impl UpgradeChooser<'_> {
         let spec = &self.input.operator.spec;
         let decision = if spec.upgrade_approval == UpgradeApproval::Manual {
             let approved = spec.approved_version.as_deref()?;
-            let approved = version::strict(approved).ok()?;
+            let approved = version::parse_strict(approved).ok()?;
             if version.cmp_precedence(&approved).is_le() {
                 return None;
             }

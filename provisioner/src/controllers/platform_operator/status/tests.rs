@@ -1,6 +1,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use manifests::api::Class;
-use manifests::api::platform_operator::{Kept, NewRights, NextBundle};
+use manifests::api::platform_operator::{ApprovedMinors, NewRights, NextBundle};
 use serde_json::{Value, json};
 
 use super::*;
@@ -182,7 +182,7 @@ fn upgradeable_condition_follows_the_gate() {
 #[test]
 fn known_facts_survive_failures() {
     let best = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
-    let keep = Some("4.12 1.0".parse::<Kept>().unwrap());
+    let keep = Some("4.12 1.0".parse::<ApprovedMinors>().unwrap());
     let first = with!(plan(InstanceAction::Apply(Box::new(best))) => keep: keep);
     let installed_status = installed("1.0.0", true);
     let before = new_status(&first, Some(&installed_status), None);

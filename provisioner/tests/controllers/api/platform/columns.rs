@@ -51,7 +51,7 @@ async fn platform_operators_have_all_that_is_stored() {
     let typed: PlatformOperatorStatus = serde_json::from_value(status.clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed).unwrap(), status);
     let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
-    assert_eq!(stored.kept().unwrap().to_string(), "4.12 1.2");
+    assert_eq!(stored.approved_minors().unwrap().to_string(), "4.12 1.2");
 
     let [heads, row] = wide_rows("platformoperators columns").await;
     assert_eq!(

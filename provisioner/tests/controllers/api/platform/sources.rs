@@ -18,7 +18,7 @@ const GROUP: &str = "stored.example.com";
 
 /// Returns the CRD under another name, with the rules or without them, as in earlier versions.
 fn definition(with_rules: bool) -> Value {
-    let all = crds::foreign();
+    let all = crds::optional_crds();
     let crd = all
         .iter()
         .find(|crd| crd.spec.names.kind == "CatalogSource")

@@ -94,7 +94,7 @@ impl UpgradeChooser<'_> {
             approved_rights: spec.approved_rights.as_deref(),
             installed: self.version(),
             cluster: Some(self.cluster()),
-            kept: self.input.operator.kept(),
+            kept: self.input.operator.approved_minors(),
             next,
         }
     }
@@ -150,7 +150,7 @@ impl UpgradeChooser<'_> {
     /// Reports whether a bundle with this max OpenShift version blocks an upgrade to the next release.
     fn is_blocked_by(&self, max: Option<Release>) -> bool {
         match (max, self.openshift) {
-            (Some(max), Some(cluster)) => !max.outlasts(cluster.completed),
+            (Some(max), Some(cluster)) => !max.allows_next(cluster.completed),
             _ => false,
         }
     }

@@ -60,9 +60,9 @@ impl UpgradeChooser<'_> {
         };
         let why = match self.standing(recorded) {
             Standing::Eligible(chosen) => {
-                let version = version::strict(&chosen.bundle.version).ok();
+                let version = version::parse_strict(&chosen.bundle.version).ok();
                 return OperatorPlan {
-                    keep: (self.input.operator.kept())
+                    keep: (self.input.operator.approved_minors())
                         .or_else(|| Some(self.first_kept(version.as_ref()?))),
                     ..OperatorPlan::have(*chosen)
                 };
@@ -261,7 +261,7 @@ impl UpgradeChooser<'_> {
         let bundle = &recorded.bundle;
         let range = spec.version.as_deref();
         let range = range.and_then(|range| Range::parse(range).ok());
-        let version = version::strict(&bundle.version).ok();
+        let version = version::parse_strict(&bundle.version).ok();
         let is_outside = range
             .zip(version)
             .is_some_and(|(range, version)| !range.matches(&version));
@@ -280,7 +280,7 @@ impl UpgradeChooser<'_> {
     /// Reports whether `spec.approvedVersion` is older than a recorded bundle.
     fn is_newer_than_approved(&self, recorded: &BundleChoice) -> bool {
         let approved = self.approved_first().and_then(Result::ok);
-        let version = version::strict(&recorded.bundle.version).ok();
+        let version = version::parse_strict(&recorded.bundle.version).ok();
         version
             .zip(approved)
             .is_some_and(|(version, approved)| version.cmp_precedence(&approved).is_gt())
@@ -323,7 +323,7 @@ fn as_installed(recorded: &BundleChoice) -> InstalledState {
     let release = bundle.release.as_deref();
     let installed = Bundle {
         name: bundle.name.clone(),
-        version: version::strict(&bundle.version).ok(),
+        version: version::parse_strict(&bundle.version).ok(),
         release: release.and_then(|text| Packed::parse_release(text).ok()),
         catalog: Some(bundle.catalog.clone()),
         digest: digest_of(&bundle.image).map(str::to_owned),
