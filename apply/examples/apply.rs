@@ -7,10 +7,10 @@
 use std::{collections::BTreeSet, env, error::Error, fs};
 
 use apply::{
-    discovery::Kinds,
+    discovery::Discovery,
     inventory::Inventory,
     plan::{self, InstanceOwner},
-    ssa::Apply,
+    ssa::Applier,
 };
 use kube::Client;
 use manifests::{object::Object, yaml};
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let client = Client::try_default().await?;
-    let kinds = Kinds::new(client.clone());
+    let kinds = Discovery::new(client.clone());
     let served = kinds.find(objects.iter().map(plan::kind_of)).await?;
     let owner = InstanceOwner { name, uid };
     let (inventory, optional) = (Inventory::new(), BTreeSet::new());
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{} {} is not served", absent.api_version, absent.kind);
     }
 
-    let apply = Apply {
+    let apply = Applier {
         client: &client,
         kinds: &kinds,
         concurrency: 8,

@@ -13,7 +13,7 @@ pub struct Account {
 
 impl Account {
     /// Returns the name of the user to impersonate. The API server adds the groups of the account.
-    pub fn user(&self) -> String {
+    pub fn service_account_user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 }
@@ -28,6 +28,9 @@ mod tests {
         let recorded = r#"{"name":"installer","namespace":"ops"}"#;
         let account: Account = serde_json::from_str(recorded).unwrap();
         assert_eq!(serde_json::to_string(&account).unwrap(), recorded);
-        assert_eq!(account.user(), "system:serviceaccount:ops:installer");
+        assert_eq!(
+            account.service_account_user(),
+            "system:serviceaccount:ops:installer"
+        );
     }
 }

@@ -35,12 +35,12 @@ const LIST_GROUPS_THRESHOLD: usize = 4;
 /// Maximum number of cached group versions that are not served.
 const MAX_NEGATIVE_ENTRIES: usize = 1024;
 
-/// Maximum number of recorded groups of [`Kinds::seek`]. Above it, every group counts as requested.
+/// Maximum number of recorded groups of [`Discovery::request_group`]. Above it, every group counts as requested.
 const MAX_REQUESTED_GROUPS: usize = 1024;
 
 /// A kind as the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kind {
+pub struct ApiKind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
     /// Whether the objects of the kind are namespaced.
@@ -48,20 +48,20 @@ pub struct Kind {
 }
 
 /// Cached answer for a kind.
-pub enum Remembered {
+pub enum CachedKind {
     /// The kind was never requested, or its entry was invalidated.
-    Nothing,
+    Unknown,
     /// The API server did not serve the kind.
     NotServed,
     /// The API server serves the kind.
-    Served(Arc<Kind>),
+    Served(Arc<ApiKind>),
 }
 
 /// Requested kinds as the API server serves them; `None` for a kind that is not served.
-pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
+pub type DiscoveredKinds = HashMap<GroupVersionKind, Option<Arc<ApiKind>>>;
 
 /// Discovery cache of the requested kinds, including those that are not served.
-pub struct Kinds {
+pub struct Discovery {
     client: Client,
     cache: Mutex<GroupVersionCache>,
     requested_groups: watch::Sender<BTreeSet<String>>,
@@ -90,11 +90,11 @@ struct GroupVersionCache {
 #[derive(Debug)]
 struct Served {
     /// Kinds by name; `None` if the group version is not served.
-    kinds: Option<HashMap<String, Arc<Kind>>>,
+    kinds: Option<HashMap<String, Arc<ApiKind>>>,
     loaded_at: Instant,
 }
 
-impl Kinds {
+impl Discovery {
     /// Creates an empty cache.
     pub fn new(client: Client) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Kinds {
     pub async fn find(
         &self,
         requested: impl IntoIterator<Item = GroupVersionKind> + Send,
-    ) -> Result<Found, kube::Error> {
+    ) -> Result<DiscoveredKinds, kube::Error> {
         let mut by_version: BTreeMap<GroupVersion, Vec<GroupVersionKind>> = BTreeMap::new();
         for kind in requested {
             let version = GroupVersion {
@@ -157,7 +157,7 @@ impl Kinds {
             for kind in by_version.remove(&version).unwrap_or_default() {
                 let served = entry.get().and_then(|served| served.find(&kind.kind));
                 if served.is_none() {
-                    self.seek(&kind.group);
+                    self.request_group(&kind.group);
                 }
                 found.insert(kind, served);
             }
@@ -166,7 +166,7 @@ impl Kinds {
     }
 
     /// Returns the cached answer for a kind, without a request.
-    pub fn remembered(&self, kind: &GroupVersionKind) -> Remembered {
+    pub fn cached(&self, kind: &GroupVersionKind) -> CachedKind {
         let version = GroupVersion {
             group: kind.group.clone(),
             version: kind.version.clone(),
@@ -175,8 +175,8 @@ impl Kinds {
         match entry.as_ref().and_then(|entry| entry.get()) {
             Some(served) => served
                 .find(&kind.kind)
-                .map_or(Remembered::NotServed, Remembered::Served),
-            None => Remembered::Nothing,
+                .map_or(CachedKind::NotServed, CachedKind::Served),
+            None => CachedKind::Unknown,
         }
     }
 
@@ -188,7 +188,7 @@ impl Kinds {
     pub async fn find_any(
         &self,
         requested: GroupVersionKind,
-    ) -> Result<Option<Arc<Kind>>, kube::Error> {
+    ) -> Result<Option<Arc<ApiKind>>, kube::Error> {
         if let Some(kind) = self
             .find([requested.clone()])
             .await?
@@ -224,7 +224,7 @@ impl Kinds {
 
     /// Marks a group as requested, so that discovery is polled when a kind of the group becomes served. Groups that no
     /// caller has requested are not polled.
-    pub fn seek(&self, group: &str) {
+    pub fn request_group(&self, group: &str) {
         self.requested_groups.send_if_modified(|requested_groups| {
             requested_groups.len() < MAX_REQUESTED_GROUPS
                 && requested_groups.insert(group.to_owned())
@@ -266,7 +266,7 @@ impl Kinds {
     }
 
     /// Stores the kinds of a group version as discovery shows them.
-    fn record(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
+    fn record(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<ApiKind>>>) {
         let entry = GroupVersionEntry::new_with(Some(Served::new(kinds)));
         self.cache()
             .entries
@@ -343,12 +343,12 @@ impl Default for GroupVersionCache {
 }
 
 impl Served {
-    fn new(kinds: Option<HashMap<String, Arc<Kind>>>) -> Self {
+    fn new(kinds: Option<HashMap<String, Arc<ApiKind>>>) -> Self {
         let loaded_at = Instant::now();
         Self { kinds, loaded_at }
     }
 
-    fn find(&self, kind: &str) -> Option<Arc<Kind>> {
+    fn find(&self, kind: &str) -> Option<Arc<ApiKind>> {
         self.kinds.as_ref()?.get(kind).cloned()
     }
 

@@ -6,14 +6,14 @@ mod tests;
 use manifests::object::Identity;
 
 use crate::{
-    informers::{Seen, View},
+    informers::{InstanceView, ObservedObject},
     inventory::{Entry, Inventory},
 };
 
 /// Returns the objects that must be applied again: deleted, without the owner labels, with changed fields, or never
 /// observed as applied. Terminating objects are skipped until they no longer exist, and so are objects whose state no watch
 /// reports.
-pub fn drifted(inventory: &Inventory, view: &View) -> Vec<Identity> {
+pub fn drifted(inventory: &Inventory, view: &InstanceView) -> Vec<Identity> {
     inventory
         .iter()
         .filter(|(identity, entry)| match view.objects.get(identity) {
@@ -24,6 +24,6 @@ pub fn drifted(inventory: &Inventory, view: &View) -> Vec<Identity> {
         .collect()
 }
 
-fn has_drifted(entry: &Entry, seen: &Seen) -> bool {
+fn has_drifted(entry: &Entry, seen: &ObservedObject) -> bool {
     !seen.deleting && entry.fields != seen.fields
 }

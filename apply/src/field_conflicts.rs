@@ -37,7 +37,7 @@ pub struct ConflictingManager {
 
 /// An active field conflict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Verdict {
+pub struct ActiveConflict {
     /// Changed field and the manager that changes it.
     pub opponent: ConflictingManager,
     /// Number of repairs since the conflict started.
@@ -67,11 +67,11 @@ struct RepairHistory {
 
 impl FieldConflicts {
     /// Records the repair of an object and returns the conflicts that are active now. Each opponent is one repaired field.
-    pub fn repaired(
+    pub fn record_repair(
         &mut self,
         opponents: impl IntoIterator<Item = ConflictingManager>,
         now: Timestamp,
-    ) -> Vec<Verdict> {
+    ) -> Vec<ActiveConflict> {
         let mut verdicts = Vec::new();
         for opponent in opponents {
             if !self.0.contains_key(&opponent) {
@@ -90,16 +90,16 @@ impl FieldConflicts {
 
     /// Returns the field conflict that suspends the repair of an object the longest. If the clock is set back, the repair
     /// is not suspended for longer than the original delay of the conflict.
-    pub fn held(&self, object: &Identity, now: Timestamp) -> Option<Verdict> {
-        let is_held = |verdict: &Verdict| left(verdict.until, verdict.wait, now).is_some();
-        self.active(now)
+    pub fn suspended_until(&self, object: &Identity, now: Timestamp) -> Option<ActiveConflict> {
+        let is_held = |verdict: &ActiveConflict| left(verdict.until, verdict.wait, now).is_some();
+        self.iter_active(now)
             .filter(|verdict| verdict.opponent.object == *object && is_held(verdict))
             .max_by_key(|verdict| verdict.until)
     }
 
     /// Returns all active conflicts in a stable order.
-    pub fn verdicts(&self, now: Timestamp) -> Vec<Verdict> {
-        let mut verdicts: Vec<_> = self.active(now).collect();
+    pub fn active(&self, now: Timestamp) -> Vec<ActiveConflict> {
+        let mut verdicts: Vec<_> = self.iter_active(now).collect();
         verdicts.sort();
         verdicts
     }
@@ -109,7 +109,7 @@ impl FieldConflicts {
         self.0.retain(|opponent, _| keep(&opponent.object));
     }
 
-    fn active(&self, now: Timestamp) -> impl Iterator<Item = Verdict> {
+    fn iter_active(&self, now: Timestamp) -> impl Iterator<Item = ActiveConflict> {
         self.0
             .iter()
             .filter(move |(_, repairs)| !repairs.is_over(now))
@@ -172,10 +172,10 @@ impl RepairHistory {
             .is_some_and(|&last| since(last, now) > quiet)
     }
 
-    fn verdict(&self, opponent: &ConflictingManager) -> Option<Verdict> {
+    fn verdict(&self, opponent: &ConflictingManager) -> Option<ActiveConflict> {
         let wait = self.wait?;
         let last = *self.recent.last()?;
-        Some(Verdict {
+        Some(ActiveConflict {
             opponent: opponent.clone(),
             repairs: self.count,
             until: last.saturating_add(wait).unwrap_or(Timestamp::MAX),
@@ -189,7 +189,7 @@ fn since(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ActiveConflict {
     /// Formats the conflict for a condition: object, field, manager, and the limit on repairs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ConflictingManager {

@@ -10,7 +10,7 @@ mod rules;
 mod tests;
 
 use kube::core::GroupVersionKind;
-use manifests::object::{at, group_version, truncate};
+use manifests::object::{get_path, group_version, truncate};
 use serde_json::Value;
 
 use self::conditions::Conditions;
@@ -45,7 +45,7 @@ pub fn has_rules(kind: &GroupVersionKind) -> bool {
 }
 
 /// Evaluates an object: by the rules for all kinds, by the rule of its kind, or else by the condition Ready.
-pub fn of(object: &Value) -> Health {
+pub fn evaluate(object: &Value) -> Health {
     let (group, _) = group_version(text(object, &["apiVersion"]));
     let conditions = Conditions::new(object);
     if let Some(health) = conditions::common_rules(object, &conditions) {
@@ -71,10 +71,12 @@ impl Health {
 
 /// Returns the integer at a path.
 fn number(object: &Value, path: &[&str]) -> Option<i64> {
-    at(object, path)?.as_i64()
+    get_path(object, path)?.as_i64()
 }
 
 /// Returns the string at a path; empty if the path does not exist.
 fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
-    at(object, path).and_then(Value::as_str).unwrap_or_default()
+    get_path(object, path)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

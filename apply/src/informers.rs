@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     account::Account,
-    discovery::Kind,
+    discovery::ApiKind,
     health::Health,
     informers::{
         cache::{InformerCache, WakeSet},
@@ -39,7 +39,7 @@ use crate::{
     },
     managed_fields::Fingerprint,
     revision::ObjectHash,
-    ssa::Applied,
+    ssa::AppliedObject,
 };
 
 /// Time for which a write of the provisioner is trusted before the watch confirms it.
@@ -47,7 +47,7 @@ const WRITE_NOTE_TTL: Duration = Duration::from_secs(10);
 
 /// Latest observed state of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct ObservedObject {
     /// The resourceVersion; 0 if it is not a number.
     pub version: u64,
     /// Fingerprint of the provisioner's fields; `None` if it owns no field.
@@ -65,11 +65,11 @@ pub struct Seen {
 
 /// Latest observed state of an instance's objects.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct View {
+pub struct InstanceView {
     /// Whether every watch has completed its initial list. Before that, an absent object may exist.
     pub synced: bool,
     /// Watched objects that carry the owner labels of the instance.
-    pub objects: BTreeMap<Identity, Seen>,
+    pub objects: BTreeMap<Identity, ObservedObject>,
     /// Watched objects that do not exist, according to a watch that has completed its initial list.
     pub absent: BTreeSet<Identity>,
     /// Watched objects of unknown state: their watch fails or has not completed its initial list. Their absence from
@@ -80,7 +80,7 @@ pub struct View {
 }
 
 /// Objects to watch for an instance, each with its kind. Custom resources are watched in full if their CRD is among them.
-pub type Wanted = BTreeMap<Identity, Arc<Kind>>;
+pub type WatchedObjects = BTreeMap<Identity, Arc<ApiKind>>;
 
 /// Clients with the permissions of the provisioner or of a ServiceAccount.
 pub trait Accounts: Send + Sync {
@@ -92,7 +92,7 @@ pub trait Accounts: Send + Sync {
 }
 
 /// The informers of all instances. Dropping the value stops their watches.
-pub struct Watches {
+pub struct Informers {
     shared: Arc<Shared>,
 }
 
@@ -118,7 +118,7 @@ struct Task {
 
 // === impl Watches ===
 
-impl Watches {
+impl Informers {
     /// Creates an informer set without watches. `woken` receives the name of each instance to reconcile.
     pub fn new(accounts: Arc<dyn Accounts>, woken: mpsc::UnboundedSender<String>) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Watches {
 
     /// Sets the objects of an instance; replaces earlier ones. With an account, the objects are watched with that account's
     /// permissions, one namespace per watch. The function must be called within a runtime, in which the watches then run.
-    pub fn want(&self, instance: &str, account: Option<&Account>, objects: &Wanted) {
+    pub fn want(&self, instance: &str, account: Option<&Account>, objects: &WatchedObjects) {
         let mut state = self.shared.state();
         let change = state.cache.want(instance, account, objects);
         for scope in &change.stopped {
@@ -145,7 +145,7 @@ impl Watches {
 
     /// Records objects that were just applied. A view contains them before the watches report them, and the provisioner's
     /// own writes are not drift.
-    pub fn applied(&self, instance: &str, applied: &BTreeMap<Identity, Applied>) {
+    pub fn applied(&self, instance: &str, applied: &BTreeMap<Identity, AppliedObject>) {
         let mut state = self.shared.state();
         let write_note = state.cache.applied(instance, applied);
         // A watch that failed because its CRD was missing retries at once.
@@ -178,7 +178,7 @@ impl Watches {
     }
 
     /// Returns the latest observed state of an instance's objects.
-    pub fn view(&self, instance: &str) -> View {
+    pub fn view(&self, instance: &str) -> InstanceView {
         self.shared.state().cache.view(instance)
     }
 

@@ -14,7 +14,7 @@ use kube::core::GroupVersionKind;
 use manifests::object::{Identity, Object, group_version};
 
 use crate::{
-    discovery::{Found, Kind},
+    discovery::{ApiKind, DiscoveredKinds},
     inventory::Inventory,
     revision::ObjectHash,
 };
@@ -42,27 +42,27 @@ pub enum Wave {
 
 /// One object to apply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct ApplyStep {
     /// Wave in which the object is applied.
     pub wave: Wave,
     /// The object to apply: with namespace, owner labels and, if allowed, owner reference.
     pub object: Object,
     /// Kind of the object as the API server serves it.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<ApiKind>,
     /// Hash of the rendered object, which is also in an annotation of the applied object.
     pub hash: ObjectHash,
 }
 
 /// An object that is no longer desired.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaving {
+pub struct PruneCandidate {
     /// Identity of the object.
     pub identity: Identity,
     /// API version in which the object was applied.
     pub version: String,
 }
 
-impl Leaving {
+impl PruneCandidate {
     /// Returns the group, version and kind. The version may be a whole apiVersion.
     pub fn gvk(&self) -> GroupVersionKind {
         let version = group_version(&self.version).1;
@@ -84,7 +84,7 @@ pub enum DefinitionPolicy {
 
 /// A kind that is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
+pub struct MissingKind {
     /// API version with its group: `<group>/<version>`.
     pub api_version: String,
     /// Name of the kind.
@@ -97,19 +97,19 @@ pub struct Absent {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// Objects to apply, in this order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ApplyStep>,
     /// Objects to delete afterwards, in this order.
-    pub leaving: Vec<Leaving>,
+    pub leaving: Vec<PruneCandidate>,
     /// Optional APIs that are not served. Their objects are deferred.
-    pub waiting: Vec<Absent>,
+    pub deferred: Vec<MissingKind>,
     /// Required APIs that are not served. Without them, no object is applied.
-    pub missing: Vec<Absent>,
+    pub missing: Vec<MissingKind>,
 }
 
 /// Creates a plan. `kinds` contains every kind of the objects.
 pub fn new(
     objects: Vec<Object>,
-    kinds: &Found,
+    kinds: &DiscoveredKinds,
     inventory: &Inventory,
     owner: &InstanceOwner,
     namespace: &str,
@@ -143,7 +143,7 @@ pub fn new(
             continue;
         };
         let hash = ObjectHash::new(&object);
-        manifests::api::owner_metadata::place(&mut object, kind.namespaced, namespace);
+        manifests::api::owner_metadata::set_namespace(&mut object, kind.namespaced, namespace);
         // The conversion rejects duplicates. Two objects may still become one with the install namespace; the first one is
         // applied.
         if !desired.insert(object.identity()) {
@@ -152,7 +152,7 @@ pub fn new(
         manifests::api::owner_metadata::set_owner(&mut object, owner);
         manifests::api::owner_metadata::record_hash(&mut object, &hash.to_string());
         let wave = wave(object.group(), object.kind(), is_bundled);
-        plan.steps.push(Step {
+        plan.steps.push(ApplyStep {
             wave,
             object,
             kind,
@@ -165,13 +165,13 @@ pub fn new(
         needed_by.sort();
         let group = group_version(&api_version).0;
         let is_optional = optional.contains(&format!("{kind}.{group}"));
-        let absent = Absent {
+        let absent = MissingKind {
             api_version,
             kind,
             needed_by,
         };
         if is_optional {
-            plan.waiting.push(absent);
+            plan.deferred.push(absent);
         } else {
             plan.missing.push(absent);
         }
@@ -181,11 +181,11 @@ pub fn new(
 }
 
 /// Returns the objects of the inventory that are no longer desired, in deletion order.
-pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leaving> {
+pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<PruneCandidate> {
     let mut leaving: Vec<_> = inventory
         .iter()
         .filter(|(identity, _)| !desired.contains(*identity))
-        .map(|(identity, entry)| Leaving {
+        .map(|(identity, entry)| PruneCandidate {
             identity: identity.clone(),
             version: entry.version.clone(),
         })
@@ -194,7 +194,7 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
     leaving.sort_by_cached_key(|leaving| {
         let identity = &leaving.identity;
         (
-            Exit::of(identity, &groups),
+            PruneStage::of(identity, &groups),
             Reverse(identity.clone().order()),
         )
     });
@@ -204,7 +204,7 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
 /// Stage in which an object is deleted. Custom resources are deleted while their CRDs and the operators that remove their
 /// finalizers exist, and webhook configurations before the workloads that serve the webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Exit {
+pub enum PruneStage {
     /// Custom resources of CRDs that are deleted as well.
     Resources,
     /// CustomResourceDefinitions, after their custom resources.
@@ -219,7 +219,7 @@ pub enum Exit {
     Namespaces,
 }
 
-impl Exit {
+impl PruneStage {
     /// Returns the stage in which an object is deleted. `groups` are the API groups of the CustomResourceDefinitions that
     /// are deleted as well.
     pub fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
@@ -236,7 +236,7 @@ impl Exit {
 }
 
 /// Returns the groups of the CRDs that are deleted, taken from their names: `etcdclusters.etcd.database.coreos.com`.
-pub fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
+pub fn definition_groups(leaving: &[PruneCandidate]) -> BTreeSet<String> {
     let definitions = leaving
         .iter()
         .map(|leaving| &leaving.identity)

@@ -10,14 +10,14 @@ mod protected;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::permissions::Mighty;
+pub use self::permissions::ClusterAdminCheck;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use manifests::object::{Identity, Object};
 
 use crate::{
     account::Account,
-    discovery::Kinds,
+    discovery::Discovery,
     first_few,
     inventory::Inventory,
     plan::{DefinitionPolicy, InstanceOwner, Plan},
@@ -40,9 +40,9 @@ pub struct Input<'a> {
     /// Client with the provisioner's own permissions.
     pub own: &'a Client,
     /// Discovery cache.
-    pub kinds: &'a Kinds,
+    pub kinds: &'a Discovery,
     /// Caches whether the provisioner has cluster-admin permissions.
-    pub mighty: &'a Mighty,
+    pub is_cluster_admin: &'a ClusterAdminCheck,
     /// Objects of the plan that an informer reports and that are not terminating: their namespaces exist.
     pub existing: &'a BTreeSet<Identity>,
     /// Install namespace with its metadata; `None` if it was not found.
@@ -70,7 +70,7 @@ pub enum Check {
     /// An object has another owner, or belongs to the provisioner itself.
     Ownership,
     /// An object is still terminating; the problem resolves itself.
-    Going,
+    Terminating,
     /// A required API is not served.
     Apis,
     /// A new version of a CRD is not safe for existing custom resources.
@@ -87,7 +87,7 @@ pub enum Check {
 
 /// A problem or a warning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct Finding {
     /// Check that reported the problem.
     pub check: Check,
     /// Message with object, problem and remedy.
@@ -98,11 +98,11 @@ pub struct Problem {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Problems that prevent the plan from being applied.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Finding>,
     /// Warnings, which do not prevent the plan from being applied.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Finding>,
     /// Existing Namespaces and `default` ServiceAccounts. They are used unchanged and must not be applied.
-    pub shared: BTreeSet<Identity>,
+    pub used_as_is: BTreeSet<Identity>,
     /// The names of CustomResourceDefinitions whose new version is not safe.
     pub unsafe_definitions: BTreeSet<String>,
     /// The BundleInstances that own objects of the plan; `None` stands for any other owner.
@@ -114,7 +114,7 @@ impl Findings {
     pub fn merge(&mut self, mut other: Self) {
         self.problems.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
-        self.shared.append(&mut other.shared);
+        self.used_as_is.append(&mut other.used_as_is);
         self.unsafe_definitions
             .append(&mut other.unsafe_definitions);
         self.holders.append(&mut other.holders);
@@ -129,7 +129,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (mut findings, protected_objects) = check_locally(input);
     let (access, namespaces) = futures::join!(permissions::access(input), namespaces::find(input));
     let access = access?;
-    if let permissions::Access::None(problem) = access {
+    if let permissions::Impersonation::None(problem) = access {
         // All other checks require the permissions of the account.
         findings.problems.push(problem);
         return Ok(bounded(findings));
@@ -141,7 +141,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (rights, ownership) = futures::join!(
         async {
             match access {
-                permissions::Access::Everything => Ok(Findings::default()),
+                permissions::Impersonation::Everything => Ok(Findings::default()),
                 _ => permissions::check(input).await,
             }
         },
@@ -170,12 +170,12 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
 /// itself.
 fn check_locally(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
     let steps = &input.plan.steps;
-    let (protected_objects, mut problems): (BTreeSet<Identity>, Vec<Problem>) =
+    let (protected_objects, mut problems): (BTreeSet<Identity>, Vec<Finding>) =
         protected::check(steps, input.owner, input.parent, input.system_namespace).unzip();
     // The message has the wording of rukpak.
     problems.extend(input.plan.missing.iter().map(|absent| {
         let (kind, api_version) = (&absent.kind, &absent.api_version);
-        Problem {
+        Finding {
             check: Check::Apis,
             message: format!(
                 "required resource not found: no matches for kind {kind:?} in version {api_version:?}, needed by {}: \
@@ -200,7 +200,7 @@ pub fn bounded(findings: Findings) -> Findings {
     }
 }
 
-fn limit(problems: Vec<Problem>) -> Vec<Problem> {
+fn limit(problems: Vec<Finding>) -> Vec<Finding> {
     const MAX_PER_CHECK: usize = 20;
     const MAX_MESSAGE_LEN: usize = 2 << 10;
     let mut checks: BTreeMap<Check, BTreeSet<String>> = BTreeMap::new();
@@ -216,11 +216,11 @@ fn limit(problems: Vec<Problem>) -> Vec<Problem> {
             if check != Check::Rights {
                 format::truncate(&mut message, MAX_MESSAGE_LEN);
             }
-            limited.push(Problem { check, message });
+            limited.push(Finding { check, message });
         }
         if more > 0 {
             let message = format!("and {more} more like these");
-            limited.push(Problem { check, message });
+            limited.push(Finding { check, message });
         }
     }
     limited

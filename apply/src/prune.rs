@@ -8,15 +8,18 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::api::Preconditions;
 use manifests::{
     api::labels,
-    object::{at, text},
+    object::{get_path, text},
 };
 use serde_json::Value;
 
 use crate::{
-    discovery::Kind,
-    plan::{DefinitionPolicy, Exit, InstanceOwner, Leaving, definition_groups, is_annotated_keep},
+    discovery::ApiKind,
+    plan::{
+        DefinitionPolicy, InstanceOwner, PruneCandidate, PruneStage, definition_groups,
+        is_annotated_keep,
+    },
     ssa::{
-        Apply, Failure, Pruned, failure,
+        Applier, ApplyFailure, PruneReport, failure,
         object::is_owned,
         request::{ApiError, ResourcePath, retry_delay},
     },
@@ -33,24 +36,24 @@ enum PruneOutcome {
     /// The object is kept in the cluster, for this reason.
     Released(String),
     /// The deletion of the object failed, or that of a custom resource of the CRD.
-    Failed(Failure),
+    Failed(ApplyFailure),
 }
 
-impl Apply<'_> {
+impl Applier<'_> {
     /// Deletes objects in order. Objects without the owner labels are not changed.
     ///
     /// Custom resources are deleted before their CRDs, and CRDs before the operators. A stage starts once the objects of
     /// the previous stage no longer exist. Objects in no list of the result were not changed.
     pub async fn prune(
         &self,
-        leaving: &[Leaving],
+        leaving: &[PruneCandidate],
         owner: &InstanceOwner,
         policy: DefinitionPolicy,
-    ) -> Pruned {
+    ) -> PruneReport {
         let groups = definition_groups(leaving);
-        let mut stages: BTreeMap<Exit, Vec<&Leaving>> = BTreeMap::new();
+        let mut stages: BTreeMap<PruneStage, Vec<&PruneCandidate>> = BTreeMap::new();
         for leaving in leaving {
-            let stage = Exit::of(&leaving.identity, &groups);
+            let stage = PruneStage::of(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(leaving);
         }
         let pruner = Pruner {
@@ -59,7 +62,7 @@ impl Apply<'_> {
             policy,
             orphans: false,
         };
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneReport::default();
         for (stage, leaving) in stages {
             let outcomes = self
                 .for_each_bounded(&leaving, |leaving| pruner.prune_object(stage, leaving))
@@ -72,7 +75,7 @@ impl Apply<'_> {
                         if !detail.is_empty() {
                             pruned.waiting_for.insert(identity.clone(), detail);
                         }
-                        pruned.going.push(identity);
+                        pruned.terminating.push(identity);
                     }
                     Some(Ok(PruneOutcome::Released(reason))) => {
                         pruned.released.insert(identity, reason);
@@ -84,7 +87,8 @@ impl Apply<'_> {
                 }
             }
             // The operator that removes finalizers must run until the custom resources are deleted.
-            let blocks_next_stage = stage <= Exit::Definitions && !pruned.going.is_empty();
+            let blocks_next_stage =
+                stage <= PruneStage::Definitions && !pruned.terminating.is_empty();
             if blocks_next_stage || !pruned.failed.is_empty() {
                 break;
             }
@@ -94,17 +98,21 @@ impl Apply<'_> {
 
     /// Removes the owner reference from all objects that an orphaning deletion of the owner keeps, and returns the
     /// failures.
-    pub async fn orphan(&self, leaving: &[Leaving], owner: &InstanceOwner) -> Vec<Failure> {
+    pub async fn orphan(
+        &self,
+        leaving: &[PruneCandidate],
+        owner: &InstanceOwner,
+    ) -> Vec<ApplyFailure> {
         let pruner = Pruner {
             apply: self,
             owner,
             policy: DefinitionPolicy::Retain,
             orphans: true,
         };
-        let leaving: Vec<&Leaving> = leaving.iter().collect();
+        let leaving: Vec<&PruneCandidate> = leaving.iter().collect();
         let outcomes = self
             .for_each_bounded(&leaving, |leaving| {
-                pruner.prune_object(Exit::Namespaces, leaving)
+                pruner.prune_object(PruneStage::Namespaces, leaving)
             })
             .await;
         let outcomes = leaving.iter().zip(outcomes);
@@ -137,7 +145,7 @@ pub enum Decision {
 
 /// Decides the action of pruning for an object, by its metadata. Pure; no I/O.
 pub fn decide(
-    stage: Exit,
+    stage: PruneStage,
     owner: &InstanceOwner,
     policy: DefinitionPolicy,
     metadata: &Value,
@@ -146,7 +154,7 @@ pub fn decide(
         return Decision::Leave("no longer has the owner labels of this BundleInstance");
     }
     // A CRD that another client deletes may wait forever for its custom resources, so a retained one is released at once.
-    let is_retained = stage == Exit::Definitions && policy == DefinitionPolicy::Retain;
+    let is_retained = stage == PruneStage::Definitions && policy == DefinitionPolicy::Retain;
     if metadata.get("deletionTimestamp").is_some() && !is_retained {
         return Decision::Wait;
     }
@@ -158,7 +166,7 @@ pub fn decide(
             labels::KEEP
         ));
     }
-    let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
+    let has_no_reference = matches!(stage, PruneStage::Namespaces | PruneStage::Definitions);
     if !has_no_reference && !is_referred_to(owner, metadata) {
         // The garbage collector leaves an object in this state if the owner is deleted with `--cascade=orphan`.
         return Decision::Leave(
@@ -166,11 +174,11 @@ pub fn decide(
         );
     }
     match stage {
-        Exit::Namespaces => Decision::Release(
+        PruneStage::Namespaces => Decision::Release(
             "Namespaces are never deleted because they may contain other objects; delete it manually if it is unused"
                 .to_owned(),
         ),
-        Exit::Definitions => Decision::DeleteDefinition,
+        PruneStage::Definitions => Decision::DeleteDefinition,
         _ => Decision::Delete,
     }
 }
@@ -184,7 +192,7 @@ fn is_referred_to(owner: &InstanceOwner, metadata: &Value) -> bool {
 
 /// Prunes objects of one owner.
 struct Pruner<'a> {
-    apply: &'a Apply<'a>,
+    apply: &'a Applier<'a>,
     owner: &'a InstanceOwner,
     policy: DefinitionPolicy,
     /// Whether all objects are orphaned instead of deleted.
@@ -192,7 +200,11 @@ struct Pruner<'a> {
 }
 
 impl Pruner<'_> {
-    async fn prune_object(&self, stage: Exit, leaving: &Leaving) -> Result<PruneOutcome, Failure> {
+    async fn prune_object(
+        &self,
+        stage: PruneStage,
+        leaving: &PruneCandidate,
+    ) -> Result<PruneOutcome, ApplyFailure> {
         let identity = &leaving.identity;
         let Some(kind) = self.kind(leaving).await? else {
             return Ok(PruneOutcome::Deleted);
@@ -220,15 +232,15 @@ impl Pruner<'_> {
     }
 
     /// Adds the alternative to the deletion of a CRD: to keep the CRD.
-    fn add_remedy(&self, stage: Exit, outcome: PruneOutcome) -> PruneOutcome {
+    fn add_remedy(&self, stage: PruneStage, outcome: PruneOutcome) -> PruneOutcome {
         const REMEDY: &str =
             "; or set spec.crdDeletionPolicy to Retain to keep the CRD with its custom resources";
-        if stage != Exit::Definitions || self.policy == DefinitionPolicy::Retain {
+        if stage != PruneStage::Definitions || self.policy == DefinitionPolicy::Retain {
             return outcome;
         }
         match outcome {
             PruneOutcome::Terminating(detail) => PruneOutcome::Terminating(detail + REMEDY),
-            PruneOutcome::Failed(failure) => PruneOutcome::Failed(Failure {
+            PruneOutcome::Failed(failure) => PruneOutcome::Failed(ApplyFailure {
                 message: failure.message + REMEDY,
                 ..failure
             }),
@@ -237,13 +249,13 @@ impl Pruner<'_> {
     }
 
     /// Returns the served kind of an object; `None` if the kind, and with it all its objects, no longer exists.
-    async fn kind(&self, leaving: &Leaving) -> Result<Option<Arc<Kind>>, Failure> {
+    async fn kind(&self, leaving: &PruneCandidate) -> Result<Option<Arc<ApiKind>>, ApplyFailure> {
         let identity = &leaving.identity;
         let found = self.apply.kinds.find_any(leaving.gvk()).await;
         found.map_err(|error| failure::classify(identity.clone(), &ApiError::Client(error)))
     }
 
-    async fn step(&self, stage: Exit, path: &ResourcePath) -> Result<PruneOutcome, ApiError> {
+    async fn step(&self, stage: PruneStage, path: &ResourcePath) -> Result<PruneOutcome, ApiError> {
         let metadata = &path.metadata(self.apply.client).await?;
         if self.orphans && is_owned(metadata, self.owner) {
             return self.orphan(path, metadata).await;
@@ -276,7 +288,7 @@ impl Pruner<'_> {
 
 /// Returns the outcome for a terminating object.
 fn terminating_outcome(metadata: &Value) -> PruneOutcome {
-    let finalizers = at(metadata, &["finalizers"]).and_then(Value::as_array);
+    let finalizers = get_path(metadata, &["finalizers"]).and_then(Value::as_array);
     if finalizers.is_none_or(Vec::is_empty) {
         // For example a Pod in its grace period, which is then deleted without further action.
         return PruneOutcome::Deleted;

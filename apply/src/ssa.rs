@@ -20,9 +20,9 @@ use manifests::object::{Identity, text};
 use tokio::sync::Semaphore;
 
 use crate::{
-    discovery::Kinds,
+    discovery::Discovery,
     managed_fields::Fingerprint,
-    plan::{InstanceOwner, Step, Wave, is_definition, is_namespace},
+    plan::{ApplyStep, InstanceOwner, Wave, is_definition, is_namespace},
     revision::ObjectHash,
 };
 
@@ -35,7 +35,7 @@ pub use manifests::api::MANAGER;
 
 /// An applied object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedObject {
     /// The uid of the object.
     pub uid: String,
     /// The resourceVersion of the object. It is unchanged if the apply changed nothing.
@@ -45,9 +45,9 @@ pub struct Applied {
     /// Hash of the recorded form that was applied.
     pub hash: Option<ObjectHash>,
     /// Conflicting fields that were overwritten with force.
-    pub taken: Vec<Conflict>,
+    pub forced_fields: Vec<Conflict>,
     /// Conflicting fields that were left to a scaler.
-    pub yielded: Vec<Conflict>,
+    pub scaler_fields: Vec<Conflict>,
 }
 
 /// A field that another field manager has set.
@@ -63,18 +63,18 @@ pub struct Conflict {
 
 /// An object that the API server rejected, or that could not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct ApplyFailure {
     /// Object that could not be applied.
     pub identity: Identity,
     /// Complete message: the object, the reason of the API server, and the remedy.
     pub message: String,
     /// Category of the failure.
-    pub cause: Cause,
+    pub cause: FailureKind,
 }
 
 /// Category of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum FailureKind {
     /// The object is invalid; a retry does not help.
     Invalid,
     /// The account lacks permissions.
@@ -95,31 +95,31 @@ pub enum Cause {
 
 /// Result of applying steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ApplyReport {
     /// Applied objects.
-    pub applied: BTreeMap<Identity, Applied>,
+    pub applied: BTreeMap<Identity, AppliedObject>,
     /// Objects that could not be applied. Unless failures are ignored, the waves after the first failure were not started.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<ApplyFailure>,
     /// Wave that could not be completed; `None` if all waves were applied.
     pub stopped_in: Option<Wave>,
 }
 
 /// Client of the apply engine, with its limits.
-pub struct Apply<'a> {
+pub struct Applier<'a> {
     /// Client with the permissions that the objects are applied with.
     pub client: &'a Client,
     /// Discovery cache; the groups of applied CRDs are invalidated.
-    pub kinds: &'a Kinds,
+    pub kinds: &'a Discovery,
     /// Maximum number of concurrent requests.
     pub concurrency: usize,
     /// Permits for requests about objects, shared with other callers.
     pub permits: &'a Semaphore,
 }
 
-impl Apply<'_> {
+impl Applier<'_> {
     /// Applies steps, wave by wave. All failures of a wave are reported together, and later waves are not started. If the
     /// API server repeatedly does not respond, the remaining objects of the wave are not attempted.
-    pub async fn run(&self, steps: &[Step]) -> Report {
+    pub async fn run(&self, steps: &[ApplyStep]) -> ApplyReport {
         self.waves(steps, &[], AfterFailure::Stop, None).await
     }
 
@@ -127,29 +127,29 @@ impl Apply<'_> {
     /// that is permitted. Before custom resources are applied, the CRDs of earlier steps must be served, too.
     pub async fn roll_out(
         &self,
-        steps: &[Step],
-        definitions: &[&Step],
+        steps: &[ApplyStep],
+        definitions: &[&ApplyStep],
         recreation: &Recreation<'_>,
-    ) -> Report {
+    ) -> ApplyReport {
         self.waves(steps, definitions, AfterFailure::Stop, Some(recreation))
             .await
     }
 
     /// Applies steps, wave by wave, and continues after failures. Only objects whose Namespace or CRD could not be applied
     /// are skipped.
-    pub async fn repair(&self, steps: &[Step]) -> Report {
+    pub async fn repair(&self, steps: &[ApplyStep]) -> ApplyReport {
         self.waves(steps, &[], AfterFailure::Continue, None).await
     }
 
     async fn waves(
         &self,
-        steps: &[Step],
-        definitions: &[&Step],
+        steps: &[ApplyStep],
+        definitions: &[&ApplyStep],
         after_failure: AfterFailure,
         recreation: Option<&Recreation<'_>>,
-    ) -> Report {
-        let mut report = Report::default();
-        let mut batches: BTreeMap<(Wave, bool), Vec<&Step>> = BTreeMap::new();
+    ) -> ApplyReport {
+        let mut report = ApplyReport::default();
+        let mut batches: BTreeMap<(Wave, bool), Vec<&ApplyStep>> = BTreeMap::new();
         for step in steps {
             let applied_last = is_applied_last(step);
             batches
@@ -164,15 +164,16 @@ impl Apply<'_> {
             .map(|step| step.object.group().to_owned())
             .collect();
         for group in &needed_groups {
-            self.kinds.seek(group);
+            self.kinds.request_group(group);
         }
         // `<plural>.<group>` is the name of a CRD.
-        let is_needed = |definition: &Step| {
+        let is_needed = |definition: &ApplyStep| {
             let group = definition.object.name().split_once('.');
             group.is_some_and(|(_, group)| needed_groups.contains(group))
         };
         let definitions = definitions.iter().copied();
-        let mut pending_crds: Vec<&Step> = definitions.filter(|step| is_needed(step)).collect();
+        let mut pending_crds: Vec<&ApplyStep> =
+            definitions.filter(|step| is_needed(step)).collect();
         for ((wave, _), mut batch) in batches {
             if wave == Wave::Resources {
                 report
@@ -220,9 +221,9 @@ impl Apply<'_> {
 
     /// Applies steps as a dry run. Failures of objects whose Namespace or CRD is in the same plan are ignored: the API
     /// server cannot evaluate them yet.
-    pub async fn dry_run(&self, steps: &[&Step], owner: &InstanceOwner) -> Preview {
+    pub async fn dry_run(&self, steps: &[&ApplyStep], owner: &InstanceOwner) -> Preview {
         let planned = dry_run::PlannedObjects::new(steps);
-        let applicable: Vec<&Step> = steps
+        let applicable: Vec<&ApplyStep> = steps
             .iter()
             .copied()
             .filter(|step| step.wave != Wave::Resources)
@@ -248,9 +249,9 @@ impl Apply<'_> {
         &self,
         items: &[&'s T],
         process: impl Fn(&'s T) -> F,
-    ) -> Vec<Option<Result<R, Failure>>>
+    ) -> Vec<Option<Result<R, ApplyFailure>>>
     where
-        F: Future<Output = Result<R, Failure>>,
+        F: Future<Output = Result<R, ApplyFailure>>,
     {
         let concurrency = self.concurrency.max(1);
         let unanswered = AtomicUsize::new(0);
@@ -266,7 +267,7 @@ impl Apply<'_> {
                     }
                     let outcome = process(item).await;
                     match &outcome {
-                        Err(failure) if failure.cause == Cause::Transient => {
+                        Err(failure) if failure.cause == FailureKind::Transient => {
                             unanswered.fetch_add(1, Ordering::Relaxed);
                         }
                         _ => unanswered.store(0, Ordering::Relaxed),
@@ -289,7 +290,7 @@ enum AfterFailure {
 }
 
 /// Reports whether the Namespace or the CustomResourceDefinition that an object needs could not be applied.
-fn depends_on_failed(step: &Step, failed: &[Failure]) -> bool {
+fn depends_on_failed(step: &ApplyStep, failed: &[ApplyFailure]) -> bool {
     let object = &step.object;
     failed.iter().any(|failure| {
         let identity = &failure.identity;
@@ -304,7 +305,7 @@ fn depends_on_failed(step: &Step, failed: &[Failure]) -> bool {
 
 /// Reports whether an object is applied last within its wave: it refers to other objects by name, and the API server checks
 /// the reference.
-fn is_applied_last(step: &Step) -> bool {
+fn is_applied_last(step: &ApplyStep) -> bool {
     let object = &step.object;
     match (object.group(), object.kind()) {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding")
@@ -318,21 +319,21 @@ fn is_applied_last(step: &Step) -> bool {
 
 /// Result of pruning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Objects that were deleted, or that terminate without finalizers.
     pub deleted: Vec<Identity>,
     /// Objects that are terminating and wait for finalizers; they must be checked again.
-    pub going: Vec<Identity>,
+    pub terminating: Vec<Identity>,
     /// Reason why a terminating object still exists, if known (`3 custom resources are being deleted (…)`).
     pub waiting_for: BTreeMap<Identity, String>,
     /// Objects that were kept and released from the instance, with the reason (`CustomResourceDefinition x.y: 3 custom
     /// resources are left (…); delete them and then the CRD, or …`).
     pub released: BTreeMap<Identity, String>,
     /// Objects that could not be deleted.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<ApplyFailure>,
 }
 
-impl Pruned {
+impl PruneReport {
     /// Formats a terminating object with the reason why it still exists.
     pub fn line(&self, identity: &Identity) -> String {
         match self.waiting_for.get(identity) {

@@ -7,8 +7,8 @@ use manifests::object::{Identity, Object, group_version};
 use serde_json::json;
 
 use crate::{
-    discovery::Kind,
-    plan::{InstanceOwner, Step, Wave},
+    discovery::ApiKind,
+    plan::{ApplyStep, InstanceOwner, Wave},
     revision::ObjectHash,
 };
 
@@ -30,13 +30,13 @@ pub(crate) fn owner() -> InstanceOwner {
 }
 
 /// Returns a step with an object; namespaced objects are in `operators`.
-pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Step {
+pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> ApplyStep {
     let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
     let namespace = namespaced.then_some("operators");
     let metadata = json!({"name": name, "namespace": namespace});
     let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
     let object = Object::try_from(object).unwrap();
-    Step {
+    ApplyStep {
         wave,
         hash: ObjectHash::new(&object),
         object,
@@ -45,10 +45,10 @@ pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Ste
 }
 
 /// Returns a kind whose resource has its default plural.
-pub(crate) fn kind(api: &str, kind: &str, namespaced: bool) -> (GroupVersionKind, Arc<Kind>) {
+pub(crate) fn kind(api: &str, kind: &str, namespaced: bool) -> (GroupVersionKind, Arc<ApiKind>) {
     let (group, version) = group_version(api);
     let gvk = GroupVersionKind::gvk(group, version, kind);
-    let kind = Kind {
+    let kind = ApiKind {
         resource: ApiResource::from_gvk(&gvk),
         namespaced,
     };

@@ -10,8 +10,8 @@ use std::{hint::black_box, ops::ControlFlow};
 
 use catalog::{
     Limits, Source,
-    choose::{self, Answer, Installed, Offer, Request},
-    generate::Shape,
+    choose::{self, CatalogAnswer, Installed, Offer, Request},
+    generate::CatalogShape,
     model::REGISTRY_V1,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -21,12 +21,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn catalogs(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    Shape::default().write(folder.path()).unwrap();
+    CatalogShape::default().write(folder.path()).unwrap();
     let source = Source::Folder(folder.path());
     let limits = Limits::default();
     let mut bytes = 0;
     let _ = catalog::walk(source, &limits, |meta| {
-        bytes += meta.unwrap().root.raw().len() as u64;
+        bytes += meta.unwrap().root.source().len() as u64;
         ControlFlow::<()>::Continue(())
     })
     .unwrap();
@@ -74,7 +74,7 @@ fn catalogs(criterion: &mut Criterion) {
     let offer = Offer {
         catalog: "catalog",
         priority: 0,
-        answer: Answer::Package(package),
+        answer: CatalogAnswer::Package(package),
     };
     criterion.bench_function("choose of 100 bundles", |bencher| {
         bencher.iter(|| choose::choose(black_box(&request), &[offer]));

@@ -14,8 +14,8 @@ use std::{
 
 use catalog::{
     Limits, Source,
-    generate::Shape,
-    registry::{Bounds, Cache, Client, Store, serve},
+    generate::CatalogShape,
+    registry::{Cache, Client, ClientLimits, Store, serve},
 };
 use futures::TryStreamExt;
 use tokio::net::TcpListener;
@@ -28,7 +28,7 @@ const RUNS: usize = 5;
 fn main() {
     let place = tempfile::tempdir().unwrap();
     let catalog = place.path().join("catalog");
-    Shape::default().write(&catalog).unwrap();
+    CatalogShape::default().write(&catalog).unwrap();
     serving(&catalog, place.path());
 }
 
@@ -72,7 +72,7 @@ async fn start(store: Store) -> String {
 
 fn list(runtime: &tokio::runtime::Runtime, address: &str) {
     let client = runtime
-        .block_on(Client::connect(address, Bounds::default()))
+        .block_on(Client::connect(address, ClientLimits::default()))
         .unwrap();
     best("ListBundles", || {
         let count = client

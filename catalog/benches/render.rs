@@ -10,7 +10,7 @@ use std::{io, path::Path, time::Instant};
 
 use catalog::{
     Limits, Source,
-    generate::Shape,
+    generate::CatalogShape,
     render::{Format, Level, Render},
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -28,7 +28,7 @@ fn run(folder: &Path, format: Format, out: &mut dyn io::Write) {
 
 fn render(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    Shape::default().write(folder.path()).unwrap();
+    CatalogShape::default().write(folder.path()).unwrap();
     let mut group = criterion.benchmark_group("render 10,000 bundles");
     group.sample_size(10);
     for format in [Format::Json, Format::Yaml] {

@@ -2,13 +2,13 @@
 
 use std::{env, io, path::Path};
 
-use catalog::generate::Shape;
+use catalog::generate::CatalogShape;
 
 fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let usage = || io::Error::other("generate FOLDER [PACKAGES [BUNDLES [BYTES]]]");
     let folder = args.next().ok_or_else(usage)?;
-    let mut shape = Shape::default();
+    let mut shape = CatalogShape::default();
     for field in [
         &mut shape.packages,
         &mut shape.bundles,

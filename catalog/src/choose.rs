@@ -27,8 +27,8 @@ use manifests::version_range::Range;
 
 use self::resolver::Resolver;
 pub use self::{
-    before_cluster_upgrade::{Ahead, Followed, ahead},
-    resolver::stands_for,
+    before_cluster_upgrade::{ChannelScope, RequiredUpgrade, ahead},
+    resolver::represents,
 };
 use crate::model::{Bundle, Channel, Package, Release};
 
@@ -95,18 +95,18 @@ pub struct Offer<'a> {
     /// Priority of the catalog; higher ones are considered first.
     pub priority: i64,
     /// Content that the catalog offers.
-    pub answer: Answer<'a>,
+    pub answer: CatalogAnswer<'a>,
 }
 
 /// Answer of a catalog to a query for a package.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer<'a> {
+pub enum CatalogAnswer<'a> {
     /// The catalog contains the package.
     Package(&'a Package),
     /// The catalog does not contain the package.
-    Absent,
+    NotFound,
     /// The package is unusable, or the catalog is unavailable or incomplete, for this reason.
-    Unknown(&'a str),
+    Unavailable(&'a str),
     /// The catalog is being read for the first time. Decisions that it can affect wait, because its answer will change
     /// soon.
     Pending,
@@ -118,7 +118,7 @@ pub struct Decision {
     /// Name of the requested package.
     pub package: String,
     /// Action to take.
-    pub verdict: Verdict,
+    pub verdict: Outcome,
     /// Steps that led to the outcome, in order.
     pub steps: Vec<String>,
     /// Considered bundles of the package, best first. A decision contains the chosen one and as many others as a status
@@ -131,31 +131,31 @@ pub struct Decision {
     /// Bundle that follows the chosen or the installed one.
     pub next: Option<Next>,
     /// Unavailable catalogs that precede the authoritative one.
-    pub unasked: Vec<Unasked>,
+    pub unavailable: Vec<UnavailableCatalog>,
 }
 
 /// A catalog that is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unasked {
+pub struct UnavailableCatalog {
     /// Name of the catalog.
     pub catalog: String,
     /// Reason in short; for an unusable package, its first problem.
-    pub why: String,
+    pub reason: String,
     /// True if the catalog is only being read for the first time.
     pub is_pending: bool,
 }
 
 /// Action to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Outcome {
     /// No bundle is installed; install this one.
     Install(Choice),
     /// A bundle is installed; upgrade it to this one.
     Upgrade(Choice),
     /// A bundle is installed and is kept, for this reason.
-    Stay(String),
+    NoUpgrade(String),
     /// No bundle can be installed, for this reason.
-    Nothing(String),
+    NoCandidate(String),
 }
 
 /// A bundle that was chosen.
@@ -221,12 +221,12 @@ impl Choice {
 
 // === impl Verdict ===
 
-impl Verdict {
+impl Outcome {
     /// Returns the bundle to install or upgrade to, if any.
     pub fn choice(&self) -> Option<&Choice> {
         match self {
             Self::Install(choice) | Self::Upgrade(choice) => Some(choice),
-            Self::Stay(_) | Self::Nothing(_) => None,
+            Self::NoUpgrade(_) | Self::NoCandidate(_) => None,
         }
     }
 }
@@ -252,13 +252,13 @@ fn decide(request: &Request<'_>, offers: &[Offer<'_>], max_candidates: usize) ->
         max_candidates,
         decision: Decision {
             package: request.package.to_owned(),
-            verdict: Verdict::Nothing(String::new()),
+            verdict: Outcome::NoCandidate(String::new()),
             steps: Vec::new(),
             candidates: Vec::new(),
             more_candidates: 0,
             warnings: Vec::new(),
             next: None,
-            unasked: Vec::new(),
+            unavailable: Vec::new(),
         },
     };
     resolver.decision.verdict = match request.installed {

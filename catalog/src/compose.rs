@@ -31,7 +31,7 @@ use crate::{
     finding::{self, Finding, Level as Severity},
     load,
     render::{
-        Format, Image, Level, Render, Rendered,
+        BundleImageRef, Format, Level, Render, Rendered,
         blob::{Blob, BlobKind},
     },
     source::{Files, Limits, Source},
@@ -48,7 +48,7 @@ const MAX_NAMES: usize = 10;
 
 /// Command that composes the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ComposeMode {
     /// `run bundle`: the channel must not exist in the index.
     Run,
     /// `run bundle-upgrade`: the entries of the channel in the index are upgraded.
@@ -66,7 +66,7 @@ pub struct Index<'a> {
 
 /// Package and channel of the injected bundles.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ChannelRef<'a> {
     /// Name of the package.
     pub package: &'a str,
     /// Name of the channel.
@@ -87,7 +87,7 @@ pub struct Bundle {
 
 /// A composed catalog with the injected bundles.
 #[derive(Debug)]
-pub struct Composed {
+pub struct ComposedCatalog {
     /// All documents, sorted.
     pub rendered: Rendered,
     /// Validated model of the catalog.
@@ -124,10 +124,10 @@ impl Bundle {
         warn: impl FnMut(String),
     ) -> Result<Self, Error> {
         let mut render = Render::new(level);
-        render.bundle(content, Image::Reference(image))?;
+        render.bundle(content, BundleImageRef::Reference(image))?;
         render.take_warnings().into_iter().for_each(warn);
         // A bundle renders to a single document.
-        let blob = render.finish().blobs.pop().ok_or(Error::Nothing)?;
+        let blob = render.finish().blobs.pop().ok_or(Error::NoBundles)?;
         Ok(Self {
             name: blob.key.as_ref().to_owned(),
             package: blob.package.as_ref().to_owned(),
@@ -144,7 +144,7 @@ impl Bundle {
 
 // === impl Composed ===
 
-impl Composed {
+impl ComposedCatalog {
     /// Returns each document as YAML, without `---`.
     ///
     /// # Errors
@@ -169,11 +169,11 @@ impl Composed {
 /// an error if the result is not a valid catalog.
 pub fn compose(
     index: Option<Index<'_>>,
-    place: Place<'_>,
-    form: Form,
+    place: ChannelRef<'_>,
+    form: ComposeMode,
     bundles: Vec<Bundle>,
     limits: &Limits,
-) -> Result<Composed, Error> {
+) -> Result<ComposedCatalog, Error> {
     check(place, &bundles)?;
     let (index_name, mut blobs) = match index {
         Some(index) => (index.name.to_owned(), index.rendered.blobs),
@@ -204,7 +204,7 @@ pub fn compose(
         .iter()
         .position(|blob| is_match(blob, BlobKind::Channel) && *blob.key == *place.channel);
     let channel = match at {
-        Some(_) if form == Form::Run => {
+        Some(_) if form == ComposeMode::Run => {
             return Err(Error::ChannelExists {
                 channel: place.channel.to_owned(),
                 index: index_name,
@@ -241,7 +241,7 @@ pub fn compose(
             "the index {index_name} now contains bundles that were injected before; using those of the index: {from_index}"
         ));
     }
-    Ok(Composed {
+    Ok(ComposedCatalog {
         rendered,
         catalog,
         warnings,
@@ -249,13 +249,13 @@ pub fn compose(
 }
 
 /// Checks the bundles independently of the index.
-fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
+fn check(place: ChannelRef<'_>, bundles: &[Bundle]) -> Result<(), Error> {
     names::dns_label(place.package).map_err(|problem| Error::Name {
         name: place.package.chars().take(100).collect(),
         problem,
     })?;
     if bundles.is_empty() {
-        return Err(Error::Nothing);
+        return Err(Error::NoBundles);
     }
     for (at, bundle) in bundles.iter().enumerate() {
         if bundle.package != place.package {
@@ -271,7 +271,7 @@ fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
             .take(at)
             .find(|other| other.name == bundle.name);
         if let Some(first) = earlier {
-            return Err(Error::Twice {
+            return Err(Error::DuplicateBundle {
                 name: bundle.name.clone(),
                 first: first.image.clone(),
                 second: bundle.image.clone(),
@@ -282,7 +282,11 @@ fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
 }
 
 /// Returns the channel with the bundles appended.
-fn extend_channel(channel: &[u8], place: Place<'_>, bundles: &[Bundle]) -> Result<Blob, Error> {
+fn extend_channel(
+    channel: &[u8],
+    place: ChannelRef<'_>,
+    bundles: &[Bundle],
+) -> Result<Blob, Error> {
     let unreadable = |problem: &dyn std::fmt::Display| {
         Error::Invalid(format!(
             "channel {:?} cannot be read: {problem}",
@@ -323,7 +327,7 @@ fn name(entry: &Value) -> Option<&str> {
 }
 
 /// Returns the entry that no other entry replaces. Of several such entries, those that another entry skips are ignored.
-fn channel_head<'a>(entries: &'a [Value], place: Place<'_>) -> Result<Option<&'a str>, Error> {
+fn channel_head<'a>(entries: &'a [Value], place: ChannelRef<'_>) -> Result<Option<&'a str>, Error> {
     let text = |entry: &'a Value, key| entry.get(key).and_then(Value::as_str);
     let replaced: BTreeSet<&str> = entries
         .iter()

@@ -54,7 +54,7 @@ pub struct Meta<'a> {
 
 /// A document or file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ReadError {
     /// File, relative to the catalog.
     pub file: String,
     /// First line that cannot be read, starting at 1.
@@ -65,7 +65,7 @@ pub struct Fault {
     pub message: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ReadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}: {}", self.file, self.line, self.message)
     }
@@ -122,9 +122,9 @@ impl<'a> Meta<'a> {
     }
 
     /// Returns a line counter for several values in their order.
-    pub fn lines(&self) -> Lines<'a> {
-        Lines {
-            text: self.is_json.then(|| self.root.raw()),
+    pub fn lines(&self) -> LineCounter<'a> {
+        LineCounter {
+            text: self.is_json.then(|| self.root.source()),
             start: self.root.range().start,
             at: 0,
             line: self.line,
@@ -134,7 +134,7 @@ impl<'a> Meta<'a> {
 
 /// Line counter that reads each line of a document once.
 #[derive(Debug)]
-pub struct Lines<'a> {
+pub struct LineCounter<'a> {
     /// Text of the document; `None` if its lines are unknown.
     text: Option<&'a [u8]>,
     start: usize,
@@ -144,7 +144,7 @@ pub struct Lines<'a> {
 
 // === impl Lines ===
 
-impl Lines<'_> {
+impl LineCounter<'_> {
     /// Returns the line of a value, which must not precede that of the previous call.
     pub fn of(&mut self, node: Node<'_>) -> usize {
         let to = node.range().start.saturating_sub(self.start);
@@ -165,7 +165,7 @@ impl Lines<'_> {
 pub fn walk<B>(
     source: Source<'_>,
     limits: &Limits,
-    mut visit: impl FnMut(Result<Meta<'_>, Fault>) -> ControlFlow<B>,
+    mut visit: impl FnMut(Result<Meta<'_>, ReadError>) -> ControlFlow<B>,
 ) -> Result<ControlFlow<B>, Error> {
     let reader = Reader::new(limits);
     let mut tape = Tape::default();
@@ -185,7 +185,7 @@ pub fn walk<B>(
 pub fn collect<T: Send>(
     source: Source<'_>,
     limits: &Limits,
-    convert: impl Fn(Result<Meta<'_>, Fault>) -> T + Sync,
+    convert: impl Fn(Result<Meta<'_>, ReadError>) -> T + Sync,
 ) -> Result<Vec<T>, Error> {
     let entries = source.entries(limits)?;
     let reader = Reader::new(limits);
@@ -274,10 +274,10 @@ impl<'a> Reader<'a> {
         &self,
         entry: &Entry<'_>,
         tape: &mut Tape,
-        visit: &mut impl FnMut(Result<Meta<'_>, Fault>) -> ControlFlow<B>,
+        visit: &mut impl FnMut(Result<Meta<'_>, ReadError>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Error> {
         let file = entry.path.as_str();
-        let fault = |line, message| Fault {
+        let fault = |line, message| ReadError {
             file: file.to_owned(),
             line,
             package: None,
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
             Ok(opened) => opened,
             Err(error) => return Ok(visit(Err(fault(1, open_error(&error))))),
         };
-        let mut stream = DocumentStream::new(self.meter.over(opened), self.limits.document);
+        let mut stream = DocumentStream::new(self.meter.exceeded(opened), self.limits.document);
         // Fault of a document as JSON, while it is retried as YAML.
         let mut as_json = None;
         let mut index = 0;
@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
                 (Ok(meta), _) => visit(Ok(meta)),
                 // Text that is not an object was hardly meant as YAML.
                 (Err(_), Some(fault)) => return Ok(visit(Err(fault))),
-                (Err(message), None) => visit(Err(Fault {
+                (Err(message), None) => visit(Err(ReadError {
                     package: head::package(root),
                     ..fault(document.line, message)
                 })),

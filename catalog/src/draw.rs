@@ -18,7 +18,7 @@ use crate::model::{Channel, Package};
 
 /// Output language of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
+pub enum GraphFormat {
     /// Mermaid, which code hosts render in Markdown.
     Mermaid,
     /// DOT, the language of Graphviz.
@@ -29,12 +29,12 @@ pub enum Language {
 const MAX_ELEMENTS: usize = 5_000;
 
 /// Draws one channel of a package, or all of them. All names are escaped, because they are untrusted.
-pub fn draw(package: &Package, channel: Option<&str>, language: Language) -> String {
+pub fn draw(package: &Package, channel: Option<&str>, language: GraphFormat) -> String {
     let mut writer = GraphWriter {
         language,
         out: String::new(),
         remaining: MAX_ELEMENTS,
-        omitted: 0,
+        skipped: 0,
     };
     writer.start(package);
     let selected = package
@@ -45,7 +45,7 @@ pub fn draw(package: &Package, channel: Option<&str>, language: Language) -> Str
         if writer.has_room() {
             writer.channel(at, package, channel);
         } else {
-            writer.omitted += channel.entries.len();
+            writer.skipped += channel.entries.len();
         }
     }
     writer.finish();
@@ -53,10 +53,10 @@ pub fn draw(package: &Package, channel: Option<&str>, language: Language) -> Str
 }
 
 struct GraphWriter {
-    language: Language,
+    language: GraphFormat,
     out: String,
     remaining: usize,
-    omitted: usize,
+    skipped: usize,
 }
 
 /// Style of a node.
@@ -85,8 +85,8 @@ impl GraphWriter {
     fn start(&mut self, package: &Package) {
         let name = self.text(&package.name);
         match self.language {
-            Language::Mermaid => self.line("flowchart LR"),
-            Language::Dot => self.line(&format!(
+            GraphFormat::Mermaid => self.line("flowchart LR"),
+            GraphFormat::Dot => self.line(&format!(
                 "digraph \"{name}\" {{\n  rankdir=LR;\n  node [shape=box];"
             )),
         }
@@ -102,8 +102,8 @@ impl GraphWriter {
         }
         let title = self.text(&title);
         match self.language {
-            Language::Mermaid => self.line(&format!("  subgraph c{at}[\"{title}\"]")),
-            Language::Dot => self.line(&format!(
+            GraphFormat::Mermaid => self.line(&format!("  subgraph c{at}[\"{title}\"]")),
+            GraphFormat::Dot => self.line(&format!(
                 "  subgraph cluster_{at} {{\n    label=\"{title}\";"
             )),
         }
@@ -156,7 +156,7 @@ impl GraphWriter {
             }
             for skipped in entry.skips.iter().filter(|skip| Some(*skip) != replaces) {
                 if edges.len() > MAX_ELEMENTS {
-                    self.omitted += 1;
+                    self.skipped += 1;
                 } else if let Some(from) = from(skipped) {
                     edges.push((from, to.clone(), Edge::Skips));
                 }
@@ -169,8 +169,8 @@ impl GraphWriter {
             }
         }
         self.line(match self.language {
-            Language::Mermaid => "  end",
-            Language::Dot => "  }",
+            GraphFormat::Mermaid => "  end",
+            GraphFormat::Dot => "  }",
         });
         for (from, to, edge) in edges {
             self.edge(&from, &to, edge);
@@ -187,7 +187,7 @@ impl GraphWriter {
             .map(|version| self.text(version))
             .unwrap_or_default();
         let line = match self.language {
-            Language::Mermaid => {
+            GraphFormat::Mermaid => {
                 let label = if version.is_empty() {
                     name
                 } else {
@@ -198,7 +198,7 @@ impl GraphWriter {
                     _ => format!("    {id}[\"{label}\"]{}", style.class()),
                 }
             }
-            Language::Dot => {
+            GraphFormat::Dot => {
                 let label = if version.is_empty() {
                     name
                 } else {
@@ -216,14 +216,14 @@ impl GraphWriter {
             return;
         }
         let line = match (self.language, edge) {
-            (Language::Mermaid, Edge::Replaces) => format!("  {from} --> {to}"),
-            (Language::Mermaid, Edge::Skips) => format!("  {from} -. skips .-> {to}"),
-            (Language::Mermaid, Edge::SkipRange) => format!("  {from} -. skipRange .-> {to}"),
-            (Language::Dot, Edge::Replaces) => format!("  {from} -> {to};"),
-            (Language::Dot, Edge::Skips) => {
+            (GraphFormat::Mermaid, Edge::Replaces) => format!("  {from} --> {to}"),
+            (GraphFormat::Mermaid, Edge::Skips) => format!("  {from} -. skips .-> {to}"),
+            (GraphFormat::Mermaid, Edge::SkipRange) => format!("  {from} -. skipRange .-> {to}"),
+            (GraphFormat::Dot, Edge::Replaces) => format!("  {from} -> {to};"),
+            (GraphFormat::Dot, Edge::Skips) => {
                 format!("  {from} -> {to} [style=dashed, label=skips];")
             }
-            (Language::Dot, Edge::SkipRange) => {
+            (GraphFormat::Dot, Edge::SkipRange) => {
                 format!("  {from} -> {to} [style=dotted, label=skipRange];")
             }
         };
@@ -231,9 +231,9 @@ impl GraphWriter {
     }
 
     fn finish(&mut self) {
-        let omitted = self.omitted;
+        let omitted = self.skipped;
         match self.language {
-            Language::Mermaid => {
+            GraphFormat::Mermaid => {
                 if omitted > 0 {
                     self.line(&format!(
                         "  more[\"and {omitted} more channels, nodes and edges\"]"
@@ -243,7 +243,7 @@ impl GraphWriter {
                 self.line("  classDef deprecated fill:#ddd,color:#666");
                 self.line("  classDef outside stroke-dasharray:4");
             }
-            Language::Dot => {
+            GraphFormat::Dot => {
                 if omitted > 0 {
                     self.line(&format!(
                         "  more [label=\"and {omitted} more channels, nodes and edges\"];"
@@ -259,7 +259,7 @@ impl GraphWriter {
             self.remaining = remaining;
             return true;
         }
-        self.omitted += 1;
+        self.skipped += 1;
         false
     }
 
@@ -275,13 +275,13 @@ impl GraphWriter {
             match self.language {
                 _ if is_unprintable(c) => out.push(char::REPLACEMENT_CHARACTER),
                 // Mermaid supports character codes, and gives many other characters a special meaning.
-                Language::Mermaid
+                GraphFormat::Mermaid
                     if c.is_ascii() && !c.is_ascii_alphanumeric() && !" ._-+,()/".contains(c) =>
                 {
                     // Writing to a String never fails.
                     let _ = write!(out, "#{};", u32::from(c));
                 }
-                Language::Dot if matches!(c, '"' | '\\') => {
+                GraphFormat::Dot if matches!(c, '"' | '\\') => {
                     out.push('\\');
                     out.push(c);
                 }

@@ -35,16 +35,16 @@ pub struct Finding {
     pub message: String,
     /// Position of the finding in opm's report.
     #[serde(skip)]
-    pub(crate) scope: Scope,
+    pub(crate) scope: OpmScope,
 }
 
 /// Position at which opm reports a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum OpmScope {
     /// Reported alone, before opm checks anything else.
-    First,
+    FirstOnly,
     /// Part of the tree: a finding about a package, about these channels of it, or about a bundle in them.
-    Tree {
+    WholeTree {
         channels: Vec<String>,
         bundle: Option<String>,
     },
@@ -59,7 +59,7 @@ impl fmt::Display for Finding {
             }
             f.write_str(": ")?;
         }
-        if let Scope::Tree { channels, bundle } = &self.scope {
+        if let OpmScope::WholeTree { channels, bundle } = &self.scope {
             if let Some(package) = &self.package {
                 write!(f, "package {package:?}: ")?;
             }
@@ -82,12 +82,12 @@ pub fn as_opm(findings: &[Finding]) -> Option<String> {
             .iter()
             .filter(|finding| finding.level == Level::Error)
     };
-    if let Some(first) = errors().find(|finding| finding.scope == Scope::First) {
+    if let Some(first) = errors().find(|finding| finding.scope == OpmScope::FirstOnly) {
         return Some(first.message.clone());
     }
     let mut root = ErrorTree::default();
     for finding in errors() {
-        let Scope::Tree { channels, bundle } = &finding.scope else {
+        let OpmScope::WholeTree { channels, bundle } = &finding.scope else {
             continue;
         };
         let package = finding.package.as_deref().unwrap_or_default();

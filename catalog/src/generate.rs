@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json, ser::PrettyFormatter};
 
 /// Size of a generated catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct CatalogShape {
     /// Number of packages.
     pub packages: usize,
     /// Number of bundles per package.
@@ -25,7 +25,7 @@ pub struct Shape {
     pub bundle_size: usize,
 }
 
-impl Default for Shape {
+impl Default for CatalogShape {
     /// Shape with 10,000 bundles in 150 MB.
     fn default() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Default for Shape {
 
 // === impl Shape ===
 
-impl Shape {
+impl CatalogShape {
     /// Writes the catalog to a directory, one file per package.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn generated_catalog_is_valid_and_has_the_requested_size() {
         let folder = tempfile::tempdir().unwrap();
-        let shape = Shape {
+        let shape = CatalogShape {
             packages: 3,
             bundles: 25,
             bundle_size: 15_000,

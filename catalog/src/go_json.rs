@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Type of a field. `null` is allowed for every type and leaves the field empty.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Type {
+pub(crate) enum GoType {
     /// String of this Go type.
     Text(&'static str),
     /// Integer with this number of bits.
@@ -41,7 +41,7 @@ pub(crate) enum Type {
     /// Object with string values.
     Texts,
     /// List of values of this type.
-    List(&'static Type),
+    List(&'static GoType),
     /// Object of this Go struct.
     Struct(&'static Struct),
 }
@@ -51,7 +51,7 @@ pub(crate) enum Type {
 pub(crate) struct Struct {
     /// Name with its package: `declcfg.Channel`.
     name: &'static str,
-    fields: &'static [(&'static str, Type)],
+    fields: &'static [(&'static str, GoType)],
     /// True if unknown fields are errors.
     is_strict: bool,
 }
@@ -72,8 +72,8 @@ struct TypeMismatch {
 /// # Errors
 /// Returns Go's message: `json: cannot unmarshal number into Go struct field Channel.name of type string`.
 pub(crate) fn check(value: Node<'_>, ty: &'static Struct) -> Result<(), String> {
-    let type_ = Type::Struct(ty);
-    if find_mismatch(value, type_, Order::Written, 0).is_none() {
+    let type_ = GoType::Struct(ty);
+    if find_mismatch(value, type_, Order::Declared, 0).is_none() {
         return Ok(());
     }
     // Blobs are stored with sorted keys, so the first error in sort order is reported; of equal keys, the last one is
@@ -86,11 +86,11 @@ pub(crate) fn check(value: Node<'_>, ty: &'static Struct) -> Result<(), String> 
 
 /// Returns a string field of a validated struct, or an empty string if it is absent.
 pub(crate) fn text(value: Node<'_>, field: &str) -> String {
-    borrowed(value, field).into_owned()
+    type_name_of(value, field).into_owned()
 }
 
 /// Returns the same string as [`text`] without allocation.
-pub(crate) fn borrowed<'a>(value: Node<'a>, field: &str) -> Cow<'a, str> {
+pub(crate) fn type_name_of<'a>(value: Node<'a>, field: &str) -> Cow<'a, str> {
     let text = value.field(field).and_then(Node::text);
     text.unwrap_or_default()
 }
@@ -158,17 +158,17 @@ fn error_offset(text: &[u8]) -> usize {
 
 #[derive(Clone, Copy)]
 enum Order {
-    Written,
+    Declared,
     Sorted,
 }
 
-fn find_mismatch(value: Node<'_>, ty: Type, order: Order, depth: usize) -> Option<TypeMismatch> {
+fn find_mismatch(value: Node<'_>, ty: GoType, order: Order, depth: usize) -> Option<TypeMismatch> {
     match (ty, value.kind()) {
         (_, Kind::Null)
-        | (Type::Raw, _)
-        | (Type::Text(_) | Type::Bytes, Kind::String)
-        | (Type::Bool, Kind::Bool) => None,
-        (Type::Int(bits), Kind::Number) => {
+        | (GoType::Raw, _)
+        | (GoType::Text(_) | GoType::Bytes, Kind::String)
+        | (GoType::Bool, Kind::Bool) => None,
+        (GoType::Int(bits), Kind::Number) => {
             let number = value.number()?;
             let bound = 2_f64.powi(i32::try_from(bits).unwrap_or(0) - 1);
             let fits = number.fract() == 0.0 && (-bound..bound).contains(&number);
@@ -178,14 +178,14 @@ fn find_mismatch(value: Node<'_>, ty: Type, order: Order, depth: usize) -> Optio
                 TypeMismatch::new(format!("number {}", String::from_utf8_lossy(&text)), ty)
             })
         }
-        (Type::Texts, Kind::Object) => value
+        (GoType::Texts, Kind::Object) => value
             .entries()
-            .find_map(|(_, value)| find_mismatch(value, Type::Text("string"), order, depth)),
-        (Type::List(ty), Kind::Array) => value
+            .find_map(|(_, value)| find_mismatch(value, GoType::Text("string"), order, depth)),
+        (GoType::List(ty), Kind::Array) => value
             .items()
             .find_map(|item| find_mismatch(item, *ty, order, depth)),
-        (Type::Struct(ty), Kind::Object) if depth < MAX_DEPTH => match order {
-            Order::Written => value
+        (GoType::Struct(ty), Kind::Object) if depth < MAX_DEPTH => match order {
+            Order::Declared => value
                 .entries()
                 .find_map(|(key, value)| ty.find_mismatch(key, value, order, depth)),
             Order::Sorted => {
@@ -198,7 +198,7 @@ fn find_mismatch(value: Node<'_>, ty: Type, order: Order, depth: usize) -> Optio
                     .find_map(|(key, value)| ty.find_mismatch(key, value, order, depth))
             }
         },
-        (Type::Struct(ty), Kind::Object) => Some(TypeMismatch {
+        (GoType::Struct(ty), Kind::Object) => Some(TypeMismatch {
             found: format!("json: {} nested deeper than {MAX_DEPTH} levels", ty.name),
             expected: None,
             owner: None,
@@ -239,7 +239,7 @@ impl Struct {
 
 // === impl Type ===
 
-impl Type {
+impl GoType {
     fn name(self) -> Cow<'static, str> {
         match self {
             Self::Text(name) => name.into(),
@@ -258,7 +258,7 @@ impl Type {
 // === impl TypeMismatch ===
 
 impl TypeMismatch {
-    fn new(found: String, ty: Type) -> Self {
+    fn new(found: String, ty: GoType) -> Self {
         Self {
             found,
             expected: Some(ty.name().into_owned()),

@@ -32,7 +32,7 @@ mod routes;
 mod server;
 
 pub use content::Written;
-pub use content_store::{Put, Shelf};
+pub use content_store::{ContentStore, PutOutcome};
 pub use routes::router;
 pub use server::serve;
 

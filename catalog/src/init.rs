@@ -67,7 +67,7 @@ pub enum Error {
 
 /// A package without a catalog.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Package<'a> {
+pub struct PackageTemplate<'a> {
     /// Name of the package.
     pub name: &'a str,
     /// Default channel; empty if it is not known yet.
@@ -82,7 +82,7 @@ pub struct Package<'a> {
 ///
 /// # Errors
 /// Returns an error if the name is invalid or the icon is not an image.
-pub fn package(package: Package<'_>) -> Result<Rendered, Error> {
+pub fn package(package: PackageTemplate<'_>) -> Result<Rendered, Error> {
     let name = package.name;
     names::dns_label(name).map_err(|problem| Error::Name {
         name: name.chars().take(100).collect(),

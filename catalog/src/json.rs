@@ -21,7 +21,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use self::tape::Slot;
+use self::tape::TapeEntry;
 pub use self::{
     strings::write_text,
     tape::{Error, Tape},
@@ -62,13 +62,13 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     bytes: &'a [u8],
-    slots: &'a [Slot],
+    slots: &'a [TapeEntry],
     at: usize,
 }
 
 impl std::fmt::Debug for Node<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from_utf8_lossy(self.raw()))
+        f.write_str(&String::from_utf8_lossy(self.source()))
     }
 }
 
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Node<'_> {
 impl<'a> Node<'a> {
     /// Returns the type of the value.
     pub fn kind(self) -> Kind {
-        match self.raw().first() {
+        match self.source().first() {
             Some(b'{') => Kind::Object,
             Some(b'[') => Kind::Array,
             Some(b'"') => Kind::String,
@@ -93,7 +93,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the original text without surrounding white space.
-    pub fn raw(self) -> &'a [u8] {
+    pub fn source(self) -> &'a [u8] {
         let slot = self.slot();
         let range = slot.start as usize..slot.end as usize;
         self.bytes.get(range).unwrap_or_default()
@@ -108,7 +108,7 @@ impl<'a> Node<'a> {
     /// Returns the content of a string with resolved escapes, or `None` for other types. As in Go, invalid UTF-8
     /// becomes U+FFFD.
     pub fn text(self) -> Option<Cow<'a, str>> {
-        match self.raw() {
+        match self.source() {
             [b'"', inner @ .., b'"'] => Some(strings::decode(inner)),
             _ => None,
         }
@@ -159,7 +159,7 @@ impl<'a> Node<'a> {
 
     /// Reports whether the value is a string with this content.
     pub fn is(self, text: &str) -> bool {
-        match self.raw() {
+        match self.source() {
             [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => inner == text.as_bytes(),
             _ => self.text().is_some_and(|decoded| decoded == text),
         }
@@ -167,7 +167,7 @@ impl<'a> Node<'a> {
 
     /// Reports whether a key denotes the field of this ASCII name.
     pub(crate) fn equals_fold(self, name: &str) -> bool {
-        match self.raw() {
+        match self.source() {
             [b'"', inner @ .., b'"'] if inner.is_ascii() && !inner.contains(&b'\\') => {
                 inner.eq_ignore_ascii_case(name.as_bytes())
             }
@@ -182,13 +182,13 @@ impl<'a> Node<'a> {
         if self.kind() != Kind::Number {
             return None;
         }
-        let text = std::str::from_utf8(self.raw()).ok()?;
+        let text = std::str::from_utf8(self.source()).ok()?;
         text.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
     /// Appends the value without white space between its tokens, as `json.Compact` does.
     pub fn compact(self, out: &mut Vec<u8>) {
-        compact::compact(self.raw(), out);
+        compact::compact(self.source(), out);
     }
 
     /// Appends the value as Go writes it after decoding into a generic map (A.2). The output is compact and has sorted
@@ -197,7 +197,7 @@ impl<'a> Node<'a> {
         compact::sorted(self, out);
     }
 
-    fn slot(self) -> Slot {
+    fn slot(self) -> TapeEntry {
         self.slots.get(self.at).copied().unwrap_or_default()
     }
 

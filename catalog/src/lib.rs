@@ -47,7 +47,7 @@ pub mod template;
 mod validate;
 
 pub use self::{
-    documents::{Fault, Meta, collect, walk},
+    documents::{Meta, ReadError, collect, walk},
     finding::{Finding, Level},
     load::load,
     model::Catalog,

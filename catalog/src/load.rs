@@ -5,7 +5,7 @@ mod tests;
 
 use crate::{
     documents,
-    finding::{Finding, Level, Scope},
+    finding::{Finding, Level, OpmScope},
     model::Catalog,
     schema,
     source::{Error, Limits, Source, describe_skipped},
@@ -30,7 +30,7 @@ pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
             line: None,
             package: None,
             message,
-            scope: Scope::First,
+            scope: OpmScope::FirstOnly,
         }));
     Ok(catalog)
 }

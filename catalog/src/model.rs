@@ -17,7 +17,7 @@ use semver::Prerelease;
 use serde::Serialize;
 
 pub use self::catalog::Catalog;
-pub use self::size::{MOST_BUNDLES, MOST_BYTES};
+pub use self::size::{MAX_BUNDLES, MAX_BYTES};
 pub(crate) use self::size::{exceeds_bundle_limit, exceeds_size_limit};
 
 /// Default media type: bundles for OLM with a ClusterServiceVersion.
@@ -78,7 +78,7 @@ pub struct Bundle {
     /// APIs that the bundle provides.
     pub provides: Vec<Gvk>,
     /// Requirements of the bundle.
-    pub needs: Vec<Need>,
+    pub requires: Vec<Requirement>,
     /// Declared max OpenShift version; `None` if the bundle declares none.
     pub max_openshift: Option<MaxOpenShiftVersion>,
     /// Minimum Kubernetes version as declared.
@@ -88,7 +88,7 @@ pub struct Bundle {
     /// True if the bundle has the property `olm.deprecated` of older catalogs.
     pub is_deprecated: bool,
     /// Reason why the requirements are unknown; such a bundle must not be chosen.
-    pub unreadable: Option<String>,
+    pub invalid_properties: Option<String>,
 }
 
 /// Version of an operator with the release of its bundle.
@@ -114,7 +114,7 @@ pub struct Gvk {
 
 /// A requirement of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Need {
+pub enum Requirement {
     /// Another package (`olm.package.required`).
     Package {
         /// Name of the required package.
@@ -186,12 +186,12 @@ impl Bundle {
             },
             media_type: None,
             provides: Vec::new(),
-            needs: Vec::new(),
+            requires: Vec::new(),
             max_openshift: None,
             min_kube: None,
             deprecation: None,
             is_deprecated: false,
-            unreadable: None,
+            invalid_properties: None,
         }
     }
 
@@ -261,7 +261,7 @@ impl fmt::Display for Gvk {
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package { name, range } => write!(f, "package {name} {range}"),

@@ -12,20 +12,20 @@ use manifests::{
 };
 
 use crate::{
-    go_json::{self, borrowed, text},
+    go_json::{self, text, type_name_of},
     json::{Kind, Node, Tape},
-    model::{Gvk, Need},
+    model::{Gvk, Requirement},
 };
 
 /// Data from the properties of a bundle.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct BundleProperties {
     /// Values of all `olm.package` properties.
     pub packages: Vec<Identity>,
     /// APIs of all `olm.gvk` properties.
     pub provides: Vec<Gvk>,
     /// Requirements of the bundle.
-    pub needs: Vec<Need>,
+    pub requires: Vec<Requirement>,
     /// `minKubeVersion` from `olm.csv.metadata`, or else from the ClusterServiceVersion.
     pub min_kube: Option<String>,
     /// Media type from `olm.bundle.mediatype`; `None` if it is absent.
@@ -35,7 +35,7 @@ pub struct Facts {
     /// True if the catalog contains the manifests of the bundle.
     pub has_objects: bool,
     /// True if the bundle substitutes another one (`olm.substitutesFor`). Its build metadata is then its release.
-    pub is_rebuild: bool,
+    pub has_build_release: bool,
     /// Max OpenShift versions that properties declare.
     declared: Declarations,
     /// Max OpenShift versions that annotations in `olm.csv.metadata` declare.
@@ -67,7 +67,7 @@ pub struct Identity {
 
 // === impl Facts ===
 
-impl Facts {
+impl BundleProperties {
     /// Adds a property.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Facts {
     ///
     /// # Errors
     /// Returns the errors of [`Self::add`].
-    pub fn add_text(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
+    pub fn add_json(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
         let mut tape = Tape::default();
         match tape.read(value.as_bytes(), OBJECT_VALUES) {
             Ok(node) => self.add(at, type_, Some(node)),
@@ -118,17 +118,19 @@ impl Facts {
             Ok(match type_ {
                 "olm.gvk" => {
                     go_json::check(value, &go_json::GVK_REQUIRED)?;
-                    Need::Api(gvk(value))
+                    Requirement::Api(gvk(value))
                 }
                 "olm.package" => {
                     go_json::check(value, &go_json::PACKAGE_PROPERTY)?;
-                    Need::Package {
+                    Requirement::Package {
                         name: text(value, "packageName"),
                         range: text(value, "version"),
                     }
                 }
                 "olm.constraint" => parse_requirement(value),
-                "olm.label" => Need::Constraint(Some(format!("label {}", text(value, "label")))),
+                "olm.label" => {
+                    Requirement::Constraint(Some(format!("label {}", text(value, "label"))))
+                }
                 _ => return Err("OLM does not support this type".to_owned()),
             })
         };
@@ -136,7 +138,7 @@ impl Facts {
             let short_type: String = type_.chars().take(200).collect();
             format!("parse dependency[{at}] of type {short_type:?}: {problem}")
         })?;
-        self.needs.push(need);
+        self.requires.push(need);
         Ok(())
     }
 
@@ -173,7 +175,7 @@ impl Facts {
             }
             "olm.package.required" => {
                 go_json::check(value, &go_json::PACKAGE_REQUIRED)?;
-                self.needs.push(Need::Package {
+                self.requires.push(Requirement::Package {
                     name: text(value, "packageName"),
                     range: text(value, "versionRange"),
                 });
@@ -184,14 +186,14 @@ impl Facts {
             }
             "olm.gvk.required" => {
                 go_json::check(value, &go_json::GVK_REQUIRED)?;
-                self.needs.push(Need::Api(gvk(value)));
+                self.requires.push(Requirement::Api(gvk(value)));
             }
             "olm.channel" => go_json::check(value, &go_json::CHANNEL_PROPERTY)?,
             "olm.bundle.object" => self.read_object(value)?,
             "olm.csv.metadata" => {
                 go_json::check(value, &go_json::CSV_METADATA)?;
                 self.min_kube_source = MinKubeSource::Metadata;
-                self.is_rebuild |= substitutes(value);
+                self.has_build_release |= substitutes(value);
                 declare(value, None, &mut self.metadata_declarations);
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
                     self.min_kube =
@@ -199,7 +201,7 @@ impl Facts {
                 }
             }
             // opm accepts any value, and so does this function. An invalid constraint is reported when it is evaluated.
-            "olm.constraint" => self.needs.push(parse_requirement(value)),
+            "olm.constraint" => self.requires.push(parse_requirement(value)),
             "olm.bundle.mediatype" => self.media_type = media_type(value),
             "olm.deprecated" => self.is_deprecated = true,
             MAX_PROPERTY => {
@@ -217,7 +219,7 @@ impl Facts {
     /// are ignored.
     pub(crate) fn read_object(&mut self, value: Node<'_>) -> Result<(), String> {
         go_json::check(value, &go_json::BUNDLE_OBJECT)?;
-        let data = go_json::base64(&borrowed(value, "data"))?;
+        let data = go_json::base64(&type_name_of(value, "data"))?;
         self.has_objects = true;
         let mut tape = Tape::default();
         if let Ok(root) = tape.read(&data, OBJECT_VALUES) {
@@ -259,7 +261,7 @@ impl Facts {
             return;
         }
         self.min_kube_source = MinKubeSource::Csv;
-        self.is_rebuild |= csv.field("metadata").is_some_and(substitutes);
+        self.has_build_release |= csv.field("metadata").is_some_and(substitutes);
         let version = csv
             .get("spec")
             .and_then(|spec| spec.field("minKubeVersion"));
@@ -305,7 +307,7 @@ fn declare(owner: Node<'_>, yaml: Option<&[u8]>, declarations: &mut Declarations
             _ => {
                 let path = Path::from(["metadata", "annotations", key]);
                 let spelling = yaml.and_then(|yaml| spelling(yaml, &path));
-                let raw = || String::from_utf8_lossy(value.raw());
+                let raw = || String::from_utf8_lossy(value.source());
                 Annotation::Other(spelling.map_or_else(raw, Cow::Owned))
             }
         })
@@ -326,19 +328,19 @@ fn media_type(value: Node<'_>) -> Option<String> {
     }
     let text = value.text().map(Cow::into_owned);
     Some(text.unwrap_or_else(|| {
-        let text = String::from_utf8_lossy(value.raw());
+        let text = String::from_utf8_lossy(value.source());
         text.chars().take(100).collect()
     }))
 }
 
 /// Parses the requirement of an `olm.constraint`.
-fn parse_requirement(value: Node<'_>) -> Need {
+fn parse_requirement(value: Node<'_>) -> Requirement {
     match constraint::check(value) {
         Ok(()) => {
             let message = text(value, "failureMessage");
-            Need::Constraint(Some(message).filter(|message| !message.is_empty()))
+            Requirement::Constraint(Some(message).filter(|message| !message.is_empty()))
         }
-        Err(problem) => Need::Unreadable(problem),
+        Err(problem) => Requirement::Unreadable(problem),
     }
 }
 

@@ -28,8 +28,8 @@ mod synthetic_csv;
 
 pub use self::{
     cache::{Cache, Error},
-    client::{Bounds, Client},
+    client::{Client, ClientLimits},
     fetch_packages::{Packages, packages},
-    server::{Calls, DESCRIPTORS, Failed, Service, serve},
+    server::{DESCRIPTORS, ObserveCalls, ServeError, Service, serve},
     store::{Digest, Error as StoreError, Store},
 };

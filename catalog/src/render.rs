@@ -41,13 +41,13 @@ use self::{
     builders::Icon,
 };
 pub use self::{
-    bundle::Image,
+    bundle::BundleImageRef,
     image_ref_template::{Template, TemplateError},
     migration::{Level, UnknownLevel},
-    output::{File, FolderError, Format, Rendered, WriteError, check_empty},
+    output::{FolderError, Format, OutputFile, Rendered, WriteError, ensure_empty},
 };
 use crate::{
-    documents::{self, Fault, Meta},
+    documents::{self, Meta, ReadError},
     source::{self, Limits, Source},
 };
 
@@ -59,7 +59,7 @@ pub enum Error {
     Source(#[from] source::Error),
     /// A document of the catalog is invalid.
     #[error("{0}; correct the document, or exclude its file with .indexignore")]
-    Document(Fault),
+    Document(ReadError),
     /// `manifests/` contains no readable object.
     #[error("no bundle objects found; put the bundle's manifests into the directory \"manifests\"")]
     NoObjects,
@@ -146,13 +146,13 @@ impl Render {
     pub fn catalog(&mut self, source: Source<'_>, limits: &Limits) -> Result<(), Error> {
         let level = self.level;
         let order = match source {
-            Source::Files(files) if files.keeps_order() => KeyOrder::Original,
+            Source::Files(files) if files.is_ordered() => KeyOrder::Original,
             _ => KeyOrder::Sorted,
         };
         let read = documents::collect(source, limits, |meta| {
             let meta = meta.map_err(Error::Document)?;
             read(&meta, order, level).map_err(|message| {
-                Error::Document(Fault {
+                Error::Document(ReadError {
                     file: meta.file.to_owned(),
                     line: meta.line,
                     package: None,
@@ -176,7 +176,7 @@ impl Render {
     ///
     /// # Errors
     /// Returns an error if the ClusterServiceVersion or the annotations are missing or malformed.
-    pub fn bundle(&mut self, content: &Content, image: Image<'_>) -> Result<(), Error> {
+    pub fn bundle(&mut self, content: &Content, image: BundleImageRef<'_>) -> Result<(), Error> {
         let bundle = Bundle::read(content, image, self.level, &mut self.warnings)?;
         self.blobs.push(bundle.blob);
         Ok(())
@@ -196,7 +196,7 @@ impl Render {
 /// Renders the blob of a bundle without an image from its files.
 pub(crate) fn bundle_blob(content: &Content) -> Result<Vec<u8>, Error> {
     let bundle::RenderedBundle { mut bundle, .. } =
-        bundle::read(content, Image::Unknown, &mut Vec::new())?;
+        bundle::read(content, BundleImageRef::Unknown, &mut Vec::new())?;
     bundle.sort_properties();
     Ok(bundle.into_blob().json.into())
 }
@@ -220,7 +220,7 @@ impl Bundle {
     /// Returns an error if the ClusterServiceVersion or the annotations are missing or malformed.
     pub fn read(
         content: &Content,
-        image: Image<'_>,
+        image: BundleImageRef<'_>,
         level: Level,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {

@@ -6,11 +6,11 @@ use manifests::{
 };
 
 use crate::{
-    documents::{Fault, Meta, Place},
-    go_json::{self, borrowed, list, property_value, text},
+    documents::{Meta, Place, ReadError},
+    go_json::{self, list, property_value, text, type_name_of},
     json::Node,
-    model::{Entry, Need},
-    properties::{CONVERT, END, Facts},
+    model::{Entry, Requirement},
+    properties::{BundleProperties, CONVERT, END},
 };
 
 /// Maximum number of related images that are checked per bundle.
@@ -57,7 +57,7 @@ pub(crate) struct Bundle {
     pub(crate) package: String,
     pub(crate) image: String,
     /// Data from the properties, or the error of the first invalid property.
-    pub(crate) facts: Result<Facts, String>,
+    pub(crate) properties: Result<BundleProperties, String>,
     /// First related image with an invalid reference: position, reference and problem.
     pub(crate) invalid_related_image: Option<(usize, String, String)>,
     /// Effective max OpenShift version.
@@ -88,7 +88,7 @@ pub(crate) struct Deprecation {
 }
 
 /// Parses a document.
-pub(crate) fn parse_blob(meta: Result<Meta<'_>, Fault>) -> ParsedBlob {
+pub(crate) fn parse_blob(meta: Result<Meta<'_>, ReadError>) -> ParsedBlob {
     let meta = match meta {
         Ok(meta) => meta,
         Err(fault) => {
@@ -124,7 +124,7 @@ pub(crate) fn parse_blob(meta: Result<Meta<'_>, Fault>) -> ParsedBlob {
 fn package(root: Node<'_>) -> Result<Blob, String> {
     go_json::check(root, &go_json::PACKAGE)?;
     if let Some(icon) = root.field("icon") {
-        go_json::base64(&borrowed(icon, "base64data"))?;
+        go_json::base64(&type_name_of(icon, "base64data"))?;
     }
     Ok(Blob::Package(Package {
         name: text(root, "name"),
@@ -156,16 +156,16 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     let (name, package) = (text(root, "name"), text(root, "package"));
     let images = list(root, "relatedImages").take(MAX_RELATED_IMAGES);
     let invalid_related_image = images.enumerate().find_map(|(at, image)| {
-        let image = borrowed(image, "image");
+        let image = type_name_of(image, "image");
         let problem = validate_pull_spec(&image)?;
         Some((at, image.chars().take(300).collect(), problem))
     });
-    let mut facts = Facts::default();
+    let mut facts = BundleProperties::default();
     // First invalid property. If it is a manifest, opm does not load the catalog at all.
     let mut problem = None;
     let mut warnings: Vec<Warning> = unquoted(meta).collect();
     for (at, property) in list(root, "properties").enumerate() {
-        let type_ = borrowed(property, "type");
+        let type_ = type_name_of(property, "type");
         let value = property_value(property);
         if type_ == "olm.bundle.object" {
             let read = value.ok_or_else(|| END.to_owned());
@@ -189,11 +189,11 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
             facts.add_unquoted(&unquoted.number);
             continue;
         }
-        let needs = facts.needs.len();
+        let needs = facts.requires.len();
         if let Err(error) = facts.add(at, &type_, value) {
             problem.get_or_insert(error);
         }
-        if let Some(Need::Unreadable(reason)) = facts.needs.get(needs)
+        if let Some(Requirement::Unreadable(reason)) = facts.requires.get(needs)
             && warnings.len() < MAX_WARNINGS
         {
             warnings.push(Warning {
@@ -212,7 +212,7 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     }));
     Ok(Blob::Bundle(Box::new(Bundle {
         image: text(root, "image"),
-        facts: problem.map_or(Ok(facts), Err),
+        properties: problem.map_or(Ok(facts), Err),
         invalid_related_image,
         max_openshift: decision.declared,
         warnings,
@@ -245,7 +245,7 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
     let of_type = |type_: &'static str| {
         let properties = list(root, "properties").enumerate();
         let properties =
-            properties.filter(move |(_, property)| borrowed(*property, "type") == type_);
+            properties.filter(move |(_, property)| type_name_of(*property, "type") == type_);
         properties.filter_map(|(at, property)| {
             let path = Path::from(["properties"]).index(at).key("value");
             Some((path, property_value(property)?))
@@ -267,8 +267,9 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
             let key = key.clone().filter(|_| is_key);
             key.into_iter().chain(properties)
         };
-        let is_invalid =
-            |(_, value): &(Path, Node<'_>)| maximum(&String::from_utf8_lossy(value.raw())).is_err();
+        let is_invalid = |(_, value): &(Path, Node<'_>)| {
+            maximum(&String::from_utf8_lossy(value.source())).is_err()
+        };
         values().find(is_invalid).or_else(|| values().next())
     };
     declaration.map_or(meta.line, |(path, value)| meta.line_at(&path, value))

@@ -18,7 +18,7 @@ use manifests::content::{Content, Irregular, SkippedEntries};
 
 use self::indexignore::IgnoreRules;
 pub(crate) use self::meter::Meter;
-pub use self::mounted::Mounted;
+pub use self::mounted::MountedDir;
 
 /// Name of the files that exclude other files from the catalog.
 pub const INDEXIGNORE: &str = ".indexignore";
@@ -44,7 +44,7 @@ pub trait Files: Sync + std::fmt::Debug {
     /// Returns an error if the file cannot be read.
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>>;
     /// Reports whether keys in property values are printed in their original order instead of sorted.
-    fn keeps_order(&self) -> bool {
+    fn is_ordered(&self) -> bool {
         false
     }
     /// Entries beside the files that are not regular files, such as links, with paths as in [`Files::paths`].
@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// A file is not valid gzip data.
     #[error("failed to decompress {}; compress it again", path.display())]
-    Zipped {
+    Decompress {
         /// Path of the file.
         path: PathBuf,
         /// Cause of the failure.

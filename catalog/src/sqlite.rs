@@ -228,7 +228,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns the errors of [`copy`](Self::copy).
-    pub fn alone(files: &dyn Files, limits: &Limits) -> Result<Option<Self>, Error> {
+    pub fn private_copy(files: &dyn Files, limits: &Limits) -> Result<Option<Self>, Error> {
         let paths = files.paths();
         let [path] = paths.as_slice() else {
             return Ok(None);
@@ -305,7 +305,7 @@ impl Files for Database {
         }))
     }
 
-    fn keeps_order(&self) -> bool {
+    fn is_ordered(&self) -> bool {
         true
     }
 }

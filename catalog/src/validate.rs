@@ -16,7 +16,7 @@ use std::{
 use manifests::names;
 
 use crate::{
-    finding::{Finding, Level, Scope},
+    finding::{Finding, Level, OpmScope},
     model::{Catalog, Package},
     schema::{self, Blob, ParsedBlob},
 };
@@ -167,7 +167,7 @@ impl Validator {
         let default = &package.default_channel;
         if !default.is_empty() && !package.channels.contains_key(default) {
             // opm adds an empty channel of that name.
-            let scope = Scope::Tree {
+            let scope = OpmScope::WholeTree {
                 channels: vec![default.clone()],
                 bundle: None,
             };
@@ -215,13 +215,13 @@ impl Validator {
             line: Some(location.line),
             package: package.map(shorten),
             message,
-            scope: Scope::First,
+            scope: OpmScope::FirstOnly,
         });
     }
 
     /// Reports an error about a package in opm's tree.
     fn report_package(&mut self, draft: &PackageDraft, message: String) {
-        let scope = Scope::Tree {
+        let scope = OpmScope::WholeTree {
             channels: Vec::new(),
             bundle: None,
         };
@@ -235,7 +235,7 @@ impl Validator {
         location: &Location,
         package: Option<&str>,
         message: String,
-        scope: Scope,
+        scope: OpmScope,
     ) {
         if let (Level::Error, Some(package)) = (level, package) {
             self.mark_broken(package);

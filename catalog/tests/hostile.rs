@@ -15,7 +15,7 @@ mod testing;
 use crate::testing::{content, has};
 use catalog::{
     Limits, Source,
-    render::{Format, Image, Level, Render},
+    render::{BundleImageRef, Format, Level, Render},
 };
 use tests::fuzz::{Random, fuzz};
 
@@ -95,7 +95,7 @@ fn fuzz_changed_bundles_get_an_answer() {
         ];
         let bundle = content(&files);
         let catalog = content(&[("a", &change(CATALOG))]);
-        let image = Image::Reference("quay.io/a/b:v1");
+        let image = BundleImageRef::Reference("quay.io/a/b:v1");
         let bundles = || answer(|render| render.bundle(&bundle, image));
         let catalogs =
             || answer(|render| render.catalog(Source::Content(&catalog), &Limits::default()));

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 
 use catalog::{
     Limits, Source,
-    render::{Error, Format, Image, Level, Render, Rendered, Template},
+    render::{BundleImageRef, Error, Format, Level, Render, Rendered, Template},
 };
 use opm::reason::Reason;
 use tempfile::TempDir;
@@ -87,7 +87,9 @@ fn rukpak_output(
     for folder in folders {
         if folder.join("manifests").is_dir() && folder.join("metadata").is_dir() {
             let content = unpacker::open(folder, &unpacker::Options::default()).unwrap();
-            let image = template.as_ref().map_or(Image::Unknown, Image::Template);
+            let image = template
+                .as_ref()
+                .map_or(BundleImageRef::Unknown, BundleImageRef::Template);
             render.bundle(&content.content, image)?;
         } else {
             render.catalog(Source::Folder(folder), &Limits::default())?;

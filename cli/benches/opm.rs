@@ -16,8 +16,8 @@ use std::{
 };
 
 use catalog::{
-    generate::Shape,
-    registry::{Bounds, Client},
+    generate::CatalogShape,
+    registry::{Client, ClientLimits},
 };
 use futures::TryStreamExt;
 use tokio::runtime::Runtime;
@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 fn main() {
     let place = tempfile::tempdir().unwrap();
     let catalog = place.path().join("catalog");
-    Shape::default().write(&catalog).unwrap();
+    CatalogShape::default().write(&catalog).unwrap();
     let bench = Bench {
         place: place.path(),
         runtime: Runtime::new().unwrap(),
@@ -126,7 +126,9 @@ impl Bench<'_> {
     fn first_answer(&self, address: &str, since: Instant) -> Client {
         loop {
             let answered = self.runtime.block_on(async {
-                let client = Client::connect(address, Bounds::default()).await.ok()?;
+                let client = Client::connect(address, ClientLimits::default())
+                    .await
+                    .ok()?;
                 client.list_packages().await.ok().map(|_| client)
             });
             if let Some(client) = answered {

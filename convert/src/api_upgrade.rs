@@ -26,13 +26,13 @@ use manifests::{path::Path, version::KubeVersion, yaml};
 use serde_json::{Map, Value};
 
 pub(crate) use self::served::apis;
-pub use self::served::{Unserved, unserved};
-use self::{json::text, notes::Notes};
+pub use self::served::{NotServed, unserved};
+use self::{json::text, notes::UpgradeNotes};
 use crate::finding::{Level, code::Code};
 
 /// A change by an upgrade, or a problem that prevents it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct UpgradeNote {
     /// The severity; an error means that the object cannot be upgraded.
     pub level: Level,
     /// The rule that caused the change.
@@ -48,7 +48,7 @@ pub struct Change {
 /// Result of an upgrade for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Fate {
+pub enum Disposition {
     /// The object is kept, upgraded or unchanged.
     Keep,
     /// The API has no successor, so that the object must be dropped.
@@ -59,7 +59,7 @@ pub enum Fate {
 pub(crate) fn is_upgraded(object: &Value, target: KubeVersion) -> bool {
     let field = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let reason = unserved(field("apiVersion"), field("kind"), target);
-    matches!(reason, Some(Unserved::Gone { .. }))
+    matches!(reason, Some(NotServed::Removed { .. }))
 }
 
 /// Returns the maximum memory that [`upgrade`] adds to an object, in bytes.
@@ -104,29 +104,33 @@ fn mappings(value: &Value) -> usize {
 /// assert_eq!(object["apiVersion"], "batch/v1");
 /// assert_eq!(changes.len(), 1);
 /// ```
-pub fn upgrade(object: &mut Value, target: KubeVersion, changes: &mut Vec<Change>) -> Fate {
+pub fn upgrade(
+    object: &mut Value,
+    target: KubeVersion,
+    changes: &mut Vec<UpgradeNote>,
+) -> Disposition {
     let Value::Object(object) = object else {
-        return Fate::Keep;
+        return Disposition::Keep;
     };
     let (Some(from), Some(kind)) = (text(object, "apiVersion"), text(object, "kind")) else {
-        return Fate::Keep;
+        return Disposition::Keep;
     };
     let (from, kind) = (from.to_owned(), kind.to_owned());
-    let mut notes = Notes(changes);
+    let mut notes = UpgradeNotes(changes);
     match unserved(&from, &kind, target) {
         None => {
             if from == "apiextensions.k8s.io/v1" && kind == "CustomResourceDefinition" {
                 approval::annotate(object, &mut notes);
             }
         }
-        Some(Unserved::NotYet { since }) => notes.add(
+        Some(NotServed::NotYet { since }) => notes.add(
             Level::Warning,
             Code::UnservedAPI,
             Path::from(["apiVersion"]),
             format!("is in {from}, which Kubernetes serves since 1.{since} and which {target} does not serve"),
             Some(format!("install on Kubernetes 1.{since} or newer")),
         ),
-        Some(Unserved::Gone {
+        Some(NotServed::Removed {
             until,
             successor: Some(to),
         }) => {
@@ -140,16 +144,16 @@ pub fn upgrade(object: &mut Value, target: KubeVersion, changes: &mut Vec<Change
             object.insert("apiVersion".into(), to.into());
             reshape(object, &from, &kind, &mut notes);
         }
-        Some(Unserved::Gone {
+        Some(NotServed::Removed {
             until,
             successor: None,
         }) => return drop_or_reject(&from, &kind, until, &mut notes),
     }
-    Fate::Keep
+    Disposition::Keep
 }
 
 /// Applies changes besides the API version. Most successors have the same shape.
-fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut Notes<'_>) {
+fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut UpgradeNotes<'_>) {
     match (kind, from) {
         ("CustomResourceDefinition", _) => {
             crd::reshape(object, notes);
@@ -183,7 +187,7 @@ fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut 
 }
 
 /// Reports an object whose API has no known successor.
-fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut Notes<'_>) -> Fate {
+fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut UpgradeNotes<'_>) -> Disposition {
     let path = Path::from(["apiVersion"]);
     if kind == "PodSecurityPolicy" {
         notes.add(
@@ -193,7 +197,7 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut Notes<'_>) -> 
             format!("dropped: {from} has no successor since Kubernetes 1.{until}"),
             Some("label the namespace with pod-security.kubernetes.io/enforce instead".into()),
         );
-        return Fate::Drop;
+        return Disposition::Drop;
     }
     notes.add(
         Level::Warning,
@@ -202,5 +206,5 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut Notes<'_>) -> 
         format!("is in {from}, which Kubernetes does not serve since 1.{until} and which cannot be upgraded"),
         Some("rewrite it for an API that is served, or remove it".into()),
     );
-    Fate::Keep
+    Disposition::Keep
 }

@@ -13,14 +13,14 @@ use serde_json::Value;
 use self::metadata::Metadata;
 use crate::{
     budget::{self, Budget},
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
 };
 
 /// An object of the bundle, and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Item {
     pub(crate) value: Value,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
 }
 
 impl Item {
@@ -55,7 +55,7 @@ pub(crate) struct Bundle {
     /// The ClusterServiceVersion, or `None` unless the bundle has exactly one.
     pub(crate) csv: Option<Item>,
     /// All other objects.
-    pub(crate) others: Vec<Item>,
+    pub(crate) objects: Vec<Item>,
     /// The remaining memory.
     pub(crate) budget: Budget,
 }
@@ -99,7 +99,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
     Bundle {
         metadata,
         csv,
-        others,
+        objects: others,
         budget,
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn objects(
             if last_folder.replace(sub) != Some(sub) {
                 reader.findings.error(
                     Code::Subdirectory,
-                    Place::file(format!("{folder}/{sub}")),
+                    Location::file(format!("{folder}/{sub}")),
                     format!(
                         "subdirectories are not allowed within the \"{folder}\" directory of the bundle image \
                          filesystem: found \"{folder}/{sub}\""
@@ -171,7 +171,7 @@ impl Reader<'_> {
         let mut number = 0;
         while let Some(document) = documents.next() {
             number += 1;
-            let mut place = Place::file(file);
+            let mut place = Location::file(file);
             place.document = number;
             match document {
                 Ok(Value::Null) => {}
@@ -267,13 +267,13 @@ impl Reader<'_> {
 }
 
 /// Returns the place of an error in a file.
-pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
-    Place {
+pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Location {
+    Location {
         file: file.to_owned(),
         document: error.document() + 1,
         line: error.line(),
         column: error.column(),
-        ..Place::default()
+        ..Location::default()
     }
 }
 
@@ -286,7 +286,7 @@ pub(crate) fn folder(
     named: Option<&str>,
     default: &str,
     annotation: &str,
-    place: &Place,
+    place: &Location,
     findings: &mut Findings,
 ) -> String {
     let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {

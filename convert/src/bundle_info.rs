@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::{
-    object::{at, text},
+    object::{get_path, text},
     openshift::MaxOpenShiftVersion,
 };
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::{
 /// Bundle info of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
+pub struct BundleInfo {
     /// Name of the package.
     pub package: String,
     /// Name of the ClusterServiceVersion.
@@ -95,15 +95,15 @@ pub(crate) fn of(
     csv: Option<Csv<'_>>,
     others: &[Item],
     properties: Vec<Property>,
-) -> Facts {
+) -> BundleInfo {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let mut facts = Facts {
+    let mut facts = BundleInfo {
         package: metadata.package().to_owned(),
         channels: metadata.channels(),
         default_channel: metadata.annotation(keys::DEFAULT_CHANNEL).and_then(some),
         dependencies: metadata.dependencies.clone(),
         properties,
-        ..Facts::default()
+        ..BundleInfo::default()
     };
     if let Some(csv) = csv {
         csv.name().clone_into(&mut facts.name);
@@ -123,12 +123,12 @@ pub(crate) fn of(
         facts.required_apis = apis(csv, "required");
         facts.images = images(csv, others);
     }
-    require(&mut facts);
+    add_requirement(&mut facts);
     facts
 }
 
 /// Adds the requirements from dependencies and properties.
-fn require(facts: &mut Facts) {
+fn add_requirement(facts: &mut BundleInfo) {
     let mut ranges: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut unique = BTreeSet::new();
     let dependencies = facts.dependencies.iter().filter_map(|dependency| {
@@ -266,13 +266,13 @@ fn images(csv: Csv<'_>, others: &[Item]) -> BTreeSet<Image> {
     let deployments = csv
         .deployments()
         .iter()
-        .filter_map(|deployment| at(deployment, POD_TEMPLATE));
+        .filter_map(|deployment| get_path(deployment, POD_TEMPLATE));
     let shipped = others
         .iter()
-        .filter_map(|item| at(&item.value, pod_template(item.kind())?));
+        .filter_map(|item| get_path(&item.value, pod_template(item.kind())?));
     for template in deployments.chain(shipped) {
         for list in ["initContainers", "containers"] {
-            let containers = at(template, &["spec", list]).and_then(Value::as_array);
+            let containers = get_path(template, &["spec", list]).and_then(Value::as_array);
             let used = containers
                 .into_iter()
                 .flatten()
@@ -292,7 +292,7 @@ mod tests {
     use serde_json::{json, value::RawValue};
 
     use super::*;
-    use crate::finding::Place;
+    use crate::finding::Location;
 
     fn property((type_, value): (&str, Value)) -> Property {
         Property {
@@ -304,7 +304,7 @@ mod tests {
     fn item(value: Value) -> Item {
         Item {
             value,
-            place: Place::file("a.yaml"),
+            place: Location::file("a.yaml"),
         }
     }
 
@@ -332,13 +332,13 @@ mod tests {
             "olm.package" => json!({"packageName": "sea", "version": "1.0.0"});
             "olm.gvk" => gvk("Tide");
         ];
-        let mut facts = Facts {
+        let mut facts = BundleInfo {
             required_apis: BTreeSet::from([api("Star", true)]),
             dependencies: dependencies.map(property).into(),
             properties: properties.map(property).into(),
-            ..Facts::default()
+            ..BundleInfo::default()
         };
-        require(&mut facts);
+        add_requirement(&mut facts);
         assert_rows!(facts.required_apis => BTreeSet::from([api("Star", true), api("Sun", false)]));
         let expected = ::tests::rows![
             "moon".into() => ">=1.0.0 <2.0.0 (1.2.0 || 1.4.0)".into();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use manifests::content::Content;
 use manifests::go_types::{self, Problem, ProblemKind, Suggestion};
-use manifests::object::{at, text, truncate};
+use manifests::object::{get_path, text, truncate};
 use manifests::openshift::{self, MAX_ANNOTATION};
 use manifests::path::{Path, Step};
 use manifests::yaml;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     bundle::Item,
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
 };
 
 /// Maximum length of a spelling in a finding, in characters.
@@ -31,7 +31,7 @@ pub(crate) const ALL_NAMESPACES: &str = "AllNamespaces";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Csv<'a> {
     value: &'a Value,
-    place: &'a Place,
+    place: &'a Location,
 }
 
 impl<'a> Csv<'a> {
@@ -42,7 +42,7 @@ impl<'a> Csv<'a> {
         }
     }
 
-    pub(crate) fn at(&self, path: &Path) -> Place {
+    pub(crate) fn path_place(&self, path: &Path) -> Location {
         self.place.at(path)
     }
 
@@ -55,7 +55,7 @@ impl<'a> Csv<'a> {
     }
 
     pub(crate) fn list(&self, keys: &[&str]) -> &'a [Value] {
-        at(self.value, keys)
+        get_path(self.value, keys)
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default()
@@ -66,7 +66,7 @@ impl<'a> Csv<'a> {
     }
 
     pub(crate) fn annotations(&self) -> Option<&'a Map<String, Value>> {
-        at(self.value, &["metadata", "annotations"])?.as_object()
+        get_path(self.value, &["metadata", "annotations"])?.as_object()
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&'a str> {
@@ -216,7 +216,7 @@ fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
 pub(crate) fn report(
     problem: &Problem,
     matters: fn(&Path) -> bool,
-    place: &Place,
+    place: &Location,
     object: &str,
     findings: &mut Findings,
 ) {

@@ -24,7 +24,7 @@ pub enum Level {
 
 /// Location in a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Location {
     /// The path of the file, relative to the bundle's root.
     pub file: String,
     /// The number of the document in the file, from 1.
@@ -37,7 +37,7 @@ pub struct Place {
     pub column: Option<usize>,
 }
 
-impl Place {
+impl Location {
     /// Returns the place of a whole file.
     pub fn file(file: impl Into<String>) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl Location {
     /// Formats file and document, including the number of the first one, to distinguish documents of one file.
     pub fn describe(&self) -> String {
         let path = if self.path.is_root() {
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     /// Formats the place, such as `manifests/csv.yaml:12:7 (spec.version)`, as far as known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -99,7 +99,7 @@ pub struct Finding {
     /// The rule that caused the finding.
     pub code: Code,
     /// The location, or `None` for the bundle as a whole.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// The object and its problem or change.
     pub message: String,
     /// The remedy, if any.
@@ -108,7 +108,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.location {
             write!(f, "{place}: ")?;
         }
         f.write_str(&self.message)?;
@@ -124,7 +124,7 @@ impl Serialize for Finding {
         let mut out = serializer.serialize_struct("Finding", 9)?;
         out.serialize_field("level", &self.level)?;
         out.serialize_field("code", &self.code)?;
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.location {
             out.serialize_field("file", &place.file)?;
             out.serialize_field("document", &place.document)?;
             if !place.path.is_root() {
@@ -153,7 +153,7 @@ const MAX_MEMORY: usize = 16 << 20;
 /// Collector of findings while a bundle is read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    list: Vec<Finding>,
+    findings: Vec<Finding>,
     refused: bool,
     /// Whether files of the bundle were rejected, so that their contents do not count as missing.
     absences_hidden: bool,
@@ -167,7 +167,7 @@ impl Findings {
     pub(crate) fn error(
         &mut self,
         code: Code,
-        place: impl Into<Option<Place>>,
+        place: impl Into<Option<Location>>,
         message: impl Into<String>,
         remedy: &str,
     ) {
@@ -175,7 +175,7 @@ impl Findings {
     }
 
     /// Rejects a bundle whose conversion takes more memory than the limit of values allows.
-    pub(crate) fn too_large(&mut self, place: impl Into<Option<Place>>, subject: &str) {
+    pub(crate) fn too_large(&mut self, place: impl Into<Option<Location>>, subject: &str) {
         let message = format!("{subject} exceeds the memory limit for values");
         self.error(Code::TooMany, place, message, REMEDY);
     }
@@ -183,7 +183,7 @@ impl Findings {
     pub(crate) fn warn(
         &mut self,
         code: Code,
-        place: impl Into<Option<Place>>,
+        place: impl Into<Option<Location>>,
         message: impl Into<String>,
         remedy: &str,
     ) {
@@ -193,7 +193,7 @@ impl Findings {
     pub(crate) fn change(
         &mut self,
         code: Code,
-        place: impl Into<Option<Place>>,
+        place: impl Into<Option<Location>>,
         message: impl Into<String>,
     ) {
         self.add(Level::Change, code, place.into(), message.into(), "");
@@ -203,7 +203,7 @@ impl Findings {
         &mut self,
         level: Level,
         code: Code,
-        place: Option<Place>,
+        place: Option<Location>,
         message: String,
         remedy: &str,
     ) {
@@ -222,12 +222,12 @@ impl Findings {
         let finding = Finding {
             level,
             code,
-            place,
+            location: place,
             message: shortened(message),
             remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
         };
         *memory += memory_of(&finding);
-        self.list.push(finding);
+        self.findings.push(finding);
     }
 
     /// Suppresses further findings of missing parts: rejected files of the bundle may contain them.
@@ -241,31 +241,36 @@ impl Findings {
     }
 
     /// Reports whether the bundle cannot be converted.
-    pub(crate) fn is_refused(&self) -> bool {
+    pub(crate) fn is_rejected(&self) -> bool {
         self.refused
     }
 
     /// Returns the findings in the order of the report, which is independent of the order of their discovery.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        let dropped = (self.errors.0 + self.others.0).saturating_sub(self.list.len());
+        let dropped = (self.errors.0 + self.others.0).saturating_sub(self.findings.len());
         if dropped > 0 {
-            self.list.push(Finding {
+            self.findings.push(Finding {
                 level: if self.refused {
                     Level::Error
                 } else {
                     Level::Warning
                 },
                 code: Code::TooMany,
-                place: None,
+                location: None,
                 message: format!("{dropped} more findings are omitted"),
                 remedy: Some("correct those that are listed first".to_owned()),
             });
         }
-        self.list.sort_by(|a, b| {
-            (a.level, &a.place, a.code, &a.message).cmp(&(b.level, &b.place, b.code, &b.message))
+        self.findings.sort_by(|a, b| {
+            (a.level, &a.location, a.code, &a.message).cmp(&(
+                b.level,
+                &b.location,
+                b.code,
+                &b.message,
+            ))
         });
-        self.list.dedup();
-        self.list
+        self.findings.dedup();
+        self.findings
     }
 }
 
@@ -278,12 +283,12 @@ fn memory_of(finding: &Finding) -> usize {
                 Step::Index(_) => 0,
             }
     };
-    let of_place = |place: &Place| {
+    let of_place = |place: &Location| {
         let steps = place.path.steps().iter();
         place.file.len() + steps.map(of_step).sum::<usize>()
     };
     let texts = finding.message.len() + finding.remedy.as_ref().map_or(0, String::len);
-    size_of::<Finding>() + texts + finding.place.as_ref().map_or(0, of_place)
+    size_of::<Finding>() + texts + finding.location.as_ref().map_or(0, of_place)
 }
 
 /// Truncates a message, which may quote untrusted input.

@@ -67,7 +67,7 @@ use crate::{
     finding::Findings,
 };
 pub use crate::{
-    finding::{Finding, Level, Place, code::Code},
+    finding::{Finding, Level, Location, code::Code},
     options::{Class, NamespaceObject, Options},
     property::Property,
     render::namespace::KEEP,
@@ -113,11 +113,11 @@ fn convert(content: &Content, options: &Options, mode: Mode) -> Conversion {
     let (objects, facts) = match options.class.unwrap_or_else(|| class(content)) {
         Class::Plain => (
             plain::objects(content, options, &mut findings),
-            bundle_info::Facts::default(),
+            bundle_info::BundleInfo::default(),
         ),
         Class::Registry => registry(content, options, mode, &mut findings),
     };
-    let objects = (!findings.is_refused()).then_some(objects);
+    let objects = (!findings.is_rejected()).then_some(objects);
     Conversion {
         objects,
         report: Report {
@@ -159,11 +159,11 @@ fn registry(
     options: &Options,
     mode: Mode,
     findings: &mut Findings,
-) -> (Vec<Object>, bundle_info::Facts) {
+) -> (Vec<Object>, bundle_info::BundleInfo) {
     let bundle::Bundle {
         metadata,
         mut csv,
-        mut others,
+        objects: mut others,
         mut budget,
     } = bundle::read(content, options.limits, findings);
     let mut version = String::new();
@@ -239,7 +239,7 @@ impl BundleProperties {
         if let Some((csv, json)) =
             csv.and_then(|csv| Some((csv, csv.annotation(render::deployments::PROPERTIES)?)))
         {
-            let place = csv.at(&Path::from([
+            let place = csv.path_place(&Path::from([
                 "metadata",
                 "annotations",
                 render::deployments::PROPERTIES,
@@ -312,6 +312,6 @@ pub(crate) fn upgrade_items(
                 change.remedy.as_deref().unwrap_or_default(),
             );
         }
-        fate == api_upgrade::Fate::Keep
+        fate == api_upgrade::Disposition::Keep
     });
 }

@@ -39,7 +39,7 @@ use serde_json::Value;
 
 use crate::{
     bundle::{Item, metadata::Metadata},
-    bundle_info::Facts,
+    bundle_info::BundleInfo,
     csv::Csv,
     finding::Findings,
     options::Options,
@@ -54,7 +54,7 @@ pub(crate) struct Input<'a> {
     /// The original `spec.version` of the CSV, because decoding completes `1.2` to `1.2.0`.
     pub(crate) version: &'a str,
     pub(crate) others: &'a [Item],
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a BundleInfo,
     pub(crate) options: &'a Options,
 }
 
@@ -79,13 +79,13 @@ pub(crate) fn run(input: Input<'_>, findings: &mut Findings) {
 }
 
 /// Returns the string at a path of keys; empty if it is missing or has another type.
-fn word<'a>(value: &'a Value, keys: &[&str]) -> &'a str {
+fn string_at<'a>(value: &'a Value, keys: &[&str]) -> &'a str {
     text(value, keys).unwrap_or_default()
 }
 
 /// Returns the list at a path of keys, with positions; empty if it is missing or has another type.
 fn list<'a>(value: &'a Value, keys: &[&str]) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
-    manifests::object::at(value, keys)
+    manifests::object::get_path(value, keys)
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
@@ -93,7 +93,7 @@ fn list<'a>(value: &'a Value, keys: &[&str]) -> impl Iterator<Item = (usize, &'a
 }
 
 /// Returns the existing prefix of a path, which is the location for a missing value.
-fn near(value: &Value, keys: &[&str]) -> Path {
+fn suggestion(value: &Value, keys: &[&str]) -> Path {
     let mut path = Path::root();
     let mut value = value;
     for key in keys {

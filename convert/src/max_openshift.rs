@@ -13,7 +13,7 @@ use manifests::{
 use crate::{
     bundle::metadata::Metadata,
     csv::Csv,
-    finding::{Findings, Level, Place, code::Code},
+    finding::{Findings, Level, Location, code::Code},
     property::Property,
 };
 
@@ -114,7 +114,7 @@ fn place(
     declared: &MaxOpenShiftVersion,
     metadata: &Metadata,
     csv: Option<Csv<'_>>,
-) -> Option<Place> {
+) -> Option<Location> {
     let annotation = declared.source.annotation();
     let listed = metadata.properties.iter().flatten();
     let mut listed = listed.zip(&metadata.property_places);
@@ -124,5 +124,5 @@ fn place(
         return Some(place.clone());
     }
     let annotation = annotation.unwrap_or(PROPERTIES_ANNOTATION);
-    Some(csv?.at(&Path::from(["metadata", "annotations", annotation])))
+    Some(csv?.path_place(&Path::from(["metadata", "annotations", annotation])))
 }

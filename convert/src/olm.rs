@@ -12,7 +12,7 @@ pub const COPIED: &str = "olm.copiedFrom";
 
 /// Returns the max OpenShift version of an installed ClusterServiceVersion, formatted by [`MaxOpenShiftVersion::text`].
 /// `annotation` looks up its annotations. [`Declarations`] chooses between the declared values.
-pub fn maximum<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+pub fn max_openshift<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut declarations = Declarations::default();
     declarations.add_annotations(|key| Some(Annotation::String(annotation(key)?.into())));
     let declared = declarations.decide().declared;
@@ -66,7 +66,7 @@ mod tests {
             Some(installed("\"4.8\"").replace("}]}", "}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}]}")), None,
                 None => Some("4.8, 4.8");
         ] {
-            let found = maximum(|key| match key {
+            let found = max_openshift(|key| match key {
                 "operatorframework.io/properties" => projected.as_deref(),
                 "olm.properties" => listed.as_deref(),
                 "operators.coreos.com/maxOpenShiftVersion" => plain,

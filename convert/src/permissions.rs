@@ -17,7 +17,7 @@ mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{Object, at, text};
+use manifests::object::{Object, get_path, text};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,8 +26,8 @@ use self::{
     roles::{Key, Roles},
 };
 pub use self::{
-    diff::{Gained, gained},
-    risk::Danger,
+    diff::{PermissionDiff, gained},
+    risk::Risk,
     rule::Rule,
 };
 
@@ -38,7 +38,7 @@ const MAX_NAMESPACE_LEN: usize = 63;
 
 /// A subject with permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Holder {
+pub struct Subject {
     /// `ServiceAccount`, `User` or `Group`; `ClusterRole` for all subjects of a cluster's role that aggregates roles of the
     /// bundle.
     pub kind: String,
@@ -49,7 +49,7 @@ pub struct Holder {
     pub name: String,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for Subject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ", self.kind)?;
         if !self.namespace.is_empty() {
@@ -81,9 +81,9 @@ impl std::fmt::Display for Scope {
 /// Permissions of one subject in one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rights {
+pub struct SubjectPermissions {
     /// The subject with the permissions.
-    pub holder: Holder,
+    pub holder: Subject,
     /// The scope of the permissions.
     pub scope: Scope,
     /// The granted rules, merged and sorted.
@@ -96,9 +96,9 @@ pub struct Rights {
     pub is_incomplete: bool,
 }
 
-impl Rights {
+impl SubjectPermissions {
     /// Returns all risks of the listed grants, each once.
-    pub fn dangers(&self) -> BTreeSet<Danger> {
+    pub fn risks(&self) -> BTreeSet<Risk> {
         self.grants
             .iter()
             .flat_map(|grant| grant.dangers.iter().copied())
@@ -114,7 +114,7 @@ pub struct Grant {
     pub rule: Rule,
     /// The risks of the rule.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub dangers: BTreeSet<Danger>,
+    pub dangers: BTreeSet<Risk>,
 }
 
 /// Reports whether an object can grant permissions: a role or a binding.
@@ -123,11 +123,11 @@ pub fn is_rbac(object: &Object) -> bool {
 }
 
 /// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
-pub fn of(objects: &[Object]) -> Vec<Rights> {
+pub fn of(objects: &[Object]) -> Vec<SubjectPermissions> {
     collect_rights(objects, &mut Budget::default())
 }
 
-fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<Rights> {
+fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermissions> {
     let roles = Roles::new(objects);
     let mut collected_by_subject: BTreeMap<(Key<'_>, Option<&str>), Collected<'_>> =
         BTreeMap::new();
@@ -182,9 +182,9 @@ fn listed<'a>(
     collected: &Collected<'a>,
     roles: &Roles<'a>,
     budget: &mut Budget,
-) -> Rights {
-    let mut rights = Rights {
-        holder: Holder {
+) -> SubjectPermissions {
+    let mut rights = SubjectPermissions {
+        holder: Subject {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -209,7 +209,7 @@ fn listed<'a>(
 
 /// Collects rules and other roles, or returns `None` if the budget is exceeded.
 fn collect<'a>(
-    rights: &mut Rights,
+    rights: &mut SubjectPermissions,
     rules: &mut Vec<Rule>,
     collected: &Collected<'a>,
     roles: &Roles<'a>,
@@ -242,7 +242,7 @@ fn collect<'a>(
 
 /// Returns kind, namespace and name of every subject.
 fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
-    let subjects = at(binding, &["subjects"]).and_then(Value::as_array);
+    let subjects = get_path(binding, &["subjects"]).and_then(Value::as_array);
     subjects.into_iter().flatten().map(|subject| {
         let field = |name| text(subject, &[name]).unwrap_or_default();
         (field("kind"), field("namespace"), field("name"))

@@ -9,7 +9,7 @@ use manifests::{
 
 use crate::{
     bundle::{self, Item},
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
     options::Options,
     rejections, upgrade_items,
 };
@@ -38,10 +38,10 @@ pub(crate) fn objects(
         mut budget,
         ..
     } = bundle::objects(content, FOLDER, options.limits, findings);
-    if items.is_empty() && !findings.is_refused() {
+    if items.is_empty() && !findings.is_rejected() {
         findings.error(
             Code::Missing,
-            Place::file(FOLDER),
+            Location::file(FOLDER),
             "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
             "add a manifest",
         );

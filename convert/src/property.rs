@@ -16,7 +16,7 @@ use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
     budget::MAX_ANNOTATIONS,
-    finding::{Findings, Level, Place, code::Code},
+    finding::{Findings, Level, Location, code::Code},
 };
 
 /// Maximum size of the paths of all unquoted numbers in a file, in bytes.
@@ -43,7 +43,7 @@ impl PartialEq for Property {
 pub(crate) struct Listed {
     pub(crate) entries: Vec<Property>,
     /// The places of the values.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Location>,
     /// The max OpenShift versions that are numbers, by index.
     pub(crate) unquoted: BTreeMap<usize, Unquoted>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn read_file(
     found: &Found,
     findings: &mut Findings,
 ) -> Listed {
-    let (place, name) = (Place::file(&*found.file), found.key.as_str());
+    let (place, name) = (Location::file(&*found.file), found.key.as_str());
     // Properties become part of the pods' annotations. Dependencies only affect catalogs, so conversion continues.
     let (code, level) = if key == "dependencies" {
         (Code::Dependency, Level::Warning)
@@ -108,7 +108,7 @@ pub(crate) fn read_file(
         );
         return Listed::default();
     };
-    let mut spellings = spellings(numbers, key, bytes, &place, findings).into_iter();
+    let mut spellings = number_spellings(numbers, key, bytes, &place, findings).into_iter();
     let mut listed = Listed::default();
     for (type_, path, value) in entries {
         let mut json = String::new();
@@ -173,11 +173,11 @@ pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
 }
 
 /// Returns the spellings of numbers in a file, and warns about each. `key` is the key of the list.
-fn spellings(
+fn number_spellings(
     numbers: Vec<(&str, Path, Number)>,
     key: &str,
     bytes: &[u8],
-    place: &Place,
+    place: &Location,
     findings: &mut Findings,
 ) -> Vec<Option<String>> {
     let mut types = Vec::with_capacity(numbers.len());

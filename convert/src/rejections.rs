@@ -12,7 +12,7 @@ use manifests::{
 use crate::{
     bundle::{Item, metadata::Metadata},
     csv::{ALL_NAMESPACES, Csv, DEPLOYMENTS},
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
     scope,
 };
 
@@ -29,7 +29,7 @@ pub(crate) fn entries(content: &Content, findings: &mut Findings) -> SkippedEntr
         findings.hide_absences();
         findings.error(
             Code::EntryRefused,
-            Place::file(path),
+            Location::file(path),
             entry.problem(needed),
             entry.remedy(needed),
         );
@@ -70,7 +70,7 @@ fn install_mode(csv: Csv<'_>, findings: &mut Findings) {
     };
     findings.error(
         Code::InstallMode,
-        csv.at(&Path::from(["spec", "installModes"])),
+        csv.path_place(&Path::from(["spec", "installModes"])),
         format!(
             "the bundle does not support the AllNamespaces install mode (supported: {supported})"
         ),
@@ -84,7 +84,7 @@ fn webhooks(csv: Csv<'_>, findings: &mut Findings) {
         let type_ = text(webhook, &["type"]).unwrap_or("webhook");
         findings.error(
             Code::Webhooks,
-            csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at)),
+            csv.path_place(&Path::from(["spec", "webhookdefinitions"]).index(at)),
             format!("webhookDefinitions are not supported: the CSV defines {type_} {name:?}"),
             "plain manifests cannot provision webhook certificates; publish a version without webhooks, for example with \
              CEL validation in the CRD",
@@ -98,7 +98,7 @@ fn api_services(csv: Csv<'_>, findings: &mut Findings) {
         let version = text(service, &["version"]).unwrap_or_default();
         findings.error(
             Code::APIServices,
-            csv.at(&Path::from(["spec", "apiservicedefinitions", "owned"]).index(at)),
+            csv.path_place(&Path::from(["spec", "apiservicedefinitions", "owned"]).index(at)),
             format!("apiServiceDefinitions are not supported: the CSV owns API service \"{version}.{group}\""),
             "plain manifests cannot provision the certificate of an API server; serve the API with a CRD",
         );
@@ -111,7 +111,7 @@ fn install_strategy(csv: Csv<'_>, findings: &mut Findings) {
     if !matches!(strategy, "" | "deployment") {
         findings.error(
             Code::InstallStrategy,
-            csv.at(&Path::from(["spec", "install", "strategy"])),
+            csv.path_place(&Path::from(["spec", "install", "strategy"])),
             format!("install strategy {strategy:?} is not supported"),
             "set `strategy: deployment`",
         );
@@ -121,7 +121,7 @@ fn install_strategy(csv: Csv<'_>, findings: &mut Findings) {
 /// Checks the CSV's name. An invalid name only affects OLM, because the CSV itself is not installed. Without a name,
 /// generated objects cannot be named.
 fn csv_name(csv: Csv<'_>, findings: &mut Findings) {
-    let at = csv.at(&Path::from(["metadata", "name"]));
+    let at = csv.path_place(&Path::from(["metadata", "name"]));
     if csv.name().is_empty() {
         let message = "the ClusterServiceVersion has no metadata.name";
         findings.error(
@@ -160,7 +160,7 @@ fn deployments(csv: Csv<'_>, findings: &mut Findings) {
     let mut unique = BTreeSet::new();
     for (at, deployment) in csv.deployments().iter().enumerate() {
         let name = text(deployment, &["name"]).unwrap_or_default();
-        let place = csv.at(&Path::from(DEPLOYMENTS).index(at).key("name"));
+        let place = csv.path_place(&Path::from(DEPLOYMENTS).index(at).key("name"));
         if !unique.insert(name) {
             findings.error(
                 Code::DuplicateDeployment,
@@ -200,7 +200,7 @@ fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
         if !shipped.contains(name) && missing.insert(name) {
             findings.error(
                 Code::MissingCRD,
-                csv.at(&Path::from(["spec", "customresourcedefinitions", "owned"]).index(at)),
+                csv.path_place(&Path::from(["spec", "customresourcedefinitions", "owned"]).index(at)),
                 format!("cluster service definition references owned custom resource definition {name:?} not found in bundle"),
                 "add the CRD to the manifests directory, or list it under `required`",
             );

@@ -21,14 +21,14 @@ pub mod request_counts;
 use std::collections::BTreeSet;
 
 use manifests::{
-    object::{Identity, Object, at, group_version},
+    object::{Identity, Object, get_path, group_version},
     version::KubeVersion,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::openshift::kubernetes_of;
-use crate::api_upgrade::{Unserved, apis, unserved};
+use crate::api_upgrade::{NotServed, apis, unserved};
 
 /// Maximum number of listed uses; real bundles have a handful.
 const MAX_USES: usize = 512;
@@ -53,7 +53,7 @@ pub struct RemovedApi {
 /// A use of an API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Use {
+pub enum ApiUse {
     /// An object of the bundle has this API version.
     Shipped(Identity),
     /// A role names the resource of the API.
@@ -62,16 +62,16 @@ pub enum Use {
 
 /// A use of a removed API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Removal {
+pub struct RemovedApiUse {
     /// The removed API.
     #[serde(flatten)]
     pub gone: RemovedApi,
     /// The use of the API.
     #[serde(rename = "usedBy")]
-    pub by: Use,
+    pub by: ApiUse,
 }
 
-impl std::fmt::Display for Removal {
+impl std::fmt::Display for RemovedApiUse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let RemovedApi {
             api_version,
@@ -80,22 +80,22 @@ impl std::fmt::Display for Removal {
             instead,
         } = &self.gone;
         match (&self.by, instead) {
-            (Use::Shipped(object), Some(instead)) => write!(
+            (ApiUse::Shipped(object), Some(instead)) => write!(
                 f,
                 "{object} is in {api_version}, which Kubernetes 1.{until} does not serve; it is applied in {instead} from \
                  that version on"
             ),
-            (Use::Shipped(object), None) => write!(
+            (ApiUse::Shipped(object), None) => write!(
                 f,
                 "{object} is in {api_version}, which Kubernetes 1.{until} does not serve and which has no replacement: the \
                  object is removed in that version"
             ),
-            (Use::Permitted(role), Some(instead)) => write!(
+            (ApiUse::Permitted(role), Some(instead)) => write!(
                 f,
                 "{role} refers to the resource of {kind}, and Kubernetes 1.{until} does not serve {api_version}: make \
                  sure that the operator uses {instead}"
             ),
-            (Use::Permitted(role), None) => write!(
+            (ApiUse::Permitted(role), None) => write!(
                 f,
                 "{role} refers to the resource of {kind}, which Kubernetes 1.{until} no longer serves"
             ),
@@ -105,9 +105,9 @@ impl std::fmt::Display for Removal {
 
 /// All uses of removed APIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Removals {
+pub struct RemovedApiUses {
     /// The uses, sorted, each once.
-    pub found: Vec<Removal>,
+    pub found: Vec<RemovedApiUse>,
     /// Whether more uses exist than are listed.
     #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
     pub is_incomplete: bool,
@@ -127,21 +127,21 @@ pub fn between<'a>(
     objects: impl IntoIterator<Item = &'a Object>,
     from: KubeVersion,
     to: KubeVersion,
-) -> Removals {
-    let mut search = Search::new(from, to);
+) -> RemovedApiUses {
+    let mut search = UsageScan::new(from, to);
     for object in objects {
         search.object(object);
         if search.is_full() {
             break;
         }
     }
-    search.end()
+    search.finish()
 }
 
 /// Returns the uses of APIs that each later minor version of Kubernetes no longer serves, as far as removals are announced.
 /// Minor versions without a known or possible use are omitted.
-pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Removals)> {
-    let announced = ANNOUNCED.iter().map(|announced| announced.until);
+pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, RemovedApiUses)> {
+    let announced = ANNOUNCED.iter().map(|announced| announced.removed_in);
     let last = announced.chain([KubeVersion::NEWEST.minor]).max();
     let minors = running.minor..last.unwrap_or_default();
     let removals = minors.map(|minor| {
@@ -155,14 +155,14 @@ pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Remo
 
 /// Scan of objects for uses of removed APIs.
 #[derive(Debug)]
-pub struct Search {
+pub struct UsageScan {
     gone: Vec<RemovedApi>,
-    found: BTreeSet<Removal>,
+    found: BTreeSet<RemovedApiUse>,
     remaining: usize,
     is_incomplete: bool,
 }
 
-impl Search {
+impl UsageScan {
     /// Creates a scan for APIs that one Kubernetes version serves and a later one does not.
     pub fn new(from: KubeVersion, to: KubeVersion) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Search {
     }
 
     /// Reports whether the scan has nothing to find, because no API is removed.
-    pub fn is_idle(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.gone.is_empty()
     }
 
@@ -182,7 +182,7 @@ impl Search {
     pub fn object(&mut self, object: &Object) {
         self.listed(object.api_version(), || object.identity(), object.kind());
         if is_role(object.group(), object.kind()) {
-            let rules = at(object.value(), &["rules"]);
+            let rules = get_path(object.value(), &["rules"]);
             self.rules(rules.unwrap_or(&Value::Null), || object.identity());
         }
     }
@@ -210,15 +210,15 @@ impl Search {
             .iter()
             .find(|gone| gone.api_version == api_version && gone.kind == kind);
         if let Some(gone) = shipped {
-            self.found.insert(Removal {
+            self.found.insert(RemovedApiUse {
                 gone: gone.clone(),
-                by: Use::Shipped(identity()),
+                by: ApiUse::Shipped(identity()),
             });
         }
     }
 
     /// Marks the scan as incomplete, because an object could not be examined.
-    pub fn miss(&mut self) {
+    pub fn mark_incomplete(&mut self) {
         self.is_incomplete = true;
     }
 
@@ -228,8 +228,8 @@ impl Search {
     }
 
     /// Returns the uses.
-    pub fn end(self) -> Removals {
-        Removals {
+    pub fn finish(self) -> RemovedApiUses {
+        RemovedApiUses {
             is_incomplete: self.is_incomplete || self.is_full(),
             found: self.found.into_iter().take(MAX_USES).collect(),
         }
@@ -257,7 +257,9 @@ pub fn of_api(
 fn gone(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
     let removed = apis().filter_map(|(api_version, kind)| {
         let until = match unserved(api_version, kind, to)? {
-            Unserved::Gone { until, .. } if unserved(api_version, kind, from).is_none() => until,
+            NotServed::Removed { until, .. } if unserved(api_version, kind, from).is_none() => {
+                until
+            }
             _ => return None,
         };
         Some((api_version, kind, until))
@@ -265,11 +267,11 @@ fn gone(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
     let announced_removals = ANNOUNCED
         .iter()
         .filter(|announced| {
-            to.major == 1 && (from.minor < announced.until && announced.until <= to.minor)
+            to.major == 1 && (from.minor < announced.removed_in && announced.removed_in <= to.minor)
         })
         .flat_map(|announced| {
             let kinds = announced.kinds.iter();
-            kinds.map(|kind| (announced.api_version, *kind, announced.until))
+            kinds.map(|kind| (announced.api_version, *kind, announced.removed_in))
         });
     removed
         .chain(announced_removals)
@@ -277,15 +279,15 @@ fn gone(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
             api_version,
             kind,
             until,
-            instead: instead(api_version, kind, to),
+            instead: replacement(api_version, kind, to),
         })
         .collect()
 }
 
 /// Returns the newest API version that serves the same kind: one of the same group, or of the group to which the kind
 /// moved.
-fn instead(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static str> {
-    if let Some(Unserved::Gone {
+fn replacement(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static str> {
+    if let Some(NotServed::Removed {
         successor: Some(successor),
         ..
     }) = unserved(api_version, kind, to)
@@ -297,7 +299,7 @@ fn instead(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static st
         let is_announced = ANNOUNCED.iter().any(|announced| {
             announced.api_version == *api
                 && announced.kinds.contains(candidate)
-                && announced.until <= to.minor
+                && announced.removed_in <= to.minor
         });
         group_version(api).0 == group
             && *candidate == kind
@@ -309,39 +311,39 @@ fn instead(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static st
 }
 
 /// APIs whose removal is announced.
-struct Announced {
+struct Deprecation {
     api_version: &'static str,
     kinds: &'static [&'static str],
-    until: u64,
+    removed_in: u64,
 }
 
-const ANNOUNCED: &[Announced] = &[
-    Announced {
+const ANNOUNCED: &[Deprecation] = &[
+    Deprecation {
         api_version: "networking.k8s.io/v1beta1",
         kinds: &["IPAddress", "ServiceCIDR"],
-        until: 37,
+        removed_in: 37,
     },
-    Announced {
+    Deprecation {
         api_version: "storage.k8s.io/v1beta1",
         kinds: &["VolumeAttributesClass"],
-        until: 37,
+        removed_in: 37,
     },
-    Announced {
+    Deprecation {
         api_version: "certificates.k8s.io/v1alpha1",
         kinds: &["ClusterTrustBundle"],
-        until: 37,
+        removed_in: 37,
     },
-    Announced {
+    Deprecation {
         api_version: "admissionregistration.k8s.io/v1alpha1",
         kinds: &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
-        until: 38,
+        removed_in: 38,
     },
-    Announced {
+    Deprecation {
         api_version: "coordination.k8s.io/v1alpha2",
         kinds: &["LeaseCandidate"],
-        until: 38,
+        removed_in: 38,
     },
-    Announced {
+    Deprecation {
         api_version: "resource.k8s.io/v1beta1",
         kinds: &[
             "DeviceClass",
@@ -349,9 +351,9 @@ const ANNOUNCED: &[Announced] = &[
             "ResourceClaimTemplate",
             "ResourceSlice",
         ],
-        until: 38,
+        removed_in: 38,
     },
-    Announced {
+    Deprecation {
         api_version: "resource.k8s.io/v1beta2",
         kinds: &[
             "DeviceClass",
@@ -359,17 +361,17 @@ const ANNOUNCED: &[Announced] = &[
             "ResourceClaimTemplate",
             "ResourceSlice",
         ],
-        until: 39,
+        removed_in: 39,
     },
-    Announced {
+    Deprecation {
         api_version: "coordination.k8s.io/v1beta1",
         kinds: &["LeaseCandidate"],
-        until: 39,
+        removed_in: 39,
     },
-    Announced {
+    Deprecation {
         api_version: "admissionregistration.k8s.io/v1beta1",
         kinds: &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
-        until: 40,
+        removed_in: 40,
     },
 ];
 
@@ -379,7 +381,7 @@ fn permitted(
     identity: impl Fn() -> Identity,
     gone: &[RemovedApi],
     remaining: &mut usize,
-    found: &mut BTreeSet<Removal>,
+    found: &mut BTreeSet<RemovedApiUse>,
 ) -> Option<()> {
     for rule in rules.as_array().into_iter().flatten() {
         let values = |field: &str| {
@@ -400,9 +402,9 @@ fn permitted(
         for gone in gone {
             let (group, _) = group_version(gone.api_version);
             if groups.contains(group) && resources.contains(plural(gone.kind).as_str()) {
-                found.insert(Removal {
+                found.insert(RemovedApiUse {
                     gone: gone.clone(),
-                    by: Use::Permitted(identity()),
+                    by: ApiUse::Permitted(identity()),
                 });
             }
         }

@@ -49,7 +49,7 @@ pub(crate) fn objects(
     findings: &mut Findings,
 ) -> Vec<Object> {
     let extra = other_objects::objects(others, input.namespace, findings);
-    let shipped = service_accounts::shipped(&extra);
+    let shipped = service_accounts::bundled(&extra);
     let mut generated = service_accounts::objects(input, &install, &shipped, budget, findings);
     if input.options.operator_condition {
         generated.extend(operator_condition::objects(

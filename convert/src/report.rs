@@ -8,15 +8,15 @@ use manifests::{
 use serde::Serialize;
 
 use crate::{
-    bundle_info::Facts,
-    finding::{Finding, Level, Place},
+    bundle_info::BundleInfo,
+    finding::{Finding, Level, Location},
 };
 
 /// Bundle info and all findings of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The bundle info, as far as it could be read.
-    pub facts: Facts,
+    pub facts: BundleInfo,
     /// Findings by severity: errors, warnings, changes, each ordered by place.
     pub findings: Vec<Finding>,
     /// Entries outside of the manifests and the metadata that are not regular files.
@@ -40,10 +40,10 @@ impl Report {
     /// Determines line and column of every finding. Documents with findings are parsed again, so that bundles without
     /// findings have no extra cost.
     pub fn locate(&mut self, content: &Content) {
-        let mut open: Vec<&mut Place> = self
+        let mut open: Vec<&mut Location> = self
             .findings
             .iter_mut()
-            .filter_map(|f| f.place.as_mut())
+            .filter_map(|f| f.location.as_mut())
             .collect();
         open.retain(|place| place.line.is_none());
         open.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));

@@ -144,7 +144,7 @@ impl<'a> Scopes<'a> {
     }
 
     /// Returns the scope of a kind, or `None` if it is unknown.
-    pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<Scope> {
+    pub(crate) fn for_kind(&self, api_version: &str, kind: &str) -> Option<Scope> {
         let (group, _) = manifests::object::group_version(api_version);
         of_builtin(api_version, kind)
             .or_else(|| self.0.get(&(group, kind)).copied())

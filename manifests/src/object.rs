@@ -205,11 +205,11 @@ fn kind_order(group: &str, kind: &str) -> u8 {
 
 /// Returns the string at a path of keys.
 pub fn text<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a str> {
-    at(value, keys)?.as_str()
+    get_path(value, keys)?.as_str()
 }
 
 /// Returns the value at a path of keys.
-pub fn at<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a Value> {
+pub fn get_path<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 

@@ -9,9 +9,9 @@
 
 use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 
-use apply::discovery::{Found, Kind};
+use apply::discovery::{ApiKind, DiscoveredKinds};
 use apply::health::Health;
-use apply::informers::{Seen, View};
+use apply::informers::{InstanceView, ObservedObject};
 use apply::inventory::{Entry, Inventory};
 use apply::plan::{self, InstanceOwner};
 use apply::{drift, managed_fields::Fingerprint};
@@ -54,11 +54,11 @@ fn of_ten_thousand(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(COUNT));
 
     let resource = GroupVersionKind::gvk("", "v1", "ConfigMap");
-    let kind = Kind {
+    let kind = ApiKind {
         resource: ApiResource::from_gvk(&resource),
         namespaced: true,
     };
-    let kinds = Found::from([(resource, Some(Arc::new(kind)))]);
+    let kinds = DiscoveredKinds::from([(resource, Some(Arc::new(kind)))]);
     let owner = InstanceOwner {
         name: "bench".to_owned(),
         uid: "00000000-0000-0000-0000-000000000000".to_owned(),
@@ -84,7 +84,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         );
     });
 
-    let observed = Seen {
+    let observed = ObservedObject {
         hash: None,
         version: 1,
         fields,
@@ -92,13 +92,13 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         health: Health::Current,
         writer: None,
     };
-    let mut view = View {
+    let mut view = InstanceView {
         synced: true,
         objects: inventory
             .keys()
             .map(|identity| (identity.clone(), observed.clone()))
             .collect(),
-        ..View::default()
+        ..InstanceView::default()
     };
     let changed = inventory.keys().next().unwrap();
     view.objects.get_mut(changed).unwrap().fields = None;

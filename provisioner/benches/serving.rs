@@ -19,7 +19,7 @@ use std::{
 };
 
 use catalog::{
-    registry::{Bounds, Client},
+    registry::{Client, ClientLimits},
     source::Files,
 };
 use provisioner::{
@@ -173,7 +173,9 @@ async fn main() {
     let mut clients = Vec::new();
     for listening in &all {
         let address = format!("127.0.0.1:{}", listening.port());
-        let client = Client::connect(&address, Bounds::default()).await.unwrap();
+        let client = Client::connect(&address, ClientLimits::default())
+            .await
+            .unwrap();
         assert_eq!(client.list_packages().await.unwrap().len(), PACKAGES);
         clients.push(client);
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use apply::{
-    discovery::Kind,
-    plan::{self, Step, Wave},
+    discovery::ApiKind,
+    plan::{self, ApplyStep, Wave},
     revision::ObjectHash,
 };
 use kube::{Resource, core::ApiResource};
@@ -63,12 +63,12 @@ pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> 
 }
 
 /// Returns the step that applies a namespaced object.
-pub(crate) fn step(object: Value, wave: Wave) -> Step {
+pub(crate) fn step(object: Value, wave: Wave) -> ApplyStep {
     let object = Object::try_from(object).unwrap();
-    Step {
+    ApplyStep {
         wave,
         hash: ObjectHash::new(&object),
-        kind: Arc::new(Kind {
+        kind: Arc::new(ApiKind {
             resource: ApiResource::from_gvk(&plan::kind_of(&object)),
             namespaced: true,
         }),

@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStderr, Command, Stdio},
 };
 
-use catalog::registry::{Bounds, Client};
+use catalog::registry::{Client, ClientLimits};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 
@@ -81,7 +81,9 @@ impl Program {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let client = Client::connect(&address, Bounds::default()).await.unwrap();
+            let client = Client::connect(&address, ClientLimits::default())
+                .await
+                .unwrap();
             let mut packages = client.list_packages().await.unwrap();
             packages.sort();
             packages

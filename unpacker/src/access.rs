@@ -8,7 +8,7 @@ use tracing::debug;
 pub use crate::trust::{Basic, Quotes, Secret, Ssh, Trust, Verify};
 
 use crate::{
-    http_client::{Patience, Proxies, printable},
+    http_client::{Proxies, Timeouts, printable},
     registry::{Credentials, Mirrors},
 };
 
@@ -41,7 +41,7 @@ pub struct Access {
     /// Trusted CAs and verification.
     pub trust: Trust,
     /// Timeouts and retry policy.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Whether errors repeat texts of servers.
     pub quotes: Quotes,
     /// Credentials for registries.

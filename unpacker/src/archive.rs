@@ -14,8 +14,8 @@ use crate::{
     select::Select,
     spool::Storage,
     tar::{
-        blocks::{Blocks, Meter, explain},
-        pax::{self, PendingHeaders, lossy},
+        blocks::{Meter, TarBlocks, explain},
+        pax::{self, PendingHeaders, to_utf8},
     },
     tree::{Builder, Tree},
 };
@@ -35,7 +35,7 @@ pub(crate) fn read(
     let inflated = Decompressor::new(Meter::new(reader, limit))
         .map_err(|error| explain(error, "at its start".to_owned()))?;
     let wrapping = inflated.wrapping();
-    let mut blocks = Blocks::new(inflated, wrapping, limit);
+    let mut blocks = TarBlocks::new(inflated, wrapping, limit);
     let mut archive = Archive {
         select: Select::new(options)?,
         files: Builder::new(options.limits, storage),
@@ -56,9 +56,9 @@ pub(crate) struct Entry {
 
 /// Reads a tar archive entry by entry. A name longer than `longest` is not read completely.
 pub(crate) fn each<R: Read>(
-    blocks: &mut Blocks<R>,
+    blocks: &mut TarBlocks<R>,
     longest: u64,
-    mut visit: impl FnMut(&mut Blocks<R>, &Entry) -> Result<()>,
+    mut visit: impl FnMut(&mut TarBlocks<R>, &Entry) -> Result<()>,
 ) -> Result<()> {
     let mut before = PendingHeaders::default();
     while let Some(header) = blocks.header()? {
@@ -103,7 +103,7 @@ pub(crate) fn each<R: Read>(
     Ok(())
 }
 
-fn corrupt<T, R: Read>(blocks: &Blocks<R>, problem: &'static str) -> Result<T> {
+fn corrupt<T, R: Read>(blocks: &TarBlocks<R>, problem: &'static str) -> Result<T> {
     Err(Error::Corrupt {
         at: blocks.place(),
         problem,
@@ -112,14 +112,14 @@ fn corrupt<T, R: Read>(blocks: &Blocks<R>, problem: &'static str) -> Result<T> {
 }
 
 /// Reads the body of a GNU header with a long name.
-fn long_name<R: Read>(blocks: &mut Blocks<R>, size: u64, longest: u64) -> Result<Vec<u8>> {
+fn long_name<R: Read>(blocks: &mut TarBlocks<R>, size: u64, longest: u64) -> Result<Vec<u8>> {
     let mut name = bytes(blocks, size.min(longest.saturating_add(2)))?;
     if name.last() == Some(&0) {
         name.pop();
     }
     if name.len() as u64 > longest {
         return Err(Error::Content(content::Error::PathTooLong {
-            path: lossy(&name).chars().take(80).chain("…".chars()).collect(),
+            path: to_utf8(&name).chars().take(80).chain("…".chars()).collect(),
             limit: usize::try_from(longest).unwrap_or(usize::MAX),
             unit: "bytes",
             flag: "--max-path-length",
@@ -129,7 +129,7 @@ fn long_name<R: Read>(blocks: &mut Blocks<R>, size: u64, longest: u64) -> Result
 }
 
 /// Reads the body of a GNU header with the target of a link.
-fn long_link<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
+fn long_link<R: Read>(blocks: &mut TarBlocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
     let mut target = extension(blocks, header, size)?;
     if target.last() == Some(&0) {
         target.pop();
@@ -138,10 +138,10 @@ fn long_link<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Res
 }
 
 /// Reads the body of an extended header.
-fn extension<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
+fn extension<R: Read>(blocks: &mut TarBlocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
     if size > EXTENDED {
         return Err(Error::Refused {
-            path: lossy(&header.path_bytes()),
+            path: to_utf8(&header.path_bytes()),
             kind: "an extended header of more than 1 MiB",
             remedy: "pack the bundle without extended attributes",
         });
@@ -151,7 +151,7 @@ fn extension<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Res
 
 /// Reads a header that applies to all following entries. Git writes one with the commit. Names and sizes are rejected
 /// in it.
-fn global<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<()> {
+fn global<R: Read>(blocks: &mut TarBlocks<R>, header: &Header, size: u64) -> Result<()> {
     let body = extension(blocks, header, size)?;
     match pax::parse(&body) {
         Some(extended) if extended == pax::PaxHeader::default() => Ok(()),
@@ -160,7 +160,7 @@ fn global<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result
     }
 }
 
-fn bytes<R: Read>(blocks: &mut Blocks<R>, size: u64) -> Result<Vec<u8>> {
+fn bytes<R: Read>(blocks: &mut TarBlocks<R>, size: u64) -> Result<Vec<u8>> {
     let at = blocks.place();
     let mut bytes = Vec::new();
     match blocks.body(size).read_to_end(&mut bytes) {
@@ -172,7 +172,7 @@ fn bytes<R: Read>(blocks: &mut Blocks<R>, size: u64) -> Result<Vec<u8>> {
 /// Rejects entries that readers interpret differently, or that content must not contain.
 pub(crate) fn refuse<T>(path: &str, kind: &'static str, remedy: &'static str) -> Result<T> {
     Err(Error::Refused {
-        path: lossy(path.as_bytes()),
+        path: to_utf8(path.as_bytes()),
         kind,
         remedy,
     })
@@ -248,7 +248,7 @@ impl Entry {
                 if kind == Kind::HardLink && link(files, &target)? {
                     return Ok(());
                 }
-                match lossy(&target).as_str() {
+                match to_utf8(&target).as_str() {
                     "" => Irregular::new(kind),
                     target => Irregular::link(kind, target),
                 }
@@ -260,7 +260,7 @@ impl Entry {
 }
 
 /// Skips the body of an entry.
-pub(crate) fn skip_body<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
+pub(crate) fn skip_body<R: Read>(blocks: &mut TarBlocks<R>, entry: &Entry, kind: u8) -> Result<()> {
     if kind == b'S' {
         // A GNU sparse file may have additional map blocks that its size does not include.
         const FIRST: usize = 482;
@@ -282,7 +282,7 @@ pub(crate) fn skip_body<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8
 /// Adds a regular file whose body follows.
 pub(crate) fn add<R: Read>(
     files: &mut Builder,
-    blocks: &mut Blocks<R>,
+    blocks: &mut TarBlocks<R>,
     path: &str,
     entry: &Entry,
 ) -> Result<()> {
@@ -302,7 +302,7 @@ struct Archive {
 }
 
 impl Archive {
-    fn entry<R: Read>(&mut self, blocks: &mut Blocks<R>, entry: &Entry) -> Result<()> {
+    fn entry<R: Read>(&mut self, blocks: &mut TarBlocks<R>, entry: &Entry) -> Result<()> {
         let path = text(entry.before.path(&entry.header)?)?;
         let kind = entry.kind(path.as_bytes());
         entry.check_size(&path, kind)?;
@@ -336,6 +336,6 @@ impl Archive {
 /// Converts a name to text. Names must be UTF-8.
 pub(crate) fn text(name: Vec<u8>) -> Result<String> {
     String::from_utf8(name).map_err(|error| Error::Name {
-        path: lossy(error.as_bytes()),
+        path: to_utf8(error.as_bytes()),
     })
 }

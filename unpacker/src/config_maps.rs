@@ -38,7 +38,7 @@ pub struct ConfigMap {
 pub enum Error {
     /// The list of ConfigMaps is empty.
     #[error("no configmap specified; specify at least one with manifests")]
-    None,
+    NoConfigMaps,
     /// A ConfigMap has no keys.
     #[error(
         "configmap {name:?} is empty: at least one object is required; add one, or leave the configmap out"
@@ -84,7 +84,7 @@ impl Error {
     /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::None | Self::Empty { .. } => "ConfigMapEmpty",
+            Self::NoConfigMaps | Self::Empty { .. } => "ConfigMapEmpty",
             Self::Path { .. } | Self::Key { .. } => "InvalidPath",
             Self::Duplicate { .. } => "DuplicatePath",
         }
@@ -105,7 +105,7 @@ struct Entry<'a> {
 /// exceeded limits are errors, too.
 pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, usize)> {
     if configmaps.is_empty() {
-        return Err(Error::None.into());
+        return Err(Error::NoConfigMaps.into());
     }
     let mut files: BTreeMap<String, Vec<Entry<'_>>> = BTreeMap::new();
     for configmap in configmaps {

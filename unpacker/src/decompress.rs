@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 
 use flate2::bufread::GzDecoder;
 
-use crate::tar::blocks::{Trailing, Wrapping, fill};
+use crate::tar::blocks::{Compression, Trailing, fill};
 
 /// Number of bytes that identify the format.
 const MAGIC: usize = 4;
@@ -31,16 +31,16 @@ impl<R: Read> Decompressor<R> {
         let count = fill(&mut reader, &mut magic)?;
         let head: Vec<u8> = magic.into_iter().take(count).collect();
         let wrapping = match head.as_slice() {
-            [0x1f, 0x8b, ..] => Wrapping::Gzip,
+            [0x1f, 0x8b, ..] => Compression::Gzip,
             // A frame, or a skippable frame.
-            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Wrapping::Zstd,
-            _ => Wrapping::Plain,
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
+            _ => Compression::Plain,
         };
         let stream = Cursor::new(head).chain(reader);
         Ok(match wrapping {
-            Wrapping::Gzip => Self::Gzip(Box::new(Members::new(stream))),
+            Compression::Gzip => Self::Gzip(Box::new(Members::new(stream))),
             #[cfg(feature = "sources")]
-            Wrapping::Zstd => {
+            Compression::Zstd => {
                 let mut zstd = zstd::Decoder::new(stream)?;
                 zstd.window_log_max(WINDOW)?;
                 Self::Zstd(zstd)
@@ -49,12 +49,12 @@ impl<R: Read> Decompressor<R> {
         })
     }
 
-    pub(crate) fn wrapping(&self) -> Wrapping {
+    pub(crate) fn wrapping(&self) -> Compression {
         match self {
-            Self::Plain(_) => Wrapping::Plain,
-            Self::Gzip(_) => Wrapping::Gzip,
+            Self::Plain(_) => Compression::Plain,
+            Self::Gzip(_) => Compression::Gzip,
             #[cfg(feature = "sources")]
-            Self::Zstd(_) => Wrapping::Zstd,
+            Self::Zstd(_) => Compression::Zstd,
         }
     }
 }

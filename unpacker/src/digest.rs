@@ -15,7 +15,7 @@ pub struct Digest([u8; 32]);
 /// The error for a text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a digest; use sha256: and 64 lower-case hexadecimal digits")]
-pub struct NotADigest {
+pub struct ParseDigestError {
     text: String,
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for Digest {
 }
 
 impl FromStr for Digest {
-    type Err = NotADigest;
+    type Err = ParseDigestError;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
-        let fail = || NotADigest {
+    fn from_str(text: &str) -> Result<Self, ParseDigestError> {
+        let fail = || ParseDigestError {
             text: text.chars().take(100).collect(),
         };
         let hex = text.strip_prefix("sha256:").ok_or_else(fail)?;

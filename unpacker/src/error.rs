@@ -23,7 +23,7 @@ pub enum Error {
     #[error(
         "{path:?} is neither a directory nor a file; use one of these, or pass an archive on standard input"
     )]
-    Kind {
+    NotReadable {
         /// Path as given.
         path: PathBuf,
     },
@@ -143,7 +143,7 @@ pub enum Error {
         "{what} took longer than {} s; try again later, or raise --timeout",
         total.as_secs()
     )]
-    Slow {
+    Timeout {
         /// Name of the source.
         what: String,
         /// Total timeout of a source.
@@ -231,7 +231,7 @@ impl Error {
             Self::Open { .. } | Self::Read { .. } | Self::Content(content::Error::Read { .. }) => {
                 "ReadFailed"
             }
-            Self::Kind { .. } | Self::NotArchive { .. } => "UnknownFormat",
+            Self::NotReadable { .. } | Self::NotArchive { .. } => "UnknownFormat",
             Self::Unpack { source, .. } | Self::Layer { source, .. } => source.reason(),
             #[cfg(feature = "sources")]
             Self::Oci(error) => error.reason(),
@@ -252,7 +252,7 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
-            Self::Slow { .. } => "TimedOut",
+            Self::Timeout { .. } => "TimedOut",
             #[cfg(feature = "sources")]
             Self::Git(error) => error.reason(),
             #[cfg(feature = "sources")]
@@ -290,7 +290,7 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
-            Self::Slow { .. } => false,
+            Self::Timeout { .. } => false,
             #[cfg(feature = "sources")]
             Self::Git(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
@@ -328,7 +328,7 @@ impl Error {
             // paths.
             error @ (Self::Shared(_)
             | Self::Open { .. }
-            | Self::Kind { .. }
+            | Self::NotReadable { .. }
             | Self::Read { .. }
             | Self::Content(_)
             | Self::Name { .. }
@@ -340,7 +340,7 @@ impl Error {
             | Self::Irregular { .. }
             | Self::ImageTooLarge { .. }
             | Self::TooLong { .. }
-            | Self::Slow { .. }
+            | Self::Timeout { .. }
             | Self::ConfigMaps(_)
             | Self::Store(_)
             | Self::Source(_)

@@ -60,10 +60,10 @@ async fn with_timeout<T>(
     access: &Access,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let total = access.patience.total;
+    let total = access.timeouts.total;
     let result = tokio::time::timeout(total, work).await;
     result.unwrap_or_else(|_| {
-        Err(Error::Slow {
+        Err(Error::Timeout {
             what: source.to_string(),
             total,
         })

@@ -63,7 +63,7 @@ use crate::{
 };
 use checkout::FaultOrigin;
 use error::Result;
-use object_id::{Id, Kind};
+use object_id::{Kind, ObjectId};
 use pack::{Bounds, Pack};
 use protocol::{Depth, GitConnection};
 use refs::Target;
@@ -115,7 +115,7 @@ async fn bounded<T>(
     access: &Access,
     work: impl Future<Output = Result<T, FaultOrigin>>,
 ) -> crate::Result<T> {
-    let total = access.patience.total;
+    let total = access.timeouts.total;
     let result = timeout(total, work).await;
     let result = result
         .unwrap_or_else(|_| Err(Problem::Slow { total }.into()))
@@ -213,18 +213,18 @@ async fn with_retries<T, F: Future<Output = Result<T, FaultOrigin>>>(
     progress: &Progress,
     attempt: impl Fn() -> F,
 ) -> Result<T, FaultOrigin> {
-    let patience = &access.patience;
+    let patience = &access.timeouts;
     let (start, mut attempts) = (Instant::now(), 1);
     loop {
         let outcome = attempt().await;
         let Err(FaultOrigin::Repository(
             problem @ (Problem::Disconnected { .. }
-            | Problem::Web(http_client::Error::Broken { .. })),
+            | Problem::Web(http_client::Error::Disconnected { .. })),
         )) = &outcome
         else {
             return outcome;
         };
-        let delay = patience.pause_after(attempts);
+        let delay = patience.delay_after(attempts);
         let is_in_time = start.elapsed().saturating_add(delay) < patience.total;
         if attempts >= patience.tries || !is_in_time {
             return outcome;
@@ -242,7 +242,7 @@ async fn download(
     access: &Access,
     options: &Options,
     progress: &Progress,
-) -> Result<(Pack, Id), FaultOrigin> {
+) -> Result<(Pack, ObjectId), FaultOrigin> {
     let bounds = Bounds::new(options.limits.file);
     let mut talk = connect(git, access).await?;
     let received = if let Revision::Commit(text) = &git.revision {
@@ -263,10 +263,10 @@ async fn fetch_by_hash(
     git: &Git,
     access: &Access,
     talk: &mut GitConnection,
-    commit: Id,
+    commit: ObjectId,
     bounds: Bounds,
     progress: &Progress,
-) -> Result<(Pack, Id)> {
+) -> Result<(Pack, ObjectId)> {
     if talk.allows_any_object() {
         match receive(talk, &[commit], Depth::Shallow, bounds, progress).await {
             Ok(pack) => return Ok((pack, commit)),
@@ -304,7 +304,7 @@ const MAX_TIPS: usize = 5000;
 /// Requests commits, and reads the pack while it arrives.
 async fn receive(
     talk: &mut GitConnection,
-    wants: &[Id],
+    wants: &[ObjectId],
     depth: Depth,
     bounds: Bounds,
     progress: &Progress,

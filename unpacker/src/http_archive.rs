@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Access, Digest, Fetched, Options, Progress, Result, Source, Tree,
-    http_client::{self, Client, Reader, Request, Shown},
+    http_client::{self, Client, Reader, RedactedUrl, Request},
     source::Http,
     stream_tree,
     tar::blocks::explain,
@@ -27,7 +27,7 @@ pub enum Error {
     )]
     Credentials {
         /// URL without the credentials.
-        url: Shown,
+        url: RedactedUrl,
     },
     /// The archive does not match the pinned digest.
     #[error(
@@ -36,7 +36,7 @@ pub enum Error {
     )]
     Digest {
         /// URL of the archive.
-        url: Shown,
+        url: RedactedUrl,
         /// Digest that is pinned.
         expected: Box<Digest>,
         /// Digest of the received bytes; `None` where remote texts are withheld.
@@ -49,15 +49,15 @@ pub enum Error {
     #[error(
         "{url} is an HTML or XML page, not an archive; use the URL of its download link, and pass credentials if it requires a login"
     )]
-    Page {
+    HtmlPage {
         /// URL of the page.
-        url: Shown,
+        url: RedactedUrl,
     },
     /// The body is not an archive, or its content is rejected.
     #[error("failed to unpack {url}")]
     Unpack {
         /// URL of the archive.
-        url: Shown,
+        url: RedactedUrl,
         /// Cause of the failure.
         #[source]
         source: Box<crate::Error>,
@@ -70,7 +70,7 @@ impl Error {
         match self {
             Self::Credentials { .. } => "CredentialsInvalid",
             Self::Digest { .. } => "DigestMismatch",
-            Self::Page { .. } => "UnknownFormat",
+            Self::HtmlPage { .. } => "UnknownFormat",
             Self::Unpack { source, .. } => source.reason(),
         }
     }
@@ -78,7 +78,7 @@ impl Error {
     /// Reports whether the same URL always fails.
     pub fn is_terminal(&self) -> bool {
         match self {
-            Self::Credentials { .. } | Self::Digest { .. } | Self::Page { .. } => true,
+            Self::Credentials { .. } | Self::Digest { .. } | Self::HtmlPage { .. } => true,
             Self::Unpack { source, .. } => source.is_terminal(),
         }
     }
@@ -99,7 +99,7 @@ impl Error {
                 url,
                 source: source.withheld().into(),
             },
-            error @ (Self::Credentials { .. } | Self::Page { .. }) => error,
+            error @ (Self::Credentials { .. } | Self::HtmlPage { .. }) => error,
         }
     }
 }
@@ -118,7 +118,7 @@ pub async fn fetch(
     progress: &Progress,
 ) -> Result<Fetched> {
     if !http.url.username().is_empty() || http.url.password().is_some() {
-        let url = Shown::from(&http.url);
+        let url = RedactedUrl::from(&http.url);
         return Err(Error::Credentials { url }.into());
     }
     let fetched = fetch_with_retries(http, access, options, progress).await;
@@ -132,18 +132,18 @@ async fn fetch_with_retries(
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched> {
-    let patience = &access.patience;
+    let patience = &access.timeouts;
     let client = Client::of(access)?;
     let started = Instant::now();
     let mut attempts = 1;
     loop {
         match attempt(&client, http, access, options, progress).await {
-            Err(crate::Error::Web(http_client::Error::Broken { url, read, source }))
+            Err(crate::Error::Web(http_client::Error::Disconnected { url, read, source }))
                 if attempts < patience.tries && started.elapsed() < patience.total =>
             {
                 tracing::debug!(%url, read, error = source, "retrying the download of an archive");
                 progress.restart();
-                tokio::time::sleep(patience.pause_after(attempts)).await;
+                tokio::time::sleep(patience.delay_after(attempts)).await;
                 attempts += 1;
             }
             outcome => return outcome,
@@ -164,7 +164,7 @@ async fn attempt(
     if response.status != StatusCode::OK {
         return Err(response.into_error().await.into());
     }
-    let url = Shown::from(&http.url);
+    let url = RedactedUrl::from(&http.url);
     let limit = options.stream_limit();
     if let Some(size) = response.size() {
         if size > limit {
@@ -188,7 +188,7 @@ async fn attempt(
         Err(error) => return Err(unpack_failed(url, error)),
         Ok(read) => read,
     };
-    let is_page = http_client::is_markup(&body.start);
+    let is_page = http_client::is_html(&body.start);
     let digest = Digest::from(body.hash);
     let (tree, unselected) = match (unpacked, pin) {
         (unpacked, Some(expected)) if expected != digest => {
@@ -201,7 +201,7 @@ async fn attempt(
             }
             .into());
         }
-        (Err(_), _) if is_page => return Err(Error::Page { url }.into()),
+        (Err(_), _) if is_page => return Err(Error::HtmlPage { url }.into()),
         (Err(error), _) => return Err(unpack_failed(url, error)),
         (Ok(unpacked), _) => unpacked,
     };
@@ -218,7 +218,7 @@ async fn attempt(
     })
 }
 
-fn unpack_failed(url: Shown, source: crate::Error) -> crate::Error {
+fn unpack_failed(url: RedactedUrl, source: crate::Error) -> crate::Error {
     let source = Box::new(source);
     Error::Unpack { url, source }.into()
 }

@@ -36,8 +36,8 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 pub use body::{Reader, reader};
-pub use display::Shown;
-pub(crate) use display::{is_markup, printable};
+pub use display::RedactedUrl;
+pub(crate) use display::{is_html, printable};
 pub use error::{Error, Result, Untrusted};
 pub use proxy::Proxies;
 pub(crate) use retry::is_retryable;
@@ -51,7 +51,7 @@ use deadline::Deadline;
 
 /// Timeouts and retry policy of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Timeout for a connection, including the TLS handshake.
     pub connect: Duration,
     /// Timeout for the next bytes of the response head or body.
@@ -61,24 +61,24 @@ pub struct Patience {
     /// Maximum number of times that a request is sent.
     pub tries: u32,
     /// Delay before the second attempt. It doubles with every further attempt.
-    pub pause: Duration,
+    pub retry_delay: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             total: Duration::from_secs(600),
             tries: 5,
-            pause: Duration::from_millis(500),
+            retry_delay: Duration::from_millis(500),
         }
     }
 }
 
-impl Patience {
+impl Timeouts {
     /// Returns the delay after a number of failed attempts.
-    pub(crate) fn pause_after(&self, tries: u32) -> Duration {
+    pub(crate) fn delay_after(&self, tries: u32) -> Duration {
         retry::delay(self, tries, None)
     }
 }
@@ -89,7 +89,7 @@ pub struct Request {
     /// Method of the request. GET, HEAD and PUT are repeated after a transient failure.
     pub method: Method,
     /// Whether requests with other methods are repeated, too. Set it for queries by POST and for idempotent requests.
-    pub repeatable: bool,
+    pub idempotent: bool,
     /// URL of the request.
     pub url: Url,
     /// Headers without credentials. They are also sent after redirects.
@@ -113,7 +113,7 @@ impl Request {
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
-            repeatable: false,
+            idempotent: false,
             url,
             headers: HeaderMap::new(),
             authorization: None,
@@ -123,8 +123,8 @@ impl Request {
     }
 
     /// Returns the URL in the form for errors.
-    fn shown_url(&self) -> Shown {
-        Shown::from(&self.url).with_written(self.written.clone())
+    fn shown_url(&self) -> RedactedUrl {
+        RedactedUrl::from(&self.url).with_written(self.written.clone())
     }
 }
 
@@ -138,7 +138,7 @@ pub struct Response {
     /// URL of the response after all redirects.
     pub url: Url,
     method: Method,
-    shown: Shown,
+    shown: RedactedUrl,
     body: Body,
     /// Credentials that were sent. They must not appear in a message.
     authorization: Option<Secret>,
@@ -150,7 +150,7 @@ pub struct Response {
 pub struct Client {
     http: reqwest::Client,
     proxies: Arc<Proxies>,
-    patience: Arc<Patience>,
+    patience: Arc<Timeouts>,
     quotes: Quotes,
 }
 
@@ -159,7 +159,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the configured CA certificates are malformed.
-    pub fn new(trust: &Trust, patience: &Patience) -> Result<Self> {
+    pub fn new(trust: &Trust, patience: &Timeouts) -> Result<Self> {
         Self::with_proxies(trust, patience, &Proxies::from_environment())
     }
 
@@ -169,17 +169,17 @@ impl Client {
     /// Returns an error if the configured CA certificates are malformed.
     pub fn of(access: &Access) -> Result<Self> {
         let client = match &access.proxies {
-            Some(proxies) => Self::with_proxies(&access.trust, &access.patience, proxies),
-            None => Self::new(&access.trust, &access.patience),
+            Some(proxies) => Self::with_proxies(&access.trust, &access.timeouts, proxies),
+            None => Self::new(&access.trust, &access.timeouts),
         };
-        Ok(client?.quoting(access.quotes))
+        Ok(client?.with_server_messages(access.quotes))
     }
 
     /// Creates a client with these proxies. The environment is ignored.
     ///
     /// # Errors
     /// Returns an error if the configured CA certificates are malformed.
-    pub fn with_proxies(trust: &Trust, patience: &Patience, proxies: &Proxies) -> Result<Self> {
+    pub fn with_proxies(trust: &Trust, patience: &Timeouts, proxies: &Proxies) -> Result<Self> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Fails if the process has already chosen a provider, which works as well.
@@ -226,7 +226,7 @@ impl Client {
 
     /// Sets whether messages repeat texts of servers.
     #[must_use]
-    pub fn quoting(self, quotes: Quotes) -> Self {
+    pub fn with_server_messages(self, quotes: Quotes) -> Self {
         Self { quotes, ..self }
     }
 
@@ -281,7 +281,7 @@ impl Client {
                 return answer;
             }
             tracing::debug!(
-                url = %Shown::from(&request.url),
+                url = %RedactedUrl::from(&request.url),
                 status = answer.as_ref().ok().map(|response| response.status.as_u16()),
                 error = answer.as_ref().err().map(tracing::field::display),
                 pause = delay.as_secs_f64(),
@@ -402,7 +402,7 @@ impl Response {
             }
         }
         bytes.truncate(4000);
-        if display::is_markup(&bytes) {
+        if display::is_html(&bytes) {
             return String::new();
         }
         let text = String::from_utf8_lossy(&bytes);

@@ -133,7 +133,7 @@ async fn fetch_from(
         });
     }
     let (select, labels) = match &options.select {
-        Selection::Natural => {
+        Selection::Default => {
             default_selection(&session, &resolved.manifest, &image_name, access).await?
         }
         chosen => (chosen.clone(), BTreeMap::new()),
@@ -147,7 +147,7 @@ async fn fetch_from(
         session: &session,
         image: &image_name,
         options: &options,
-        patience: &access.patience,
+        patience: &access.timeouts,
         progress,
     };
     let (tree, unselected) = fetch.layers(&resolved.manifest).await?;
@@ -189,7 +189,7 @@ async fn default_selection(
         size: config.size,
         what: subject,
     };
-    let config = blob.bytes(session, &access.patience).await?;
+    let config = blob.bytes(session, &access.timeouts).await?;
     let labels = oci::labels(&config).map_err(document)?;
     let select = oci::select(&labels).map_err(document)?;
     Ok((select, labels))

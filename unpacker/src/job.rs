@@ -27,5 +27,5 @@ mod upload;
 pub use address::Address;
 pub use error::Error;
 pub use install::install;
-pub use payload::{Load, Packed};
-pub use send::{Receiver, Sent, send};
+pub use payload::{Packed, Payload};
+pub use send::{Receiver, SendReport, send};

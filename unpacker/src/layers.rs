@@ -54,16 +54,16 @@ use crate::{
     select::Select,
     spool::Failure,
     tar::{
-        blocks::{Blocks, Meter, explain},
-        pax::lossy,
+        blocks::{Meter, TarBlocks, explain},
+        pax::to_utf8,
     },
     tree::{Builder, Tree},
 };
 
 use overlay::{LayerChanges, Overlay};
 use parents::Parents;
-use path::Change;
 pub(crate) use path::LayerPath;
+use path::Whiteout;
 
 /// The files of an image, which are added layer by layer.
 #[derive(Debug)]
@@ -169,7 +169,8 @@ impl Layers {
         let inflated = Decompressor::new(&mut metered)
             .map_err(|error| explain(error, "at its start".to_owned()))?;
         let wrapping = inflated.wrapping();
-        let mut blocks = Blocks::new(inflated, wrapping, self.budget.bytes).with_verified_length();
+        let mut blocks =
+            TarBlocks::new(inflated, wrapping, self.budget.bytes).with_verified_length();
         let mut layer = Layer {
             layers: self,
             changes: LayerChanges::default(),
@@ -195,7 +196,7 @@ struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    fn entry<R: Read>(&mut self, blocks: &mut Blocks<R>, entry: &Entry) -> Result<()> {
+    fn entry<R: Read>(&mut self, blocks: &mut TarBlocks<R>, entry: &Entry) -> Result<()> {
         let limit = self.layers.limits.entries;
         let remaining = &mut self.layers.budget.entries;
         *remaining = remaining.checked_sub(1).ok_or(Error::ImageTooLarge {
@@ -204,15 +205,15 @@ impl Layer<'_> {
         })?;
         let bytes = entry.before.path(&entry.header)?;
         let kind = entry.kind(&bytes);
-        let lossy_path = || lossy(&bytes);
+        let lossy_path = || to_utf8(&bytes);
         entry.check_size(&lossy_path(), kind)?;
         let name = LayerPath::read(&bytes)?;
         let change = name.change()?;
         self.pass_parents(kind, &name.path, &change)?;
         let select = &self.layers.select;
         let is_relevant = match &change {
-            Change::Nothing => false,
-            Change::Add(path) | Change::Remove(path) | Change::Opaque(path) => {
+            Whiteout::Nothing => false,
+            Whiteout::Add(path) | Whiteout::Remove(path) | Whiteout::Opaque(path) => {
                 select.descends_into(path)
             }
         };
@@ -224,18 +225,18 @@ impl Layer<'_> {
             return Err(Error::Name { path: lossy_path() });
         }
         match change {
-            Change::Nothing => Ok(()),
-            Change::Remove(path) => {
+            Whiteout::Nothing => Ok(()),
+            Whiteout::Remove(path) => {
                 self.layers.files.skip(&path)?;
                 self.changes.hide(path);
                 skip_body(blocks, entry, kind)
             }
-            Change::Opaque(folder) => {
+            Whiteout::Opaque(folder) => {
                 self.layers.files.skip(&folder)?;
                 self.changes.opaque(folder);
                 skip_body(blocks, entry, kind)
             }
-            Change::Add(path) if path.is_empty() => match kind {
+            Whiteout::Add(path) if path.is_empty() => match kind {
                 b'5' => Ok(()),
                 _ => archive::refuse(
                     &lossy_path(),
@@ -243,27 +244,27 @@ impl Layer<'_> {
                     "build the image again with another tool",
                 ),
             },
-            Change::Add(path) if kind == b'5' => {
+            Whiteout::Add(path) if kind == b'5' => {
                 self.layers.files.skip(&path)?;
                 Ok(self.changes.folder(path)?)
             }
-            Change::Add(path) => self.add(blocks, entry, kind, path),
+            Whiteout::Add(path) => self.add(blocks, entry, kind, path),
         }
     }
 
     /// Verifies that no container runtime would write the entry through a link of a lower layer.
-    fn pass_parents(&mut self, kind: u8, name: &str, change: &Change) -> Result<()> {
+    fn pass_parents(&mut self, kind: u8, name: &str, change: &Whiteout) -> Result<()> {
         let Layers {
             parents, select, ..
         } = &mut *self.layers;
         match change {
             // If everything is selected, the links of operating systems are as irrelevant as their files.
             _ if select.is_everything() => Ok(()),
-            Change::Nothing => Ok(()),
-            Change::Remove(path) => parents.whiteout(path, name, select),
-            Change::Opaque(directory) => parents.opaque(directory, name, select),
-            Change::Add(path) if path.is_empty() => Ok(()),
-            Change::Add(path) => match kind {
+            Whiteout::Nothing => Ok(()),
+            Whiteout::Remove(path) => parents.whiteout(path, name, select),
+            Whiteout::Opaque(directory) => parents.opaque(directory, name, select),
+            Whiteout::Add(path) if path.is_empty() => Ok(()),
+            Whiteout::Add(path) => match kind {
                 b'5' => parents.directory(path, select),
                 b'2' => parents.link(path, select),
                 _ => parents.file(path, select),
@@ -274,7 +275,7 @@ impl Layer<'_> {
     /// Adds an entry that is not a directory.
     fn add<R: Read>(
         &mut self,
-        blocks: &mut Blocks<R>,
+        blocks: &mut TarBlocks<R>,
         entry: &Entry,
         kind: u8,
         path: String,

@@ -104,7 +104,7 @@ use std::{
 
 #[cfg(feature = "sources")]
 pub use access::Access;
-pub use digest::{Digest, NotADigest};
+pub use digest::{Digest, ParseDigestError};
 pub use error::{Error, Result};
 #[cfg(feature = "sources")]
 pub use fetch::{fetch, local, resolve};
@@ -169,7 +169,7 @@ impl Default for ImageLimits {
 pub enum Selection {
     /// All of a directory, archive or repository; for an image, the directories that its labels name.
     #[default]
-    Natural,
+    Default,
     /// Everything, also for an image.
     All,
     /// These directories and files, relative to the root of the source.
@@ -224,7 +224,7 @@ fn open_in(path: &Path, options: &Options, storage: Storage) -> Result<(Tree, us
     } else if kind.is_file() {
         archive::read(fs::File::open(path).map_err(failed)?, options, storage)
     } else {
-        return Err(Error::Kind {
+        return Err(Error::NotReadable {
             path: path.to_owned(),
         });
     };

@@ -82,7 +82,7 @@ struct Image {
 
 fn unpack(path: &Path, source: Failure) -> Failure {
     match source {
-        open @ (Failure::Open { .. } | Failure::Kind { .. }) => open,
+        open @ (Failure::Open { .. } | Failure::NotReadable { .. }) => open,
         source => Failure::Unpack {
             path: path.to_owned(),
             source: Box::new(source),
@@ -95,7 +95,7 @@ fn unpack(path: &Path, source: Failure) -> Failure {
 fn layers(config: &[u8], options: &Options) -> Result<(Layers, BTreeMap<String, String>)> {
     let mut options = options.clone();
     let mut labels = BTreeMap::new();
-    if options.select == Selection::Natural {
+    if options.select == Selection::Default {
         labels = oci::labels(config)?;
         options.select = oci::select(&labels)?;
     }

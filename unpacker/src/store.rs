@@ -62,8 +62,8 @@ use writer::CommitOutcome;
 
 pub use error::{Error, Result};
 pub use hold::Hold;
-pub use reader::{Reader, Served};
-pub use source_key::Key;
+pub use reader::{PackedReader, Reader};
+pub use source_key::SourceKey;
 pub use stats::Stats;
 
 /// Size limits of a store, in bytes.
@@ -259,7 +259,7 @@ impl Store {
         counts.damaged.add(1);
         memory.remove(&digest);
         disk.remove_corrupt(&digest, hold.file())?;
-        Err(Error::Damaged { digest })
+        Err(Error::Corrupt { digest })
     }
 
     /// Returns the uncompressed tar archive of content without loading it into memory. All of it is verified before
@@ -287,8 +287,8 @@ impl Store {
     ///
     /// # Errors
     /// Returns the errors of [`Store::reader`].
-    pub fn served(&self, digest: &Digest, format: Format) -> Result<Served> {
-        Ok(Served::new(self.reader(digest)?, format))
+    pub fn served(&self, digest: &Digest, format: Format) -> Result<PackedReader> {
+        Ok(PackedReader::new(self.reader(digest)?, format))
     }
 
     /// Protects content from eviction without verifying it.
@@ -318,8 +318,8 @@ impl Store {
     }
 
     /// Returns the key of a source in the source index; `None` if the source is not pinned.
-    pub fn key(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
-        Key::new(&self.inner.disk.state.salt, source, options, access)
+    pub fn key(&self, source: &Source, options: &Options, access: &Access) -> Option<SourceKey> {
+        SourceKey::new(&self.inner.disk.state.salt, source, options, access)
     }
 
     /// Returns the key of a request, also for a source that is not pinned.
@@ -328,8 +328,8 @@ impl Store {
         source: &Source,
         options: &Options,
         access: &Access,
-    ) -> Option<Key> {
-        Key::for_request(&self.inner.disk.state.salt, source, options, access)
+    ) -> Option<SourceKey> {
+        SourceKey::for_request(&self.inner.disk.state.salt, source, options, access)
     }
 
     /// Returns the running fetches.
@@ -341,7 +341,12 @@ impl Store {
     ///
     /// # Errors
     /// Returns an error if the record cannot be written.
-    pub fn remember(&self, key: &Key, digest: &Digest, skipped: &SkippedEntries) -> Result<()> {
+    pub fn remember(
+        &self,
+        key: &SourceKey,
+        digest: &Digest,
+        skipped: &SkippedEntries,
+    ) -> Result<()> {
         let disk = &self.inner.disk;
         let usage = disk.state.lock()?;
         disk.sources.record(&usage, key, digest, skipped)
@@ -349,7 +354,7 @@ impl Store {
 
     /// Returns the recorded content of a source and holds it, if it is still in the store. Also returns the skipped
     /// entries.
-    pub fn find(&self, key: &Key) -> Option<(Stored, SkippedEntries)> {
+    pub fn find(&self, key: &SourceKey) -> Option<(Stored, SkippedEntries)> {
         let (digest, skipped) = self.inner.disk.sources.find(key)?;
         let hold = self.hold(&digest).ok()?;
         let size = hold.size();

@@ -61,9 +61,9 @@ mod rejection;
 mod verify;
 
 #[cfg(feature = "sources")]
-pub use receive::{Demand, Received, Terms, answer, receive};
+pub use receive::{ReceiveOptions, RequiredHeaders, StoredUpload, answer, receive};
 #[cfg(feature = "sources")]
-pub use rejection::Refusal;
+pub use rejection::Rejection;
 
 /// Media type of the body.
 pub const CONTENT_TYPE: &str = "application/gzip";
@@ -172,7 +172,7 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the claims contradict each other.
-    pub fn and(self, other: Self) -> Result<Self, BadClaim> {
+    pub fn merge(self, other: Self) -> Result<Self, BadClaim> {
         fn one<T: PartialEq>(
             a: Option<T>,
             b: Option<T>,

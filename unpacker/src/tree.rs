@@ -223,7 +223,7 @@ pub(crate) struct Builder {
     gate: EntryLimiter<StoredFile>,
     spool: Spool,
     #[cfg(feature = "sources")]
-    aside: SetAside,
+    set_aside_files: SetAside,
 }
 
 /// Files that are not part of the content, but that hard links may make part of it.
@@ -242,7 +242,7 @@ impl Builder {
             gate: EntryLimiter::new(limits),
             spool: Spool::new(storage),
             #[cfg(feature = "sources")]
-            aside: SetAside {
+            set_aside_files: SetAside {
                 files: BTreeMap::new(),
                 limits,
                 size: 0,
@@ -293,7 +293,7 @@ impl Builder {
         // A file that was set aside belongs to the current layer. An upper layer may have another file with this
         // name.
         #[cfg(feature = "sources")]
-        if let Some(file) = self.aside.files.get(target) {
+        if let Some(file) = self.set_aside_files.files.get(target) {
             return Some(file);
         }
         self.gate.paths().get(target)
@@ -304,7 +304,7 @@ impl Builder {
     pub(crate) fn has_room_aside(&self, size: u64) -> bool {
         let SetAside {
             limits, size: used, ..
-        } = &self.aside;
+        } = &self.set_aside_files;
         size <= limits.file && used.saturating_add(size) <= limits.total
     }
 
@@ -317,9 +317,9 @@ impl Builder {
         reader: &mut dyn Read,
     ) -> Result<(), Failure> {
         let piece = self.spool.store(reader)?;
-        self.aside.size += piece.size();
+        self.set_aside_files.size += piece.size();
         let mode = mode & 0o777;
-        self.aside
+        self.set_aside_files
             .files
             .insert(path.to_owned(), StoredFile { piece, mode });
         Ok(())
@@ -328,7 +328,7 @@ impl Builder {
     /// Drops the files that were set aside.
     #[cfg(feature = "sources")]
     pub(crate) fn drop_set_aside(&mut self) {
-        self.aside.files.clear();
+        self.set_aside_files.files.clear();
     }
 
     pub(crate) fn finish(self) -> Tree {

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::{Client, core::ApiResource};
 use manifests::{names, object};
 
-use super::{GroupVersion, Kind};
+use super::{ApiKind, GroupVersion};
 
 /// Timeout of a request, including the retries of the client.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) async fn kinds(
     client: &Client,
     version: &GroupVersion,
-) -> Result<Option<HashMap<String, Arc<Kind>>>, kube::Error> {
+) -> Result<Option<HashMap<String, Arc<ApiKind>>>, kube::Error> {
     let GroupVersion { group, version } = version;
     // The names come from a bundle and become segments of a URL.
     if !(group.is_empty() || names::dns_subdomain(group).is_ok())
@@ -69,14 +69,14 @@ fn read(
     group: &str,
     version: &str,
     api_version: &str,
-) -> HashMap<String, Arc<Kind>> {
+) -> HashMap<String, Arc<ApiKind>> {
     let mut kinds = HashMap::new();
     for served in list.resources {
         // `deployments/scale`: a subresource, whose kind may be that of another group.
         if served.name.contains('/') {
             continue;
         }
-        let kind = Kind {
+        let kind = ApiKind {
             resource: ApiResource {
                 group: group.to_owned(),
                 version: version.to_owned(),

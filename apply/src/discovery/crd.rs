@@ -3,7 +3,7 @@
 use kube::core::{ApiResource, Object};
 use serde::{Deserialize, Deserializer};
 
-use super::Kind;
+use super::ApiKind;
 
 /// A CustomResourceDefinition without its schemas.
 pub(crate) type PartialCrd = Object<Spec, Status>;
@@ -88,8 +88,8 @@ impl Spec {
     }
 
     /// Returns the kind in a version.
-    pub(crate) fn kind(&self, version: &str) -> Kind {
-        Kind {
+    pub(crate) fn kind(&self, version: &str) -> ApiKind {
+        ApiKind {
             resource: ApiResource {
                 group: self.group.clone(),
                 version: version.to_owned(),

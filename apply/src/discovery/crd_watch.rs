@@ -19,7 +19,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tracing::warn;
 
 use super::{
-    GroupVersion, Kinds,
+    Discovery, GroupVersion,
     crd::{self, PartialCrd, Status},
     pending::{self, PendingKinds},
 };
@@ -59,7 +59,7 @@ struct ApiServiceSpec {
 }
 
 /// Watches CRDs and APIServices. Never returns.
-pub(super) async fn all(kinds: &Kinds) {
+pub(super) async fn all(kinds: &Discovery) {
     let services = ApiResource {
         group: "apiregistration.k8s.io".to_owned(),
         version: "v1".to_owned(),
@@ -112,7 +112,7 @@ fn from_api_service(service: &ApiService) -> Served {
 /// Watches the objects of one kind. A change drops the cached groups that the object serves. If a caller has requested the
 /// group, subscribers are notified once discovery shows the change. Each event is recorded afterwards.
 async fn follow<P, U>(
-    kinds: &Kinds,
+    kinds: &Discovery,
     resource: &ApiResource,
     served: fn(&Object<P, U>) -> Served,
     record: impl Fn(&Event<Object<P, U>>),

@@ -12,7 +12,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Futures
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::{GroupVersion, Kind, Kinds, client};
+use super::{ApiKind, Discovery, GroupVersion, client};
 
 /// Maximum time from the condition Established of a CRD until discovery shows its kind.
 pub(super) const DISCOVERY_LAG: Duration = Duration::from_secs(10);
@@ -20,14 +20,14 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Kinds of a group version by name; `None` if the group version is not served.
-type ServedKinds = Option<HashMap<String, Arc<Kind>>>;
+type ServedKinds = Option<HashMap<String, Arc<ApiKind>>>;
 
 /// Polled group version and the kinds in the response; `None` if the API server did not respond.
 type Answer = (GroupVersion, Option<ServedKinds>);
 
 /// Changes that discovery does not show yet.
 pub(super) struct PendingKinds<'k> {
-    kinds: &'k Kinds,
+    kinds: &'k Discovery,
     expected: HashMap<GroupVersion, PendingGroup>,
     polls: FuturesUnordered<BoxFuture<'k, Answer>>,
 }
@@ -43,7 +43,7 @@ struct PendingGroup {
 }
 
 impl<'k> PendingKinds<'k> {
-    pub(super) fn new(kinds: &'k Kinds) -> Self {
+    pub(super) fn new(kinds: &'k Discovery) -> Self {
         Self {
             kinds,
             expected: HashMap::new(),

@@ -17,16 +17,16 @@ use kube::core::GroupVersionKind;
 use tokio::{sync::watch, time::sleep};
 use tracing::debug;
 
-use super::{Kind, Kinds};
+use super::{ApiKind, Discovery};
 use crate::backoff::Pauses;
 
-impl Kinds {
+impl Discovery {
     /// Returns a stream of the served forms of a kind: the current one, and then each change. The stream retries while the
     /// API server does not respond.
     pub fn served<'k>(
         &'k self,
         requested: &'k GroupVersionKind,
-    ) -> impl Stream<Item = Option<Arc<Kind>>> + Send + 'k {
+    ) -> impl Stream<Item = Option<Arc<ApiKind>>> + Send + 'k {
         let start = (self.changes(), None);
         stream::unfold(start, move |(mut changes, before)| async move {
             loop {
@@ -44,7 +44,7 @@ impl Kinds {
     pub async fn while_served<F: Future<Output = ()> + Send>(
         &self,
         requested: &GroupVersionKind,
-        mut work: impl FnMut(Option<Arc<Kind>>) -> F + Send,
+        mut work: impl FnMut(Option<Arc<ApiKind>>) -> F + Send,
     ) {
         let mut served = Box::pin(self.served(requested));
         let mut answer = served.next().await;
@@ -64,7 +64,7 @@ impl Kinds {
         &self,
         requested: &GroupVersionKind,
         changes: &mut watch::Receiver<u64>,
-    ) -> Option<Arc<Kind>> {
+    ) -> Option<Arc<ApiKind>> {
         let mut backoff = Pauses::default();
         loop {
             changes.mark_unchanged();

@@ -16,7 +16,7 @@ fn fingerprint(text: &str) -> Fingerprint {
 #[test]
 fn deleted_and_changed_objects_are_drift() {
     let (own, foreign) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
-    let observed = |fields, deleting| with!(Seen, hash: None, fields, deleting);
+    let observed = |fields, deleting| with!(ObservedObject, hash: None, fields, deleting);
     // Recorded fields, observed object, whether the watch is synced, whether it is drift.
     let cases = ::tests::rows![
         "as applied", Some(own), Some(observed(Some(own), false)), true => false;
@@ -32,7 +32,7 @@ fn deleted_and_changed_objects_are_drift() {
     ];
     for (name, fields, object, is_synced, expected) in cases {
         let inventory = Inventory::from([(identity(name), recorded(fields))]);
-        let mut view = with!(View, synced: is_synced);
+        let mut view = with!(InstanceView, synced: is_synced);
         match object {
             Some(observed) => drop(view.objects.insert(identity(name), observed)),
             None if is_synced => drop(view.absent.insert(identity(name))),
@@ -47,8 +47,11 @@ fn failed_watch_hides_no_drift_of_other_kinds() {
     let own = Some(fingerprint("00000000000a"));
     let inventory = ["gone", "hidden"].map(|name| (identity(name), recorded(own)));
     let inventory = Inventory::from(inventory);
-    let view = with!(View, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
+    let view = with!(InstanceView, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
     assert_eq!(drifted(&inventory, &view), [identity("gone")]);
     // Without a view of the instance, no drift is known.
-    assert_eq!(drifted(&inventory, &View::default()), [] as [Identity; 0]);
+    assert_eq!(
+        drifted(&inventory, &InstanceView::default()),
+        [] as [Identity; 0]
+    );
 }

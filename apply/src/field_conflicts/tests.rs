@@ -17,7 +17,7 @@ fn at(seconds: i64) -> Timestamp {
 fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
     let mut fights = FieldConflicts::default();
     let wait = |time| {
-        let verdicts = fights.repaired([opponent(".spec.replicas", "other")], at(time));
+        let verdicts = fights.record_repair([opponent(".spec.replicas", "other")], at(time));
         verdicts.first().map(|verdict| verdict.wait.as_secs())
     };
     times.into_iter().map(wait).collect()
@@ -27,7 +27,7 @@ fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
 fn fought(opponent: &ConflictingManager, times: impl IntoIterator<Item = i64>) -> FieldConflicts {
     let mut fights = FieldConflicts::default();
     for time in times {
-        fights.repaired([opponent.clone()], at(time));
+        fights.record_repair([opponent.clone()], at(time));
     }
     fights
 }
@@ -53,11 +53,11 @@ fn a_fight_is_over_after_ten_quiet_minutes() {
     let other = opponent(".data", "other");
     let mut fights = fought(&other, 0..3);
     let quiet = 2 + 20 + 600;
-    assert_eq!(fights.verdicts(at(quiet)).len(), 1);
-    assert_eq!(fights.verdicts(at(quiet + 1)), []);
+    assert_eq!(fights.active(at(quiet)).len(), 1);
+    assert_eq!(fights.active(at(quiet + 1)), []);
     // The next repair counts as the first one.
     for (second, fights_on) in [(1, 0), (2, 0), (3, 1)] {
-        assert_rows!(fights.repaired([other.clone()], at(quiet + second)).len() => fights_on, "{second}");
+        assert_rows!(fights.record_repair([other.clone()], at(quiet + second)).len() => fights_on, "{second}");
     }
 }
 
@@ -65,12 +65,12 @@ fn a_fight_is_over_after_ten_quiet_minutes() {
 fn an_object_is_held_until_the_latest_of_its_fights_allows() {
     let (one, two) = (opponent(".spec.a", "x"), opponent(".spec.b", "y"));
     let mut fights = fought(&one, 0..3);
-    (10..13).for_each(|time| drop(fights.repaired([two.clone()], at(time))));
-    let held = fights.held(&one.object, at(13)).unwrap();
+    (10..13).for_each(|time| drop(fights.record_repair([two.clone()], at(time))));
+    let held = fights.suspended_until(&one.object, at(13)).unwrap();
     assert_eq!((held.opponent, held.until, held.repairs), (two, at(32), 3));
-    assert_eq!(fights.held(&one.object, at(32)), None);
-    assert_eq!(fights.verdicts(at(32)).len(), 2, "they are not over");
-    assert_rows!(fights.held(&identity("apps", "Deployment", "shop", "other"), at(13)) => None);
+    assert_eq!(fights.suspended_until(&one.object, at(32)), None);
+    assert_eq!(fights.active(at(32)).len(), 2, "they are not over");
+    assert_rows!(fights.suspended_until(&identity("apps", "Deployment", "shop", "other"), at(13)) => None);
 }
 
 #[test]
@@ -78,20 +78,23 @@ fn other_fields_and_other_managers_are_other_fights() {
     let mut fights = FieldConflicts::default();
     for time in 0..2 {
         for (field, manager) in [(".a", "x"), (".a", "y"), (".b", "x")] {
-            assert_eq!(fights.repaired([opponent(field, manager)], at(time)), []);
+            assert_eq!(
+                fights.record_repair([opponent(field, manager)], at(time)),
+                []
+            );
         }
     }
-    assert_eq!(fights.verdicts(at(2)), []);
+    assert_eq!(fights.active(at(2)), []);
 }
 
 #[test]
 fn clock_that_is_set_back_does_not_panic() {
     let mut fights = FieldConflicts::default();
     for _ in 0..9 {
-        fights.repaired([opponent("", "")], Timestamp::MAX);
+        fights.record_repair([opponent("", "")], Timestamp::MAX);
     }
     for now in [Timestamp::MAX, Timestamp::MIN] {
-        assert_eq!(fights.held(&opponent("", "").object, now), None);
+        assert_eq!(fights.suspended_until(&opponent("", "").object, now), None);
     }
 }
 
@@ -100,11 +103,11 @@ fn memory_is_bounded_and_the_quietest_are_forgotten() {
     let loud = opponent(".loud", "x");
     let mut fights = fought(&loud, 0..3);
     for number in 0..MAX_TRACKED_FIELDS + 10 {
-        fights.repaired([opponent(&format!(".f{number}"), "x")], at(3));
-        fights.repaired([loud.clone()], at(4));
+        fights.record_repair([opponent(&format!(".f{number}"), "x")], at(3));
+        fights.record_repair([loud.clone()], at(4));
     }
     assert_eq!(fights.0.len(), MAX_TRACKED_FIELDS);
-    assert_eq!(fights.verdicts(at(5)).len(), 1);
+    assert_eq!(fights.active(at(5)).len(), 1);
     fights.retain(|_| false);
     assert_eq!(fights.0.len(), 0);
 }
@@ -119,7 +122,7 @@ fn a_verdict_names_object_field_and_manager() {
                    limited to one every 20 seconds until another client stops or the bundle sets the same value";
     ] {
         let mut fights = fought(&opponent(field, manager), 0..2);
-        assert_rows!(fights.repaired([opponent(field, manager)], at(2))[0].to_string() => expected);
+        assert_rows!(fights.record_repair([opponent(field, manager)], at(2))[0].to_string() => expected);
     }
 }
 
@@ -131,7 +134,7 @@ fn alert_test_series_matches_a_field_conflict() {
     let mut counts = vec![0; 181];
     let mut next = at(0);
     loop {
-        let verdicts = fights.repaired([opponent(".spec.replicas", "other")], next);
+        let verdicts = fights.record_repair([opponent(".spec.replicas", "other")], next);
         let minute = (next.as_second() - at(0).as_second()) / 60 + 1;
         for count in counts.iter_mut().skip(usize::try_from(minute).unwrap()) {
             *count += 1;
@@ -152,7 +155,7 @@ fn alert_test_series_matches_a_field_conflict() {
 fn clock_that_is_set_back_holds_no_object() {
     let fights = fought(&opponent(".data", "other"), 1000..1003);
     let object = opponent("", "").object;
-    assert_each!(|second, expected| fights.held(&object, at(second)).is_some() => expected;
+    assert_each!(|second, expected| fights.suspended_until(&object, at(second)).is_some() => expected;
         1002 => true;
         1021 => true;
         1022 => false;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Health, at, number, text};
+use super::{Health, get_path, number, text};
 
 /// Conditions of an object, at most [`MAX_CONDITIONS`].
 pub(super) struct Conditions<'a>(Vec<&'a Value>);
@@ -20,7 +20,7 @@ pub(super) struct Condition<'a> {
 /// Evaluates the rules for all kinds: a terminating object, a generation that was not observed yet, and the conditions
 /// Reconciling and Stalled. `None` if no rule applies.
 pub(super) fn common_rules(object: &Value, conditions: &Conditions<'_>) -> Option<Health> {
-    if at(object, &["metadata", "deletionTimestamp"]).is_some() {
+    if get_path(object, &["metadata", "deletionTimestamp"]).is_some() {
         return Some(Health::progress("is being deleted"));
     }
     let generation = number(object, &["metadata", "generation"]);
@@ -55,7 +55,7 @@ pub(super) fn ready(conditions: &Conditions<'_>) -> Health {
 
 impl<'a> Conditions<'a> {
     pub(super) fn new(object: &'a Value) -> Self {
-        let conditions = at(object, &["status", "conditions"]).and_then(Value::as_array);
+        let conditions = get_path(object, &["status", "conditions"]).and_then(Value::as_array);
         Self(
             conditions
                 .into_iter()

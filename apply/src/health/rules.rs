@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Health, at, conditions::Conditions, number, text};
+use super::{Health, conditions::Conditions, get_path, number, text};
 
 /// Evaluates an object whose generation was observed by its controller.
 pub(super) type Rule = fn(&Value, &Conditions<'_>) -> Health;
@@ -200,7 +200,7 @@ fn pod(object: &Value, conditions: &Conditions<'_>) -> Health {
 }
 
 fn crashing(object: &Value) -> Vec<&str> {
-    let containers = at(object, &["status", "containerStatuses"]).and_then(Value::as_array);
+    let containers = get_path(object, &["status", "containerStatuses"]).and_then(Value::as_array);
     containers
         .into_iter()
         .flatten()

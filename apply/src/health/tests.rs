@@ -27,7 +27,7 @@ impl Kind {
                 "apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "generation": 2}, "spec": spec,
                 "status": status,
             });
-            assert_eq!(of(&object), expected.health(), "{kind}: {name}");
+            assert_eq!(evaluate(&object), expected.health(), "{kind}: {name}");
         }
         let (group, version) = manifests::object::group_version(api_version);
         assert!(has_rules(&GroupVersionKind::gvk(group, version, kind)));
@@ -148,12 +148,15 @@ fn custom_resources_by_the_standard_conditions() {
     ];
     for (status, expected) in cases {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "metadata": {"generation": 2}, "status": status});
-        assert_eq!(of(&object), expected.health(), "{status}");
+        assert_eq!(evaluate(&object), expected.health(), "{status}");
     }
     let terminating = json!({"apiVersion": "example.com/v1", "kind": "Till",
         "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": with("Ready", "True")});
-    assert_eq!(of(&terminating), InProgress("is being deleted").health());
-    assert_eq!(of(&json!(null)), Health::Current);
+    assert_eq!(
+        evaluate(&terminating),
+        InProgress("is being deleted").health()
+    );
+    assert_eq!(evaluate(&json!(null)), Health::Current);
 }
 
 #[test]
@@ -161,14 +164,14 @@ fn kinds_of_other_groups_have_other_rules() {
     assert_rows!(has_rules(&GroupVersionKind::gvk("example.com", "v1", "Deployment")) => false);
     assert!(!has_rules(&GroupVersionKind::gvk("", "v1", "ConfigMap")));
     let knative = json!({"apiVersion": "serving.knative.dev/v1", "kind": "Service", "spec": {"type": "LoadBalancer"}});
-    assert_eq!(of(&knative), Health::Current);
+    assert_eq!(evaluate(&knative), Health::Current);
 }
 
 #[test]
 fn messages_are_bounded() {
     let status = json!({"conditions": [condition("Ready", "False", "", &"ä".repeat(100_000))]});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "status": status});
-    let Health::InProgress(message) = of(&object) else {
+    let Health::InProgress(message) = evaluate(&object) else {
         panic!("it is not ready");
     };
     assert_eq!(message.chars().count(), MAX_MESSAGE_LEN + 1);

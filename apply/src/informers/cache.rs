@@ -11,12 +11,12 @@ use std::{
 use manifests::object::Identity;
 
 use super::{
-    View, Wanted,
+    InstanceView, WatchedObjects,
     entry::{self, Entry},
     object::ReducedObject,
     scope::{self, Depth, Key, Scope},
 };
-use crate::{account::Account, health::Health, ssa::Applied};
+use crate::{account::Account, health::Health, ssa::AppliedObject};
 
 /// Names of the instances to reconcile.
 pub(super) type WakeSet = BTreeSet<Arc<str>>;
@@ -78,7 +78,7 @@ impl InformerCache {
         &mut self,
         instance: &str,
         account: Option<&Account>,
-        objects: &Wanted,
+        objects: &WatchedObjects,
     ) -> Change {
         let name = self.name(instance);
         let mut before = self.instances.remove(&name).unwrap_or_default();
@@ -263,7 +263,7 @@ impl InformerCache {
     pub(super) fn applied(
         &mut self,
         instance: &str,
-        applied: &BTreeMap<Identity, Applied>,
+        applied: &BTreeMap<Identity, AppliedObject>,
     ) -> Option<WriteNote> {
         let (name, scopes) = self.instances.get_key_value(instance)?;
         let mut keys = Vec::new();
@@ -324,13 +324,13 @@ impl InformerCache {
         wakes
     }
 
-    pub(super) fn view(&self, instance: &str) -> View {
+    pub(super) fn view(&self, instance: &str) -> InstanceView {
         let Some(scopes) = self.instances.get(instance) else {
-            return View::default();
+            return InstanceView::default();
         };
-        let mut view = View {
+        let mut view = InstanceView {
             synced: true,
-            ..View::default()
+            ..InstanceView::default()
         };
         for (scope, keys) in scopes {
             let Some(table) = self.tables.get(scope) else {
@@ -403,6 +403,6 @@ fn find<'a>(keys: &'a [Key], key: &Key) -> Option<&'a Key> {
 fn health_after_write(scope: &Scope) -> Option<Box<Health>> {
     match scope.depth {
         Depth::Metadata => None,
-        Depth::Full => Some(Box::new(Health::InProgress("was just applied".to_owned()))),
+        Depth::HealthView => Some(Box::new(Health::InProgress("was just applied".to_owned()))),
     }
 }

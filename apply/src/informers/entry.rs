@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Seen, scope::Key};
+use super::{ObservedObject, scope::Key};
 use crate::{health::Health, managed_fields::Fingerprint, revision::ObjectHash};
 
 /// Compact state of an object.
@@ -73,8 +73,8 @@ impl Entry {
             && self.health == other.health
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
+    pub(super) fn seen(&self) -> ObservedObject {
+        ObservedObject {
             version: self.version,
             fields: self.fields,
             hash: self.hash,

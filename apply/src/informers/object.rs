@@ -124,7 +124,7 @@ pub(super) fn from_health_view(object: HealthView, resource: &ApiResource) -> Re
         metadata_value.insert("deletionTimestamp".to_owned(), json!(""));
     }
     evaluated.insert("metadata".to_owned(), Value::Object(metadata_value));
-    let health = health::of(&Value::Object(evaluated));
+    let health = health::evaluate(&Value::Object(evaluated));
     reduce(metadata, health)
 }
 

@@ -11,8 +11,8 @@ use manifests::{
     object::Identity,
 };
 
-use super::Wanted;
-use crate::{account::Account, discovery::Kind, health};
+use super::WatchedObjects;
+use crate::{account::Account, discovery::ApiKind, health};
 
 /// A kind, and the instances whose objects are watched: those of all instances with the provisioner's own permissions, or
 /// those of one instance with the permissions of its account, in one namespace.
@@ -28,7 +28,7 @@ pub(super) struct Scope {
 pub(super) enum Depth {
     Metadata,
     /// Metadata, spec and status, to evaluate health.
-    Full,
+    HealthView,
 }
 
 /// The objects of one instance in one namespace.
@@ -51,7 +51,7 @@ pub(super) struct Key {
 pub(super) fn scopes(
     instance: &str,
     account: Option<&Account>,
-    objects: &Wanted,
+    objects: &WatchedObjects,
 ) -> Vec<(Scope, Vec<Key>)> {
     let mut scopes = BTreeMap::<_, (Scope, Vec<Key>)>::new();
     let mut namespaces = BTreeMap::<&str, Arc<str>>::new();
@@ -89,11 +89,11 @@ pub(super) fn scopes(
     scopes.into_values().collect()
 }
 
-fn depth(kind: &Arc<Kind>, objects: &Wanted) -> Depth {
+fn depth(kind: &Arc<ApiKind>, objects: &WatchedObjects) -> Depth {
     let resource = &kind.resource;
     let gvk = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
     if health::has_rules(&gvk) || objects.contains_key(&crd_identity(resource)) {
-        Depth::Full
+        Depth::HealthView
     } else {
         Depth::Metadata
     }

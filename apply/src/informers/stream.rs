@@ -81,7 +81,7 @@ impl Watch {
                 self.follow(watcher(api, config), object::from_metadata)
                     .await
             }
-            Depth::Full => {
+            Depth::HealthView => {
                 let events = watcher(
                     self.api::<HealthView>(client),
                     config.page_size(HEALTH_PAGE_SIZE),
@@ -260,7 +260,7 @@ impl Failure {
                 let subject = match &scope.instance {
                     Some(only) => format!(
                         "{} (and allow the provisioner to impersonate it)",
-                        only.account.user()
+                        only.account.service_account_user()
                     ),
                     None => "the provisioner".to_owned(),
                 };

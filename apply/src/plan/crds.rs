@@ -7,7 +7,7 @@ use manifests::{names, object::Object};
 use serde::Deserialize;
 
 use super::is_definition;
-use crate::discovery::{Kind, crd::Spec};
+use crate::discovery::{ApiKind, crd::Spec};
 
 /// CRDs of a bundle, by group and kind.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl BundledCrds {
     }
 
     /// Returns the kind if the bundle's CRD serves it in this version.
-    pub(super) fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<Kind>> {
+    pub(super) fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         let spec = self.get(&gvk.group, &gvk.kind)?;
         let version = spec.served().find(|version| *version == gvk.version)?;
         names::dns_subdomain(version).ok()?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    discovery::Found,
+    discovery::DiscoveredKinds,
     inventory::Entry,
     tests::{identity, owner},
 };
@@ -29,7 +29,7 @@ fn crd(group: &str, kind: &str, plural: &str) -> Object {
 }
 
 /// Returns the kinds of an API server without CRDs.
-fn built_in() -> Found {
+fn built_in() -> DiscoveredKinds {
     let kinds = ::tests::rows![
         "v1", "Namespace" => false;
         "v1", "ConfigMap" => true;
@@ -66,13 +66,13 @@ fn plan(objects: Vec<Object>) -> Plan {
 /// Formats a plan with one line for each object.
 fn lines(plan: &Plan) -> String {
     let line = |action, wave, text| format!("{action:<8}{wave:<15}{text}\n");
-    let steps = plan.steps.iter().map(|Step { wave, object, .. }| {
+    let steps = plan.steps.iter().map(|ApplyStep { wave, object, .. }| {
         let text = format!("{} ({})", object.identity(), object.api_version());
         line("apply", format!("{wave:?}"), text)
     });
     let other = |action, text| line(action, String::new(), text);
     let leaving = leaving(plan).into_iter().map(|text| other("delete", text));
-    let absent = |action, all: &[Absent]| -> String {
+    let absent = |action, all: &[MissingKind]| -> String {
         let lines = all.iter().flat_map(|absent| {
             let api = &absent.api_version;
             let line = move |id| other(action, format!("{id} ({api} is not served)"));
@@ -80,7 +80,7 @@ fn lines(plan: &Plan) -> String {
         });
         lines.collect()
     };
-    let waits = absent("waits", &plan.waiting);
+    let waits = absent("waits", &plan.deferred);
     let missing = absent("missing", &plan.missing);
     steps.chain(leaving).chain([waits, missing]).collect()
 }
@@ -230,7 +230,7 @@ fn objects_of_unserved_kinds_are_deferred_or_missing() {
      waits                  ServiceMonitor b (monitoring.coreos.com/v1 is not served)\n\
      missing                CatalogSource c (operators.coreos.com/v1alpha1 is not served)\n";
     assert_eq!(lines(&plan), expected);
-    assert_eq!(plan.waiting[0].kind, "ServiceMonitor");
+    assert_eq!(plan.deferred[0].kind, "ServiceMonitor");
     assert_eq!(plan.steps[0].object.name(), "d");
 }
 
@@ -265,7 +265,7 @@ fn hostile_crds_provide_no_kinds() {
         hostile.value_mut()["spec"]["versions"][0]["name"] = version.into();
         let resource = object(&format!("{group}/{version}"), "A", "a");
         let plan = plan(vec![hostile, resource]);
-        let are_resources = |step: &Step| step.wave == Wave::Resources;
+        let are_resources = |step: &ApplyStep| step.wave == Wave::Resources;
         assert_rows!((plan.steps.iter().any(are_resources), plan.missing.len()) => (false, 1), "{group} {plural} {version}");
     }
 }

@@ -11,7 +11,7 @@ use kube::{
 
 use manifests::names::percent_encoded;
 
-use crate::discovery::Kind;
+use crate::discovery::ApiKind;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -47,7 +47,7 @@ pub(super) fn optional<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, k
 /// Returns the metadata of an object; `None` if the object does not exist.
 pub(super) async fn metadata(
     client: &Client,
-    kind: &Kind,
+    kind: &ApiKind,
     namespace: &str,
     name: &str,
 ) -> Result<Option<ObjectMeta>, kube::Error> {

@@ -26,7 +26,7 @@ use kube::core::Request;
 use manifests::{
     api::labels,
     names,
-    object::{Object, at, text},
+    object::{Object, get_path, text},
 };
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ use self::{
     crd::{CrdAssessment, CrdSummary},
     existing_resources::ValidationReport,
 };
-use super::{Check, Findings, Input, Problem, access_review};
+use super::{Check, Finding, Findings, Input, access_review};
 
 /// Maximum number of CRDs that are checked concurrently. Each check holds the schemas and a page of custom resources in
 /// memory.
@@ -113,7 +113,7 @@ async fn check_crd(input: &Input<'_>, object: &Object) -> Result<Findings, kube:
         return Ok(Findings::default());
     };
     // A terminating CRD is deleted with its custom resources, independent of later changes.
-    if at(&live, &["metadata", "deletionTimestamp"]).is_some() {
+    if get_path(&live, &["metadata", "deletionTimestamp"]).is_some() {
         return Ok(Findings::default());
     }
     let incoming = object.value().clone();
@@ -200,8 +200,8 @@ fn report_resources(name: &str, report: ValidationReport, findings: &mut Finding
     }
 }
 
-fn problem(message: String) -> Problem {
-    Problem {
+fn problem(message: String) -> Finding {
+    Finding {
         check: Check::DefinitionUpgrade,
         message,
     }

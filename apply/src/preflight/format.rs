@@ -2,10 +2,10 @@
 
 use manifests::object::Identity;
 
-use crate::discovery::Kind;
+use crate::discovery::ApiKind;
 
 /// Formats an object with the arguments of kubectl: `deployments.apps/etcd -n operators`.
-pub(super) fn describe_object(kind: &Kind, identity: &Identity) -> String {
+pub(super) fn describe_object(kind: &ApiKind, identity: &Identity) -> String {
     let mut text = kind.resource.plural.clone();
     if !identity.group.is_empty() {
         text.push('.');

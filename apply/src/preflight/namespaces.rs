@@ -7,8 +7,8 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use kube::Api;
 use manifests::object::Identity;
 
-use super::{Check, Input, Problem, access_review};
-use crate::{first_few, plan::Step};
+use super::{Check, Finding, Input, access_review};
+use crate::{first_few, plan::ApplyStep};
 
 /// Namespaces of a plan, with the metadata of those that exist.
 pub(super) type Namespaces = BTreeMap<String, Option<ObjectMeta>>;
@@ -46,19 +46,19 @@ pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
 }
 
 /// Returns the namespace that a step creates or needs.
-fn namespace(step: &Step) -> Option<&str> {
+fn namespace(step: &ApplyStep) -> Option<&str> {
     if is_namespace(step) {
         return Some(step.object.name());
     }
     Some(step.object.namespace()).filter(|name| !name.is_empty() && step.kind.namespaced)
 }
 
-pub(super) fn is_namespace(step: &Step) -> bool {
+pub(super) fn is_namespace(step: &ApplyStep) -> bool {
     step.object.group().is_empty() && step.object.kind() == "Namespace"
 }
 
 /// Returns the problems of the namespaces: missing or terminating ones.
-pub(super) fn check(steps: &[Step], namespaces: &Namespaces) -> Vec<Problem> {
+pub(super) fn check(steps: &[ApplyStep], namespaces: &Namespaces) -> Vec<Finding> {
     let mut needed_by: BTreeMap<&str, Vec<Identity>> = BTreeMap::new();
     let mut bundled = BTreeSet::new();
     for step in steps {
@@ -91,7 +91,7 @@ pub(super) fn check(steps: &[Step], namespaces: &Namespaces) -> Vec<Problem> {
             ),
             _ => return None,
         };
-        Some(Problem {
+        Some(Finding {
             check: Check::Namespace,
             message,
         })

@@ -10,13 +10,13 @@ use manifests::{api::owner::adopted_by, object::Identity};
 pub use manifests::api::owner::ObjectOwner;
 
 use super::{
-    Check, Findings, Input, Problem, access_review, format,
+    Check, Finding, Findings, Input, access_review, format,
     namespaces::{Namespaces, is_namespace},
 };
 use crate::{
-    discovery::Kind,
+    discovery::ApiKind,
     inventory::Inventory,
-    plan::{InstanceOwner, Step},
+    plan::{ApplyStep, InstanceOwner},
 };
 
 /// Findings about existing objects, and the objects that could not be read.
@@ -24,7 +24,7 @@ use crate::{
 pub(super) struct OwnershipReport {
     pub(super) findings: Findings,
     /// Problems of objects that the account is not allowed to read.
-    pub(super) unreadable: Vec<Problem>,
+    pub(super) unreadable: Vec<Finding>,
     /// Planned objects that do not exist.
     pub(super) absent: BTreeSet<Identity>,
 }
@@ -40,7 +40,7 @@ pub(super) async fn check(
         is_new(step, input.inventory) && !protected_objects.contains(&step.object.identity())
     });
     let mut report = OwnershipReport::default();
-    let mut existing: Vec<(&Step, ObjectMeta, ObjectOwner)> = Vec::new();
+    let mut existing: Vec<(&ApplyStep, ObjectMeta, ObjectOwner)> = Vec::new();
     let holder_of = |live: &ObjectMeta| ObjectOwner::of(live, input.owner);
     let mut to_read = Vec::new();
     for step in steps {
@@ -61,7 +61,7 @@ pub(super) async fn check(
             Ok(None) => {
                 report.absent.insert(step.object.identity());
             }
-            Err(message) => report.unreadable.push(Problem {
+            Err(message) => report.unreadable.push(Finding {
                 check: Check::Rights,
                 message: format!(
                     "failed to read {}: {message}; allow the account to get it",
@@ -93,9 +93,9 @@ pub(super) async fn check(
 ///
 /// # Errors
 /// Returns an error if the API server does not respond.
-pub async fn taken(
+pub async fn recheck(
     client: &Client,
-    steps: &[Step],
+    steps: &[ApplyStep],
     owner: &InstanceOwner,
     concurrency: usize,
 ) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
@@ -106,7 +106,7 @@ pub async fn taken(
 /// owner and no annotation that lets this owner adopt it. Pure; no I/O.
 pub fn other_holder(live: &ObjectMeta, owner: &InstanceOwner) -> Option<ObjectOwner> {
     match ObjectOwner::of(live, owner) {
-        ObjectOwner::Us | ObjectOwner::Released => None,
+        ObjectOwner::ThisInstance | ObjectOwner::Released => None,
         ObjectOwner::None if adopted_by(live) == Some(owner.name.as_str()) => None,
         holder => Some(holder),
     }
@@ -115,7 +115,7 @@ pub fn other_holder(live: &ObjectMeta, owner: &InstanceOwner) -> Option<ObjectOw
 /// Returns the findings about an existing object that the owner has not applied. `deleted_instances` contains the instances
 /// that no longer exist. Pure; no I/O.
 pub fn findings(
-    step: &Step,
+    step: &ApplyStep,
     live: &ObjectMeta,
     owner: &InstanceOwner,
     deleted_instances: &BTreeSet<String>,
@@ -132,7 +132,7 @@ pub fn findings(
 /// Returns an error if the API server does not respond.
 pub async fn appeared(
     client: &Client,
-    steps: &[Step],
+    steps: &[ApplyStep],
     owner: &InstanceOwner,
     concurrency: usize,
 ) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
@@ -147,11 +147,11 @@ pub async fn appeared(
 /// Returns the objects whose metadata names an owner according to `holder`.
 async fn holders(
     client: &Client,
-    steps: &[Step],
+    steps: &[ApplyStep],
     concurrency: usize,
     holder: impl Fn(&ObjectMeta) -> Option<ObjectOwner>,
 ) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
-    let steps: Vec<&Step> = steps.iter().collect();
+    let steps: Vec<&ApplyStep> = steps.iter().collect();
     let found = read(client, &steps, concurrency).await?.into_iter();
     // The apply request reports missing permissions.
     let found = found.filter_map(|(step, found)| {
@@ -168,12 +168,12 @@ async fn holders(
 /// Returns an error if the API server does not respond.
 pub async fn shared(
     client: &Client,
-    steps: &[Step],
+    steps: &[ApplyStep],
     owner: &InstanceOwner,
     concurrency: usize,
 ) -> Result<BTreeSet<Identity>, kube::Error> {
-    let can_be_shared = |step: &&Step| is_namespace(step) || is_default_account(step);
-    let steps: Vec<&Step> = steps.iter().filter(can_be_shared).collect();
+    let can_be_shared = |step: &&ApplyStep| is_namespace(step) || is_default_account(step);
+    let steps: Vec<&ApplyStep> = steps.iter().filter(can_be_shared).collect();
     let found = read(client, &steps, concurrency).await?.into_iter();
     let found = found.filter(|(_, found)| match found {
         Ok(found) => found
@@ -190,7 +190,7 @@ pub async fn shared(
 /// Returns an error if the API server does not respond.
 pub async fn absent(
     client: &Client,
-    steps: &[&Step],
+    steps: &[&ApplyStep],
     concurrency: usize,
 ) -> Result<BTreeSet<Identity>, kube::Error> {
     let found = read(client, steps, concurrency).await?.into_iter();
@@ -199,12 +199,12 @@ pub async fn absent(
 }
 
 fn is_own(holder: &ObjectOwner) -> bool {
-    matches!(holder, ObjectOwner::Us | ObjectOwner::Released)
+    matches!(holder, ObjectOwner::ThisInstance | ObjectOwner::Released)
 }
 
 /// Reports whether the instance has not applied the object yet. The inventory is written before objects are applied: an
 /// object without a fingerprint, or one that is recreated, may have been created by another client in the meantime.
-fn is_new(step: &Step, inventory: &Inventory) -> bool {
+fn is_new(step: &ApplyStep, inventory: &Inventory) -> bool {
     inventory
         .get(&step.object.identity())
         .is_none_or(|entry| entry.fields.is_none() || entry.recreating)
@@ -215,9 +215,9 @@ type ReadResult = Result<Option<ObjectMeta>, String>;
 
 async fn read<'a>(
     client: &Client,
-    steps: &[&'a Step],
+    steps: &[&'a ApplyStep],
     concurrency: usize,
-) -> Result<Vec<(&'a Step, ReadResult)>, kube::Error> {
+) -> Result<Vec<(&'a ApplyStep, ReadResult)>, kube::Error> {
     // The futures are created before they are awaited: a borrowing closure in the stream would make the whole future not
     // Send.
     let requests: Vec<_> = steps
@@ -253,7 +253,7 @@ async fn deleted_instances<'a>(
             _ => None,
         })
         .collect();
-    let kind = &Kind {
+    let kind = &ApiKind {
         resource: InstanceOwner::resource(),
         namespaced: false,
     };
@@ -282,27 +282,29 @@ enum OwnershipDecision {
 }
 
 impl OwnershipDecision {
-    fn report(self, step: &Step, findings: &mut Findings) {
-        let problem = |check, message: String| Problem {
+    fn report(self, step: &ApplyStep, findings: &mut Findings) {
+        let problem = |check, message: String| Finding {
             check,
             message: format!("{} {message}", step.object.identity()),
         };
         match self {
             Self::Allowed => {}
             Self::Shared(message) => {
-                findings.shared.insert(step.object.identity());
+                findings.used_as_is.insert(step.object.identity());
                 findings.warnings.push(problem(Check::Ownership, message));
             }
             Self::Conflict(message) => {
                 findings.problems.push(problem(Check::Ownership, message));
             }
-            Self::Terminating(message) => findings.problems.push(problem(Check::Going, message)),
+            Self::Terminating(message) => {
+                findings.problems.push(problem(Check::Terminating, message))
+            }
         }
     }
 }
 
 fn decide(
-    step: &Step,
+    step: &ApplyStep,
     live: &ObjectMeta,
     holder: &ObjectOwner,
     owner: &InstanceOwner,
@@ -315,7 +317,10 @@ fn decide(
             "already exists and is owned by {holder}: remove it from the bundle, or rename it"
         ));
     }
-    if !is_namespace(step) && live.deletion_timestamp.is_some() && *holder != ObjectOwner::Us {
+    if !is_namespace(step)
+        && live.deletion_timestamp.is_some()
+        && *holder != ObjectOwner::ThisInstance
+    {
         return OwnershipDecision::Terminating(
             "exists and is being deleted: the installation continues automatically after the deletion"
                 .to_owned(),
@@ -334,7 +339,7 @@ fn decide(
         const AS_IT_IS: &str =
             "is used unchanged; the bundle's labels and annotations are not applied";
         return match holder {
-            ObjectOwner::Us | ObjectOwner::Released => OwnershipDecision::Allowed,
+            ObjectOwner::ThisInstance | ObjectOwner::Released => OwnershipDecision::Allowed,
             ObjectOwner::Instance(_) if !is_deleted => {
                 OwnershipDecision::Shared(format!("is owned by {holder} and {AS_IT_IS}"))
             }
@@ -343,7 +348,7 @@ fn decide(
         };
     }
     match holder {
-        ObjectOwner::Us | ObjectOwner::Released => OwnershipDecision::Allowed,
+        ObjectOwner::ThisInstance | ObjectOwner::Released => OwnershipDecision::Allowed,
         ObjectOwner::FormerInstance => OwnershipDecision::Terminating(format!(
             "still exists from {holder}: the garbage collector deletes it, and the installation then continues automatically"
         )),
@@ -372,7 +377,7 @@ fn decide(
     }
 }
 
-fn is_default_account(step: &Step) -> bool {
+fn is_default_account(step: &ApplyStep) -> bool {
     let object = &step.object;
     object.group().is_empty() && object.kind() == "ServiceAccount" && object.name() == "default"
 }

@@ -32,11 +32,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
-use manifests::api::rbac::{Permission, Rule, Scope, expand, missing};
+use manifests::api::rbac::{self, Permission, Rule, Scope, expand};
 
 use self::grants::Grant;
-use super::{Check, Findings, Input, Problem, access_review};
-use crate::{account::Account, plan::Leaving};
+use super::{Check, Finding, Findings, Input, access_review};
+use crate::{account::Account, plan::PruneCandidate};
 
 /// A name that no namespace has: the rules for it are those of the whole cluster.
 const CLUSTER_SCOPE_PROBE: &str = "-";
@@ -45,24 +45,24 @@ const CLUSTER_SCOPE_PROBE: &str = "-";
 const MAX_RULES: usize = 50_000;
 
 /// Permissions of the account in general.
-pub(super) enum Access {
+pub(super) enum Impersonation {
     /// The account has all permissions; no further check is necessary.
     Everything,
     /// The account has some permissions.
     Some,
     /// The account cannot be used, for this reason.
-    None(Problem),
+    None(Finding),
 }
 
 /// Caches that the provisioner has cluster-admin permissions. It nearly always has them, and every installation would check
 /// it again.
 #[derive(Debug, Default)]
-pub struct Mighty(Mutex<Option<Instant>>);
+pub struct ClusterAdminCheck(Mutex<Option<Instant>>);
 
 /// Time for which the result is cached.
 const CLUSTER_ADMIN_TTL: Duration = Duration::from_secs(15);
 
-impl Mighty {
+impl ClusterAdminCheck {
     fn is_cached(&self) -> bool {
         let checked_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         checked_at.is_some_and(|checked_at| checked_at.elapsed() < CLUSTER_ADMIN_TTL)
@@ -75,15 +75,15 @@ impl Mighty {
 }
 
 /// Determines the permissions of the account with one or two requests.
-pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
+pub(super) async fn access(input: &Input<'_>) -> Result<Impersonation, kube::Error> {
     let is_own = input.policy.account.is_none();
-    if is_own && input.mighty.is_cached() {
-        return Ok(Access::Everything);
+    if is_own && input.is_cluster_admin.is_cached() {
+        return Ok(Impersonation::Everything);
     }
     if let Some(account) = &input.policy.account
         && let Some(problem) = missing_account(input.own, account).await?
     {
-        return Ok(Access::None(problem));
+        return Ok(Impersonation::None(problem));
     }
     let everything = ResourceAttributes {
         group: Some("*".to_owned()),
@@ -93,25 +93,29 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
     };
     let answer = is_allowed(input.client, everything).await;
     if is_own {
-        input.mighty.record(matches!(answer, Ok(true)));
+        input.is_cluster_admin.record(matches!(answer, Ok(true)));
     }
     match (answer, &input.policy.account) {
-        (Ok(true), _) => Ok(Access::Everything),
-        (Ok(false), _) => Ok(Access::Some),
-        (Err(kube::Error::Api(status)), Some(account)) if status.code == 403 => Ok(Access::None(
-            no_impersonation(account, input.system_namespace, &status.message),
-        )),
+        (Ok(true), _) => Ok(Impersonation::Everything),
+        (Ok(false), _) => Ok(Impersonation::Some),
+        (Err(kube::Error::Api(status)), Some(account)) if status.code == 403 => {
+            Ok(Impersonation::None(no_impersonation(
+                account,
+                input.system_namespace,
+                &status.message,
+            )))
+        }
         (Err(error), _) => Err(error),
     }
 }
 
 /// Returns a problem if the ServiceAccount does not exist. Impersonation does not require it, but an admin who deletes an
 /// account expects its permissions to end.
-async fn missing_account(own: &Client, account: &Account) -> Result<Option<Problem>, kube::Error> {
+async fn missing_account(own: &Client, account: &Account) -> Result<Option<Finding>, kube::Error> {
     let Account { name, namespace } = account;
     let api = Api::<ServiceAccount>::namespaced(own.clone(), namespace);
     match access_review::optional(access_review::with_timeout(api.get_metadata(name)).await) {
-        Ok(None) => Ok(Some(Problem {
+        Ok(None) => Ok(Some(Finding {
             check: Check::Rights,
             message: format!(
                 "ServiceAccount {namespace}/{name} does not exist: create it, or correct spec.serviceAccount"
@@ -123,9 +127,9 @@ async fn missing_account(own: &Client, account: &Account) -> Result<Option<Probl
     }
 }
 
-fn no_impersonation(account: &Account, system: &str, reason: &str) -> Problem {
+fn no_impersonation(account: &Account, system: &str, reason: &str) -> Finding {
     let Account { name, namespace } = account;
-    Problem {
+    Finding {
         check: Check::Rights,
         message: format!(
             "the provisioner is not allowed to impersonate ServiceAccount {namespace}/{name} ({reason}); to allow it \
@@ -139,7 +143,7 @@ fn no_impersonation(account: &Account, system: &str, reason: &str) -> Problem {
 /// Finds all missing permissions.
 pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut findings = Findings::default();
-    let leaving = input.plan.leaving.iter().map(Leaving::gvk);
+    let leaving = input.plan.leaving.iter().map(PruneCandidate::gvk);
     let kinds = input.kinds.find(leaving).await?;
     let needed = required::required(input.plan, &kinds, input.policy);
     let (grants, unknown) = grants::find(input).await?;
@@ -156,7 +160,7 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
 
     let mut missing: BTreeMap<Scope<'_>, BTreeSet<Permission<'_>>> = BTreeMap::new();
     for (scope, rights) in &needed {
-        let rights = missing(rights.iter().copied(), held_in(*scope));
+        let rights = rbac::missing(rights.iter().copied(), held_in(*scope));
         missing.insert(*scope, rights);
     }
     remove_allowed(input, &mut missing).await?;
@@ -164,9 +168,9 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut lacking = Vec::new();
     for grant in &grants {
         if let Some(rights) = expand(&grant.rules, &mut budget) {
-            lacking.push((grant, missing(rights, held_in(grant.scope))));
+            lacking.push((grant, rbac::missing(rights, held_in(grant.scope))));
         } else {
-            findings.warnings.push(Problem {
+            findings.warnings.push(Finding {
                 check: Check::Rights,
                 message: format!(
                     "{} grants too many permissions to compare them with those of the account; the API server decides",
@@ -180,7 +184,7 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         missing.entry(scope).or_default().extend(rights);
     }
     if missing.values().any(|rights| !rights.is_empty()) {
-        findings.problems.push(Problem {
+        findings.problems.push(Finding {
             check: Check::Rights,
             message: manifest::format_manifest(
                 &missing,

@@ -2,20 +2,20 @@
 
 use manifests::{api::GROUP, object::Identity};
 
-use super::{Check, Problem};
-use crate::plan::{InstanceOwner, Step};
+use super::{Check, Finding};
+use crate::plan::{ApplyStep, InstanceOwner};
 
 /// Returns the steps that would change an object of the provisioner, each with its problem.
 pub(super) fn check<'a>(
-    steps: &'a [Step],
+    steps: &'a [ApplyStep],
     owner: &'a InstanceOwner,
     parent: Option<&'a str>,
     system_namespace: &'a str,
-) -> impl Iterator<Item = (Identity, Problem)> + 'a {
+) -> impl Iterator<Item = (Identity, Finding)> + 'a {
     steps.iter().filter_map(move |step| {
         let identity = step.object.identity();
         let reason = protection_reason(&identity, owner, parent, system_namespace)?;
-        let problem = Problem {
+        let problem = Finding {
             check: Check::Ownership,
             message: format!("{identity} {reason}"),
         };

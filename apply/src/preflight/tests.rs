@@ -1,7 +1,7 @@
 use super::*;
 
-fn problem(check: Check, message: impl Into<String>) -> Problem {
-    Problem {
+fn problem(check: Check, message: impl Into<String>) -> Finding {
+    Finding {
         check,
         message: message.into(),
     }

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use super::{PruneOutcome, Pruner};
 use crate::{
-    discovery::{Kind, crd::PartialCrd},
+    discovery::{ApiKind, crd::PartialCrd},
     plan::{DefinitionPolicy, is_annotated_keep},
     ssa::{
-        Failure, failure,
+        ApplyFailure, failure,
         object::ObjectMetadata,
         request::{ApiError, ResourcePath, collection, send},
     },
@@ -116,7 +116,7 @@ impl Pruner<'_> {
     }
 
     /// Returns whether custom resources exist that are not terminating.
-    async fn usage(&self, kind: &Kind) -> Result<CrdUsage, ApiError> {
+    async fn usage(&self, kind: &ApiKind) -> Result<CrdUsage, ApiError> {
         // The page is larger than the number of named resources: many terminating ones may precede one that is not.
         let page = self.page(&collection(kind, None), None).await?;
         let Some(page) = page else {
@@ -152,7 +152,7 @@ impl Pruner<'_> {
     }
 
     /// Deletes all custom resources except those with the keep annotation.
-    async fn clear(&self, kind: &Kind) -> Result<CleanupOutcome, ApiError> {
+    async fn clear(&self, kind: &ApiKind) -> Result<CleanupOutcome, ApiError> {
         let all = collection(kind, None);
         let mut token = None;
         let mut retained: Vec<Value> = Vec::new();
@@ -204,7 +204,7 @@ impl Pruner<'_> {
     }
 
     /// Deletes one custom resource and returns whether it no longer exists.
-    async fn remove(&self, kind: &Kind, metadata: &Value) -> Result<bool, Failure> {
+    async fn remove(&self, kind: &ApiKind, metadata: &Value) -> Result<bool, ApplyFailure> {
         let field = |name| text(metadata, &[name]).unwrap_or_default().to_owned();
         let identity = Identity {
             group: kind.resource.group.clone(),
@@ -258,7 +258,7 @@ enum CleanupOutcome {
     Terminating(String),
     /// Some custom resources are kept, for this reason.
     Retained(String),
-    Failed(Failure),
+    Failed(ApplyFailure),
 }
 
 /// Formats terminating custom resources, with the remedy for finalizers that are not removed.

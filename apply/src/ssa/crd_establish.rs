@@ -17,15 +17,15 @@ use tokio::{
 };
 
 use super::{
-    Applied, Apply, Cause, Failure, failure,
+    AppliedObject, Applier, ApplyFailure, FailureKind, failure,
     request::{ApiError, ResourcePath, send},
 };
 use crate::{
     discovery::{
-        CrdState, Remembered,
+        CachedKind, CrdState,
         crd::{PartialCrd, Spec},
     },
-    plan::Step,
+    plan::ApplyStep,
 };
 
 /// Timeout for all CRDs of a bundle together.
@@ -39,16 +39,16 @@ const MAX_FALLBACK_INTERVAL: Duration = Duration::from_secs(8);
 
 /// A CRD that was just applied.
 pub(super) struct AppliedCrd<'a> {
-    pub(super) step: &'a Step,
-    pub(super) applied: &'a Applied,
+    pub(super) step: &'a ApplyStep,
+    pub(super) applied: &'a AppliedObject,
 }
 
-impl Apply<'_> {
+impl Applier<'_> {
     /// Waits until CRDs are Established, and returns the failures.
     pub(super) async fn wait_until_established(
         &self,
         definitions: &[AppliedCrd<'_>],
-    ) -> Vec<Failure> {
+    ) -> Vec<ApplyFailure> {
         let deadline = Instant::now() + ESTABLISH_TIMEOUT;
         let all: Vec<&AppliedCrd<'_>> = definitions.iter().collect();
         self.for_each_bounded(&all, |applied_crd| self.wait_for_crd(applied_crd, deadline))
@@ -63,7 +63,7 @@ impl Apply<'_> {
         &self,
         applied_crd: &AppliedCrd<'_>,
         deadline: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApplyFailure> {
         let identity = applied_crd.step.object.identity();
         let mut changes = self.kinds.definitions();
         let mut schedule = PollSchedule::new(changes.as_ref());
@@ -94,7 +94,11 @@ impl Apply<'_> {
                     let problem = format!(
                         "names not accepted: {message}; delete the CRD that already uses them, or choose other names"
                     );
-                    return Err(failure::new(identity, Cause::NotEstablished, &problem));
+                    return Err(failure::new(
+                        identity,
+                        FailureKind::NotEstablished,
+                        &problem,
+                    ));
                 }
                 _ if Instant::now() > deadline => {
                     let condition_message =
@@ -103,7 +107,11 @@ impl Apply<'_> {
                         "is not Established after {} s: {condition_message}; retrying",
                         ESTABLISH_TIMEOUT.as_secs()
                     );
-                    return Err(failure::new(identity, Cause::NotEstablished, &problem));
+                    return Err(failure::new(
+                        identity,
+                        FailureKind::NotEstablished,
+                        &problem,
+                    ));
                 }
                 _ => schedule.wait(changes.as_mut()).await,
             }
@@ -118,7 +126,7 @@ impl Apply<'_> {
 
     /// Waits until discovery shows all kinds and versions of Established CRDs, which follow the condition with a delay.
     /// This is only necessary before custom resources of the same bundle are applied.
-    pub(super) async fn wait_until_served(&self, definitions: &[&Step]) -> Vec<Failure> {
+    pub(super) async fn wait_until_served(&self, definitions: &[&ApplyStep]) -> Vec<ApplyFailure> {
         let deadline = Instant::now() + ESTABLISH_TIMEOUT;
         let mut missing: HashMap<GroupVersionKind, Identity> = HashMap::new();
         for step in definitions {
@@ -138,8 +146,8 @@ impl Apply<'_> {
         let mut problem = String::new();
         loop {
             if is_watched {
-                let cached = |kind: &_| self.kinds.remembered(kind);
-                missing.retain(|kind, _| !matches!(cached(kind), Remembered::Served(_)));
+                let cached = |kind: &_| self.kinds.cached(kind);
+                missing.retain(|kind, _| !matches!(cached(kind), CachedKind::Served(_)));
             }
             if !missing.is_empty() && schedule.is_due() {
                 for group in &groups {
@@ -164,7 +172,7 @@ impl Apply<'_> {
                         kind.kind,
                         kind.api_version()
                     );
-                    failure::new(identity.clone(), Cause::NotEstablished, &problem)
+                    failure::new(identity.clone(), FailureKind::NotEstablished, &problem)
                 });
                 return failures.collect();
             }

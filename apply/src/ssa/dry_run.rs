@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cause, Failure};
-use crate::plan::{Step, Wave};
+use super::{ApplyFailure, FailureKind};
+use crate::plan::{ApplyStep, Wave};
 
 /// Names of the objects in a plan.
 pub(super) struct PlannedObjects<'a> {
@@ -12,7 +12,7 @@ pub(super) struct PlannedObjects<'a> {
 }
 
 impl<'a> PlannedObjects<'a> {
-    pub(super) fn new(steps: &[&'a Step]) -> Self {
+    pub(super) fn new(steps: &[&'a ApplyStep]) -> Self {
         let namespaces = steps.iter().filter(|step| step.wave == Wave::Namespaces);
         Self {
             namespaces: namespaces.map(|step| step.object.name()).collect(),
@@ -22,10 +22,10 @@ impl<'a> PlannedObjects<'a> {
 
     /// Reports whether a failure only names a missing object that the plan creates, or a webhook that does not support dry
     /// runs.
-    pub(super) fn is_expected(&self, failure: &Failure) -> bool {
+    pub(super) fn is_expected(&self, failure: &ApplyFailure) -> bool {
         let message = failure.message.as_str();
         match failure.cause {
-            Cause::Namespace if message.contains("not found") => self
+            FailureKind::Namespace if message.contains("not found") => self
                 .namespaces
                 .contains(failure.identity.namespace.as_str()),
             _ if message.contains("does not support dry run") => true,

@@ -7,31 +7,31 @@ use kube::core::response::Status;
 use manifests::object::{Identity, truncate};
 use serde_json::Value;
 
-use super::{Cause, Failure, request::ApiError};
+use super::{ApplyFailure, FailureKind, request::ApiError};
 
 /// Maximum length of a quoted message of the API server, in characters.
 const MAX_MESSAGE_LEN: usize = 2048;
 
 /// Classifies the error of a request about an object.
-pub(crate) fn classify(identity: Identity, error: &ApiError) -> Failure {
+pub(crate) fn classify(identity: Identity, error: &ApiError) -> ApplyFailure {
     let (cause, problem) = match error {
         ApiError::Status(status) => {
             let (cause, remedy) = classify_status(status);
             (cause, format!("{}; {remedy}", describe(status, &identity)))
         }
         ApiError::Name(problem) => (
-            Cause::Invalid,
+            FailureKind::Invalid,
             format!("the name or namespace {problem}; correct the bundle"),
         ),
         ApiError::Client(error) => (
-            Cause::Transient,
+            FailureKind::Transient,
             format!(
                 "failed to reach the API server: {}; retrying",
                 truncate(&manifests::error::chain(error), MAX_MESSAGE_LEN)
             ),
         ),
         ApiError::Timeout => (
-            Cause::Transient,
+            FailureKind::Transient,
             "timed out waiting for the API server; retrying".to_owned(),
         ),
     };
@@ -39,8 +39,8 @@ pub(crate) fn classify(identity: Identity, error: &ApiError) -> Failure {
 }
 
 /// Creates the failure of an object, with a message that names the object and the problem.
-pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
-    Failure {
+pub(super) fn new(identity: Identity, cause: FailureKind, problem: &str) -> ApplyFailure {
+    ApplyFailure {
         message: format!("{}: {problem}", truncate(&identity.to_string(), 512)),
         identity,
         cause,
@@ -48,7 +48,7 @@ pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
 }
 
 /// Creates the failure of an object that is terminating.
-pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Failure {
+pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> ApplyFailure {
     let finalizers = finalizers(metadata);
     let problem = if finalizers.is_empty() {
         format!("has been terminating since {since}; it is applied again after deletion")
@@ -58,7 +58,7 @@ pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Fai
              of these finalizers run; it is applied again after deletion"
         )
     };
-    new(identity, Cause::Deleting, &problem)
+    new(identity, FailureKind::Deleting, &problem)
 }
 
 /// Formats the finalizers of an object.
@@ -87,7 +87,7 @@ pub(crate) fn is_conversion(status: &Status) -> bool {
 }
 
 /// Returns the cause and the remedy for a response.
-fn classify_status(status: &Status) -> (Cause, &'static str) {
+fn classify_status(status: &Status) -> (FailureKind, &'static str) {
     const RETRYING: &str = "retrying";
     let message = status.message.as_str();
     let contains = |text: &str| message.contains(text);
@@ -97,13 +97,13 @@ fn classify_status(status: &Status) -> (Cause, &'static str) {
     };
     if caused_by("NamespaceTerminating") || contains("because it is being terminated") {
         return (
-            Cause::Namespace,
+            FailureKind::Namespace,
             "wait until the namespace is deleted; retrying",
         );
     }
     if is_conversion(status) {
         return (
-            Cause::Transient,
+            FailureKind::Transient,
             "make sure that the conversion webhook of its CRD is running; retrying",
         );
     }
@@ -111,19 +111,19 @@ fn classify_status(status: &Status) -> (Cause, &'static str) {
         || contains("ValidatingAdmissionPolicy") && contains("denied request")
     {
         return (
-            Cause::Denied,
+            FailureKind::Denied,
             "change the object in the bundle, or the policy that denies it",
         );
     }
     if contains("violates PodSecurity") {
         return (
-            Cause::Denied,
+            FailureKind::Denied,
             "install into a namespace whose label pod-security.kubernetes.io/enforce allows it",
         );
     }
     if contains("exceeded quota") {
         return (
-            Cause::Denied,
+            FailureKind::Denied,
             "raise the quota of the namespace, or free some of it",
         );
     }
@@ -132,7 +132,7 @@ fn classify_status(status: &Status) -> (Cause, &'static str) {
         || status.code == 413
     {
         return (
-            Cause::Invalid,
+            FailureKind::Invalid,
             "the object is larger than the cluster can store; make it smaller or split it in the bundle",
         );
     }
@@ -141,33 +141,33 @@ fn classify_status(status: &Status) -> (Cause, &'static str) {
         || contains("failed to create typed patch object")
         || contains("failed to convert new object")
     {
-        return (Cause::Invalid, "correct the object in the bundle");
+        return (FailureKind::Invalid, "correct the object in the bundle");
     }
     match status.code {
         401 => (
-            Cause::Transient,
+            FailureKind::Transient,
             "the API server rejected the provisioner's credentials; check its ServiceAccount; retrying",
         ),
         403 if contains("attempting to grant RBAC permissions") => (
-            Cause::Forbidden,
+            FailureKind::Forbidden,
             "grant these permissions to the account that objects are applied with",
         ),
         403 if contains(" cannot impersonate ") => (
-            Cause::Forbidden,
+            FailureKind::Forbidden,
             "the provisioner is not allowed to impersonate the account of spec.serviceAccount: bind ClusterRole \
              bundle-instance-impersonator to the provisioner's ServiceAccount in the account's namespace again; if \
              that namespace no longer exists, change or remove spec.serviceAccount",
         ),
         403 if contains(" cannot ") => (
-            Cause::Forbidden,
+            FailureKind::Forbidden,
             "grant this permission to the account that objects are applied with",
         ),
         403 => (
-            Cause::Denied,
+            FailureKind::Denied,
             "change the object in the bundle, or the policy that forbids it",
         ),
         404 if names_namespace(status) => (
-            Cause::Namespace,
+            FailureKind::Namespace,
             "create the namespace, or choose another with spec.installNamespace",
         ),
         // A referenced object such as the role of a binding was not found: the Status names an object.
@@ -177,18 +177,18 @@ fn classify_status(status: &Status) -> (Cause, &'static str) {
                 .as_ref()
                 .is_some_and(|details| !details.name.is_empty()) =>
         {
-            (Cause::Transient, RETRYING)
+            (FailureKind::Transient, RETRYING)
         }
         404 | 405 => (
-            Cause::NotServed,
+            FailureKind::NotServed,
             "the API is not served; install its CRD or API server; retrying",
         ),
         400 | 415 | 422 if contains("immutable") => (
-            Cause::Invalid,
+            FailureKind::Invalid,
             "an immutable field changed; delete the object so that it is recreated, or fix the bundle",
         ),
-        400 | 415 | 422 => (Cause::Invalid, "correct the object in the bundle"),
-        _ => (Cause::Transient, RETRYING),
+        400 | 415 | 422 => (FailureKind::Invalid, "correct the object in the bundle"),
+        _ => (FailureKind::Transient, RETRYING),
     }
 }
 

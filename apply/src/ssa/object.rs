@@ -13,12 +13,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Applied, Apply, Cause, Conflict, Failure, Immutable, MANAGER, conflict, failure,
+    AppliedObject, Applier, ApplyFailure, Conflict, FailureKind, Immutable, MANAGER, conflict,
+    failure,
     request::{ApiError, ResourcePath, retry_delay, send},
 };
 use crate::{
     managed_fields::Fingerprint,
-    plan::{InstanceOwner, Step, Wave},
+    plan::{ApplyStep, InstanceOwner, Wave},
 };
 
 /// Maximum number of requests for an object while other clients change it, or while an API server does not know its kind
@@ -34,7 +35,7 @@ pub(crate) struct ObjectMetadata {
 
 /// Rejection of an object by the API server.
 pub(super) struct Rejection {
-    pub(super) failure: Failure,
+    pub(super) failure: ApplyFailure,
     /// Status in the response; `None` without a response.
     pub(super) status: Option<Box<Status>>,
 }
@@ -52,14 +53,14 @@ pub(super) enum DryRun {
     Yes,
 }
 
-impl Apply<'_> {
+impl Applier<'_> {
     /// Applies an object as a dry run. Returns the object if its new form is accepted only after a deletion of the existing
     /// object.
     pub(super) async fn dry_run_step(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         owner: &InstanceOwner,
-    ) -> Result<Option<Immutable>, Failure> {
+    ) -> Result<Option<Immutable>, ApplyFailure> {
         match self.apply_with_retry(step, DryRun::Yes).await {
             Ok(_) => Ok(None),
             Err(rejection) => {
@@ -71,9 +72,9 @@ impl Apply<'_> {
 
     pub(super) async fn apply_with_retry(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         dry_run: DryRun,
-    ) -> Result<Applied, Rejection> {
+    ) -> Result<AppliedObject, Rejection> {
         let identity = step.object.identity();
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
@@ -82,7 +83,7 @@ impl Apply<'_> {
             Ok(applied) => applied,
             Err(error) => {
                 let failure = failure::classify(identity, &error);
-                if failure.cause == Cause::NotServed {
+                if failure.cause == FailureKind::NotServed {
                     self.kinds.forget(step.object.group());
                 }
                 let status = match error {
@@ -103,19 +104,19 @@ impl Apply<'_> {
                 .unwrap_or_default()
                 .to_owned()
         };
-        Ok(Applied {
+        Ok(AppliedObject {
             uid: field("uid"),
             resource_version: field("resourceVersion"),
             fields: Fingerprint::of(&response.metadata, MANAGER),
             hash: Some(step.hash),
-            taken,
-            yielded,
+            forced_fields: taken,
+            scaler_fields: yielded,
         })
     }
 
     async fn apply_then_force(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         identity: &Identity,
         dry_run: DryRun,
     ) -> Result<(ObjectMetadata, Vec<Conflict>, Vec<Conflict>), ApiError> {
@@ -147,7 +148,7 @@ impl Apply<'_> {
     async fn patch(
         &self,
         path: &ResourcePath,
-        step: &Step,
+        step: &ApplyStep,
         object: &Value,
         force: bool,
         dry_run: DryRun,

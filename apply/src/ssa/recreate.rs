@@ -18,7 +18,7 @@
 //! resourceVersion of the assessed object.
 //!
 //! A rollout waits a moment for the end of a deletion. An object with finalizers may take longer: it is reported as
-//! [`Cause::Deleting`], and the caller continues once the object no longer exists. Before a rollout starts, the caller
+//! [`FailureKind::Deleting`], and the caller continues once the object no longer exists. Before a rollout starts, the caller
 //! records the objects that it recreates ([`crate::inventory::Entry::recreating`]), so that an object that is missing after
 //! a crash is created in its new form.
 
@@ -43,13 +43,13 @@ use tokio::time::{Instant, sleep};
 pub use self::existing::{JobState, Obstacle};
 use self::existing::{job, obstacle, without_allocations};
 use super::{
-    Applied, Apply, Cause, Failure, MANAGER, failure,
+    AppliedObject, Applier, ApplyFailure, FailureKind, MANAGER, failure,
     object::{DryRun, ObjectMetadata, Rejection, is_owned},
     request::{ApiError, ResourcePath, retry_delay, send},
 };
 use crate::{
     first_few,
-    plan::{InstanceOwner, Step},
+    plan::{ApplyStep, InstanceOwner},
 };
 
 /// The time that a rollout waits for the end of a deletion.
@@ -70,7 +70,7 @@ const REMEDY: &str = "delete the object, or correct the bundle";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preview {
     /// Objects that the API server rejects.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<ApplyFailure>,
     /// The objects whose new form the API server accepts only after the existing object is deleted.
     pub immutable: Vec<Immutable>,
 }
@@ -124,7 +124,7 @@ impl<'a> Recreation<'a> {
         }
     }
 
-    fn permission(&self, step: &Step) -> Option<Permission> {
+    fn permission(&self, step: &ApplyStep) -> Option<Permission> {
         self.permissions.get(&step.object.identity()).copied()
     }
 }
@@ -141,24 +141,24 @@ impl Permission {
 
 impl Immutable {
     /// Returns the failure of an object that is not recreated. An obstacle has its own remedy.
-    pub fn refusal(&self, remedy: &str) -> Failure {
+    pub fn refusal(&self, remedy: &str) -> ApplyFailure {
         let fields = first_few(&self.fields, MAX_FIELDS);
         let remedy = match &self.obstacle {
             Some(obstacle) => obstacle.to_string(),
             None => remedy.to_owned(),
         };
         let problem = format!("immutable fields changed: {fields}; {remedy}");
-        failure::new(self.identity.clone(), Cause::Invalid, &problem)
+        failure::new(self.identity.clone(), FailureKind::Invalid, &problem)
     }
 }
 
-impl Apply<'_> {
+impl Applier<'_> {
     /// Applies the object of a step in a rollout.
     pub(super) async fn apply_step(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         recreation: Option<&Recreation<'_>>,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<AppliedObject, ApplyFailure> {
         let permitted = recreation.and_then(|all| Some((all, all.permission(step)?)));
         if let Some((recreation, permission)) = permitted {
             return self.recreate(step, permission, recreation).await;
@@ -169,10 +169,10 @@ impl Apply<'_> {
 
     async fn recreate(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         permission: Permission,
         recreation: &Recreation<'_>,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<AppliedObject, ApplyFailure> {
         let identity = step.object.identity();
         for attempt in 1..=MAX_ATTEMPTS {
             let rejection = match self.apply_with_retry(step, DryRun::No).await {
@@ -181,7 +181,7 @@ impl Apply<'_> {
             };
             let assessed = match self.assess(step, recreation.owner, rejection).await {
                 Ok(assessed) => assessed,
-                Err(failure) if failure.cause == Cause::Deleting => {
+                Err(failure) if failure.cause == FailureKind::Deleting => {
                     self.wait_until_deleted(step, recreation).await?;
                     continue;
                 }
@@ -199,7 +199,7 @@ impl Apply<'_> {
             }
         }
         let problem = "other clients change the object while it is recreated; retrying";
-        Err(failure::new(identity, Cause::Transient, problem))
+        Err(failure::new(identity, FailureKind::Transient, problem))
     }
 
     /// Determines whether only the existing object prevents the new form.
@@ -208,12 +208,13 @@ impl Apply<'_> {
     /// Returns the failure if the rejection has another reason, or if the object is terminating.
     pub(super) async fn assess(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         owner: &InstanceOwner,
         rejection: Rejection,
-    ) -> Result<Assessed, Failure> {
+    ) -> Result<Assessed, ApplyFailure> {
         let Rejection { failure, status } = rejection;
-        let status = status.filter(|status| status.code == 422 && failure.cause == Cause::Invalid);
+        let status =
+            status.filter(|status| status.code == 422 && failure.cause == FailureKind::Invalid);
         let Some(status) = status else {
             return Err(failure);
         };
@@ -274,7 +275,7 @@ impl Apply<'_> {
         }
     }
 
-    async fn remove(&self, step: &Step, preconditions: Preconditions) -> Result<(), ApiError> {
+    async fn remove(&self, step: &ApplyStep, preconditions: Preconditions) -> Result<(), ApiError> {
         let path = ResourcePath::new(&step.kind, &step.object.identity())?;
         let _permit = self.permits.acquire().await;
         path.delete(self.client, preconditions).await.map(drop)
@@ -283,9 +284,9 @@ impl Apply<'_> {
     /// Waits a moment for the end of a deletion.
     async fn wait_until_deleted(
         &self,
-        step: &Step,
+        step: &ApplyStep,
         recreation: &Recreation<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApplyFailure> {
         let identity = step.object.identity();
         let to_failure = |error| failure::classify(identity.clone(), &error);
         let path = ResourcePath::new(&step.kind, &identity).map_err(to_failure)?;
@@ -321,10 +322,10 @@ impl Apply<'_> {
 }
 
 /// Creates the failure of an object that another client created after the deletion.
-fn replaced(identity: Identity) -> Failure {
+fn replaced(identity: Identity) -> ApplyFailure {
     let problem = "another client created the object after it was deleted to be recreated; delete the object, or remove it \
                    from the bundle";
-    failure::new(identity, Cause::Invalid, problem)
+    failure::new(identity, FailureKind::Invalid, problem)
 }
 
 /// Returns the fields that a rejection names.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::object::ObjectMetadata;
-use crate::discovery::Kind;
+use crate::discovery::ApiKind;
 
 /// Timeout of a request, including the client's own retries of 429, 503 and 504. Webhooks may take half a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
@@ -52,7 +52,7 @@ pub(crate) struct ResourcePath {
 }
 
 impl ResourcePath {
-    pub(crate) fn new(kind: &Kind, identity: &Identity) -> Result<Self, ApiError> {
+    pub(crate) fn new(kind: &ApiKind, identity: &Identity) -> Result<Self, ApiError> {
         names::path_segment(&identity.name).map_err(ApiError::Name)?;
         if kind.namespaced {
             names::path_segment(&identity.namespace).map_err(|_| {
@@ -89,7 +89,7 @@ impl ResourcePath {
 }
 
 /// Returns the collection of a kind, in one namespace or in the cluster.
-pub(crate) fn collection(kind: &Kind, namespace: Option<&str>) -> Builder {
+pub(crate) fn collection(kind: &ApiKind, namespace: Option<&str>) -> Builder {
     use kube::{Resource, core::DynamicObject};
     Builder::new(DynamicObject::url_path(&kind.resource, namespace))
 }

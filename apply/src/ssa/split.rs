@@ -1,11 +1,11 @@
 //! Splitting of a rollout into steps: a revision of thousands of objects is applied in parts. Pure; no I/O.
 
 use super::is_applied_last;
-use crate::plan::Step;
+use crate::plan::ApplyStep;
 
 /// Splits objects into those of the next step, at most `most`, and the rest. Both are in apply order, so that a wave starts
 /// only after all objects of the previous waves were applied, in this step or an earlier one.
-pub fn split(mut objects: Vec<Step>, most: usize) -> (Vec<Step>, Vec<Step>) {
+pub fn split(mut objects: Vec<ApplyStep>, most: usize) -> (Vec<ApplyStep>, Vec<ApplyStep>) {
     objects.sort_by_key(|step| (step.wave, is_applied_last(step)));
     let rest = objects.split_off(objects.len().min(most.max(1)));
     (objects, rest)
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
     use crate::plan::Wave;
 
-    fn step(name: &str, kind: &str, wave: Wave) -> Step {
+    fn step(name: &str, kind: &str, wave: Wave) -> ApplyStep {
         let api_version = match kind {
             "RoleBinding" => "rbac.authorization.k8s.io/v1",
             _ => "v1",
@@ -36,7 +36,7 @@ mod tests {
             step("definition", "CustomResourceDefinition", Definitions),
             step("namespace", "Namespace", Namespaces),
         ];
-        let text = |steps: &[Step]| {
+        let text = |steps: &[ApplyStep]| {
             let names: Vec<&str> = steps.iter().map(|step| step.object.name()).collect();
             names.join(" ")
         };

@@ -1,13 +1,13 @@
 //! Selection of the catalog that is authoritative for the installed bundle.
 
-use super::{Answer, Installed, Offer};
+use super::{CatalogAnswer, Installed, Offer};
 use crate::model::{Channel, Package};
 
 /// Returns the package that the catalog offers, with the name of the catalog.
 pub(super) fn offered_package<'a>(offer: &Offer<'a>) -> Option<(&'a str, &'a Package)> {
     match offer.answer {
-        Answer::Package(package) => Some((offer.catalog, package)),
-        Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
+        CatalogAnswer::Package(package) => Some((offer.catalog, package)),
+        CatalogAnswer::NotFound | CatalogAnswer::Unavailable(_) | CatalogAnswer::Pending => None,
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use manifests::openshift;
 
 use super::{
-    Answer, Choice, Installed, Offer, Request,
+    CatalogAnswer, Choice, Installed, Offer, Request,
     authority::{authoritative_catalog, offered_package},
-    resolver::{CandidateEntry, candidates, cmp_preference, skipped, stands_for},
+    resolver::{CandidateEntry, candidates, cmp_preference, represents, skipped},
     upgrade_path::UpgradePath,
 };
 use crate::model::{Bundle, Channel, Package};
@@ -18,18 +18,18 @@ const MAX_STEPS: usize = 1 << 20;
 
 /// Operator upgrade that is required before an upgrade of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ahead {
+pub enum RequiredUpgrade {
     /// An upgrade to this bundle.
-    To(Box<Choice>),
+    UpgradeTo(Box<Choice>),
     /// Reachable bundles do not support the later release.
-    Nothing,
+    None,
     /// The result is unknown because this catalog can affect it and is unavailable.
     Unknown(String),
 }
 
 /// Channel that is followed if the request does not specify one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Followed {
+pub enum ChannelScope {
     /// The default channel of the package, as in [`choose`](super::choose).
     Default,
     /// The default channel, or another one if only that contains the installed bundle, because no channel was chosen
@@ -42,16 +42,16 @@ pub enum Followed {
 /// that the installed bundle came from, or else the first one that contains it.
 pub fn ahead(
     request: &Request<'_>,
-    followed: Followed,
+    followed: ChannelScope,
     release: openshift::Release,
     offers: &[Offer<'_>],
-) -> Ahead {
+) -> RequiredUpgrade {
     let Some(installed) = request.installed else {
-        return Ahead::Nothing;
+        return RequiredUpgrade::None;
     };
     let mut offers = offers.to_vec();
     offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
-    let unknown = |offer: &Offer<'_>| Ahead::Unknown(offer.catalog.to_owned());
+    let unknown = |offer: &Offer<'_>| RequiredUpgrade::Unknown(offer.catalog.to_owned());
     if let Some(own) = unavailable_source(installed, &offers) {
         return unknown(own);
     }
@@ -62,7 +62,7 @@ pub fn ahead(
     // catalog matters.
     let others = match at {
         _ if is_own => 0,
-        Some(at) if followed == Followed::Default => at,
+        Some(at) if followed == ChannelScope::Default => at,
         _ => offers.len(),
     };
     let mut others = offers
@@ -72,13 +72,14 @@ pub fn ahead(
     let unavailable = others.clone().next();
     let Some((catalog, package)) = at.and_then(|at| offers.get(at)).and_then(offered_package)
     else {
-        return unavailable.map_or(Ahead::Nothing, unknown);
+        return unavailable.map_or(RequiredUpgrade::None, unknown);
     };
     // Wait for catalogs that are about to be read, and for all unavailable ones if the source of the installed bundle
     // is not recorded.
-    let must_wait =
-        |offer: &&Offer<'_>| matches!(offer.answer, Answer::Pending) || installed.catalog.is_none();
-    if followed == Followed::Default
+    let must_wait = |offer: &&Offer<'_>| {
+        matches!(offer.answer, CatalogAnswer::Pending) || installed.catalog.is_none()
+    };
+    if followed == ChannelScope::Default
         && let Some(pending) = others.find(must_wait)
     {
         return unknown(pending);
@@ -88,8 +89,8 @@ pub fn ahead(
         Some(Choice::new(bundle, catalog, channel))
     });
     match choice {
-        Some(choice) => Ahead::To(Box::new(choice)),
-        None => unavailable.map_or(Ahead::Nothing, unknown),
+        Some(choice) => RequiredUpgrade::UpgradeTo(Box::new(choice)),
+        None => unavailable.map_or(RequiredUpgrade::None, unknown),
     }
 }
 
@@ -117,7 +118,7 @@ fn walk<'p>(
         let Some(next) = step(&current, &candidates, &skipped, request) else {
             break best;
         };
-        if later.refusals(next.bundle).is_empty() {
+        if later.ineligible_reasons(next.bundle).is_empty() {
             best = Some(next.bundle);
         }
         current = Installed {
@@ -147,12 +148,15 @@ fn step<'a>(
     }
     reachable
         .into_iter()
-        .filter(|candidate| request.refusals(candidate.bundle).is_empty())
+        .filter(|candidate| request.ineligible_reasons(candidate.bundle).is_empty())
         .min_by(|a, b| cmp_preference(a.bundle, b.bundle))
 }
 
 fn is_unavailable(offer: &Offer<'_>) -> bool {
-    matches!(offer.answer, Answer::Unknown(_) | Answer::Pending)
+    matches!(
+        offer.answer,
+        CatalogAnswer::Unavailable(_) | CatalogAnswer::Pending
+    )
 }
 
 /// Returns the catalog that the installed bundle came from, or the offer that represents it, if it is unavailable.
@@ -163,7 +167,7 @@ fn unavailable_source<'o, 'a>(
     let own = installed.catalog.as_deref()?;
     let is_listed = offers.iter().any(|offer| offer.catalog == own);
     let is_own =
-        |offer: &&Offer<'_>| own == offer.catalog || !is_listed && stands_for(offer.catalog, own);
+        |offer: &&Offer<'_>| own == offer.catalog || !is_listed && represents(offer.catalog, own);
     offers
         .iter()
         .filter(|offer| is_unavailable(offer))
@@ -173,7 +177,7 @@ fn unavailable_source<'o, 'a>(
 /// Returns the channel to follow.
 fn channel<'p>(
     request: &Request<'_>,
-    followed: Followed,
+    followed: ChannelScope,
     installed: &Installed,
     package: &'p Package,
 ) -> Option<&'p Channel> {
@@ -181,7 +185,7 @@ fn channel<'p>(
         return package.channels.get(name);
     }
     let default = package.channels.get(&package.default_channel);
-    if followed == Followed::Default {
+    if followed == ChannelScope::Default {
         return default;
     }
     let contains_installed = |channel: &&Channel| {

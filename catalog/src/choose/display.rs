@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::{Candidate, Decision, Next, Verdict};
+use super::{Candidate, Decision, Next, Outcome};
 
 /// Maximum number of printed candidates.
 const MAX_SHOWN: usize = 60;
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Install(choice) => write!(
@@ -20,8 +20,8 @@ impl fmt::Display for Verdict {
                 "upgrade to {} {} from channel {} of catalog {}",
                 choice.name, choice.version, choice.channel, choice.catalog
             ),
-            Self::Stay(reason) => write!(f, "no change: {reason}"),
-            Self::Nothing(reason) => write!(f, "no bundle to install: {reason}"),
+            Self::NoUpgrade(reason) => write!(f, "no change: {reason}"),
+            Self::NoCandidate(reason) => write!(f, "no bundle to install: {reason}"),
         }
     }
 }

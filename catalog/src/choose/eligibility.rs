@@ -6,19 +6,19 @@ use manifests::{
 };
 
 use super::{Constraint, Override, Request};
-use crate::model::{Bundle, Need};
+use crate::model::{Bundle, Requirement};
 
 /// Maximum length of repeated untrusted text in characters.
 const MAX_TEXT_LEN: usize = 60;
 
 impl Request<'_> {
     /// Returns all reasons why a bundle is ineligible, regardless of its entry in a channel.
-    pub fn refusals(&self, bundle: &Bundle) -> Vec<String> {
+    pub fn ineligible_reasons(&self, bundle: &Bundle) -> Vec<String> {
         let mut reasons = Vec::new();
-        if let Some(reason) = &bundle.unreadable {
+        if let Some(reason) = &bundle.invalid_properties {
             reasons.push(format!("cannot be read: {reason}"));
         }
-        if bundle.image.is_empty() && bundle.unreadable.is_none() {
+        if bundle.image.is_empty() && bundle.invalid_properties.is_none() {
             reasons.push("has no image".to_owned());
         }
         if !self.media_types.contains(&bundle.media_type()) {
@@ -40,15 +40,18 @@ impl Request<'_> {
         {
             reasons.push(format!("is newer than the approved version {newest}"));
         }
-        reasons.extend(unsupported_dependencies(&bundle.needs));
-        let limits = self.limits(bundle);
+        reasons.extend(unsupported_dependencies(&bundle.requires));
+        let limits = self.constraint_violations(bundle);
         let limits = limits.filter(|(constraint, _)| !self.is_overridden(*constraint, bundle));
         reasons.extend(limits.map(|(_, reason)| reason));
         reasons
     }
 
     /// Returns the constraints of the bundle that the cluster does not meet, with the reasons.
-    pub fn limits(&self, bundle: &Bundle) -> impl Iterator<Item = (Constraint, String)> {
+    pub fn constraint_violations(
+        &self,
+        bundle: &Bundle,
+    ) -> impl Iterator<Item = (Constraint, String)> {
         let newest = self.too_new(bundle);
         let oldest = self.too_old(bundle);
         let newest = newest.map(|reason| (Constraint::MaxOpenShiftVersion, reason));
@@ -68,7 +71,7 @@ impl Request<'_> {
     /// Returns warnings about an eligible bundle: overridden constraints and an invalid max OpenShift version.
     pub(super) fn uncertainties(&self, bundle: &Bundle) -> Vec<String> {
         let name = &bundle.name;
-        let limits = self.limits(bundle);
+        let limits = self.constraint_violations(bundle);
         let limits = limits.filter(|(constraint, _)| self.is_overridden(*constraint, bundle));
         let mut uncertainties: Vec<String> = limits
             .map(|(_, reason)| format!("bundle {name} {reason} (overridden)"))
@@ -114,7 +117,7 @@ fn version_numbers(version: &Version) -> (u64, u64, u64) {
     (version.major, version.minor, version.patch)
 }
 
-fn unsupported_dependencies(needs: &[Need]) -> Option<String> {
+fn unsupported_dependencies(needs: &[Requirement]) -> Option<String> {
     let first = needs.first()?;
     let first: String = first.to_string().chars().take(200).collect();
     let more = match needs.len() {

@@ -6,7 +6,8 @@ use std::{cmp::Ordering, collections::HashSet};
 use manifests::object::truncate;
 
 use super::{
-    Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Unasked, Verdict,
+    Candidate, CatalogAnswer, Choice, Decision, Installed, Next, Offer, Outcome, Request,
+    UnavailableCatalog,
     authority::{authoritative_catalog, offered_package},
     upgrade_path::UpgradePath,
 };
@@ -34,13 +35,13 @@ pub(super) struct CandidateEntry<'a> {
 
 impl Resolver<'_> {
     /// Decides without an installed bundle.
-    pub(super) fn install(&mut self, offers: &[Offer<'_>]) -> Verdict {
+    pub(super) fn install(&mut self, offers: &[Offer<'_>]) -> Outcome {
         let name = self.request.package;
         let mut reason = None;
         for offer in offers {
             let Some(package) = self.record_answer(offer) else {
                 if let Some(pending) = self.pending() {
-                    return Verdict::Nothing(format!(
+                    return Outcome::NoCandidate(format!(
                         "waiting for catalog {pending}, which has a higher priority"
                     ));
                 }
@@ -55,7 +56,7 @@ impl Resolver<'_> {
                     let skipped = skipped(channel);
                     let request = self.request;
                     let evaluate = |candidate: &CandidateEntry<'_>| {
-                        let mut reasons = request.refusals(candidate.bundle);
+                        let mut reasons = request.ineligible_reasons(candidate.bundle);
                         if skipped.contains(candidate.entry.name.as_str()) {
                             reasons.push("is skipped by a later bundle of the channel, so only upgrades from it are \
                                           possible".into());
@@ -64,7 +65,7 @@ impl Resolver<'_> {
                     };
                     let best = self.select(offer, package, channel, candidates, evaluate);
                     match best {
-                        Some(choice) => return Verdict::Install(choice),
+                        Some(choice) => return Outcome::Install(choice),
                         None => {
                             reason.get_or_insert_with(|| {
                                 format!("channel {} of package {name} in catalog {} has no eligible bundle", channel.name, offer.catalog)
@@ -74,10 +75,10 @@ impl Resolver<'_> {
                 }
             }
         }
-        Verdict::Nothing(reason.unwrap_or_else(|| {
+        Outcome::NoCandidate(reason.unwrap_or_else(|| {
             if offers.is_empty() {
                 format!("failed to find candidate olm.bundles from the {name} package: no catalogs found")
-            } else if self.decision.unasked.is_empty() {
+            } else if self.decision.unavailable.is_empty() {
                 format!("failed to find candidate olm.bundles from the {name} package: no catalog contains it")
             } else {
                 let unasked = self.unasked();
@@ -88,22 +89,22 @@ impl Resolver<'_> {
     }
 
     /// Decides with an installed bundle.
-    pub(super) fn upgrade(&mut self, installed: &Installed, offers: &[Offer<'_>]) -> Verdict {
+    pub(super) fn upgrade(&mut self, installed: &Installed, offers: &[Offer<'_>]) -> Outcome {
         for offer in offers {
             self.record_answer(offer);
         }
         let own = installed.catalog.as_deref();
         let is_listed = own.is_some_and(|own| offers.iter().any(|offer| offer.catalog == own));
-        let is_source = |unavailable: &Unasked, own: &str| {
-            own == unavailable.catalog || !is_listed && stands_for(&unavailable.catalog, own)
+        let is_source = |unavailable: &UnavailableCatalog, own: &str| {
+            own == unavailable.catalog || !is_listed && represents(&unavailable.catalog, own)
         };
-        let mut unasked = self.decision.unasked.iter();
+        let mut unasked = self.decision.unavailable.iter();
         if let Some(unavailable) =
             unasked.find(|catalog| own.is_some_and(|own| is_source(catalog, own)))
         {
-            return Verdict::Stay(format!(
+            return Outcome::NoUpgrade(format!(
                 "catalog {}, the source of {}, is unavailable ({}); keeping the installed version",
-                unavailable.catalog, installed.name, unavailable.why
+                unavailable.catalog, installed.name, unavailable.reason
             ));
         }
         let (at, is_own) = authoritative_catalog(installed, offers, |package| {
@@ -113,7 +114,7 @@ impl Resolver<'_> {
         let source = at.and_then(|at| offers.get(at));
         let source = source.and_then(|offer| Some((offer, offered_package(offer)?.1)));
         if let (true, Some(own), None) = (is_own, own, source) {
-            return Verdict::Stay(format!(
+            return Outcome::NoUpgrade(format!(
                 "catalog {own}, the source of {}, contains neither it nor an upgrade from it; keeping the installed version",
                 installed.name
             ));
@@ -121,7 +122,7 @@ impl Resolver<'_> {
         let Some((offer, package)) = source else {
             let name = &installed.name;
             let message = format!("no available catalog contains {name} or an upgrade from it");
-            return Verdict::Stay(match self.decision.unasked.as_slice() {
+            return Outcome::NoUpgrade(match self.decision.unavailable.as_slice() {
                 [] => message,
                 _ => format!("{message}; unavailable: {}", self.unasked()),
             });
@@ -131,15 +132,15 @@ impl Resolver<'_> {
             .take_while(|other| other.catalog != offer.catalog)
             .map(|other| other.catalog)
             .collect();
-        let unasked = &mut self.decision.unasked;
+        let unasked = &mut self.decision.unavailable;
         unasked.retain(|catalog| before.contains(catalog.catalog.as_str()));
         // The source of the installed bundle is not recorded. It may be an unavailable catalog that precedes this one,
         // and a catalog that is about to be read may contain the bundle, too.
         if !is_own
             && (self.pending().is_some()
-                || (installed.catalog.is_none() && !self.decision.unasked.is_empty()))
+                || (installed.catalog.is_none() && !self.decision.unavailable.is_empty()))
         {
-            return Verdict::Stay(format!(
+            return Outcome::NoUpgrade(format!(
                 "catalogs with a higher priority than {} are unavailable: {}; keeping {}",
                 offer.catalog,
                 self.unasked(),
@@ -152,7 +153,7 @@ impl Resolver<'_> {
         ));
         let channel = match self.channel(offer, package) {
             Ok(channel) => channel,
-            Err(problem) => return Verdict::Stay(problem),
+            Err(problem) => return Outcome::NoUpgrade(problem),
         };
         self.follow(installed, offer, package, channel)
     }
@@ -164,7 +165,7 @@ impl Resolver<'_> {
         offer: &Offer<'_>,
         package: &Package,
         channel: &Channel,
-    ) -> Verdict {
+    ) -> Outcome {
         let installed = &installed.with_known_version(package.bundle(&installed.name));
         let skipped = skipped(channel);
         let candidates = candidates(package, channel);
@@ -189,7 +190,7 @@ impl Resolver<'_> {
                 .take(MAX_NAMED)
                 .map(|channel| truncated(&channel.name))
                 .collect();
-            return Verdict::Stay(match others.as_slice() {
+            return Outcome::NoUpgrade(match others.as_slice() {
                 [] => message,
                 _ => format!(
                     "{message}; set spec.channel to a channel that does: {}",
@@ -210,24 +211,24 @@ impl Resolver<'_> {
             let mut reasons = Vec::new();
             if !installed.precedes(candidate.entry) {
                 reasons.push(format!("does not replace or skip {}", installed.name));
-            } else if !path.is_forward(candidate) {
+            } else if !path.is_newer(candidate) {
                 reasons.push("is not newer than the installed version".to_owned());
             } else if has_unskipped && skipped.contains(candidate.entry.name.as_str()) {
                 reasons.push("is skipped by a later bundle of the channel".to_owned());
             }
-            reasons.extend(request.refusals(candidate.bundle));
+            reasons.extend(request.ineligible_reasons(candidate.bundle));
             reasons
         };
         let is_head = !candidates.iter().any(is_reachable);
         if let Some(choice) = self.select(offer, package, channel, candidates.clone(), evaluate) {
-            return Verdict::Upgrade(choice);
+            return Outcome::Upgrade(choice);
         }
         self.decision.next = self.next_after(&path, &candidates, &skipped);
         if let Some(bundle) = package.bundle(&installed.name) {
             self.warn(package, channel, bundle);
         }
         let name = &installed.name;
-        Verdict::Stay(if is_head {
+        Outcome::NoUpgrade(if is_head {
             format!("channel {} has no upgrade from {name}", channel.name)
         } else {
             format!(
@@ -240,8 +241,8 @@ impl Resolver<'_> {
     /// Records the answer of a catalog. Returns the package, if the catalog offers it.
     fn record_answer<'p>(&mut self, offer: &Offer<'p>) -> Option<&'p Package> {
         match offer.answer {
-            Answer::Package(package) => Some(package),
-            Answer::Absent => {
+            CatalogAnswer::Package(package) => Some(package),
+            CatalogAnswer::NotFound => {
                 let text = format!(
                     "catalog {} has no package {}",
                     offer.catalog, self.request.package
@@ -249,23 +250,23 @@ impl Resolver<'_> {
                 self.note(text);
                 None
             }
-            Answer::Unknown(reason) => {
+            CatalogAnswer::Unavailable(reason) => {
                 self.note(format!(
                     "catalog {} is unavailable: {reason}",
                     offer.catalog
                 ));
-                self.decision.unasked.push(Unasked {
+                self.decision.unavailable.push(UnavailableCatalog {
                     catalog: offer.catalog.to_owned(),
-                    why: reason.chars().take(MAX_REASON_LEN).collect(),
+                    reason: reason.chars().take(MAX_REASON_LEN).collect(),
                     is_pending: false,
                 });
                 None
             }
-            Answer::Pending => {
+            CatalogAnswer::Pending => {
                 self.note(format!("catalog {} has not been read yet", offer.catalog));
-                self.decision.unasked.push(Unasked {
+                self.decision.unavailable.push(UnavailableCatalog {
                     catalog: offer.catalog.to_owned(),
-                    why: "not read yet".to_owned(),
+                    reason: "not read yet".to_owned(),
                     is_pending: true,
                 });
                 None
@@ -275,16 +276,16 @@ impl Resolver<'_> {
 
     /// Returns the first catalog that is about to be read.
     fn pending(&self) -> Option<&str> {
-        let mut unasked = self.decision.unasked.iter();
+        let mut unasked = self.decision.unavailable.iter();
         let pending = unasked.find(|catalog| catalog.is_pending)?;
         Some(&pending.catalog)
     }
 
     /// Lists the unavailable catalogs with the reasons.
     fn unasked(&self) -> String {
-        let each = self.decision.unasked.iter();
+        let each = self.decision.unavailable.iter();
         let each: Vec<String> = each
-            .map(|catalog| format!("{} ({})", catalog.catalog, catalog.why))
+            .map(|catalog| format!("{} ({})", catalog.catalog, catalog.reason))
             .collect();
         each.join(", ")
     }
@@ -428,7 +429,7 @@ impl Resolver<'_> {
         Some(Next {
             name: next.bundle.name.clone(),
             version: next.bundle.version.clone(),
-            reasons: self.request.refusals(next.bundle),
+            reasons: self.request.ineligible_reasons(next.bundle),
         })
     }
 
@@ -490,7 +491,7 @@ fn truncated(name: &str) -> String {
 
 /// Reports whether an offer represents a catalog. An offer named `NAMESPACE/*` represents all catalogs of a namespace
 /// in which catalogs cannot be listed.
-pub fn stands_for(offer: &str, catalog: &str) -> bool {
+pub fn represents(offer: &str, catalog: &str) -> bool {
     let namespace = offer
         .strip_suffix('*')
         .filter(|prefix| prefix.ends_with('/'));

@@ -7,7 +7,7 @@ mod rebuilds;
 use manifests::{openshift::Spelling, version::parse_strict};
 
 use super::*;
-use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
+use crate::model::{Bundle, Channel, Entry, Gvk, PLAIN_V0, REGISTRY_V1, Requirement};
 
 /// A package in short: `name: version`, and then for each channel `name<replaces -skips ~range`.
 fn package(default: &str, channels: &[(&str, &str)]) -> Package {
@@ -81,10 +81,10 @@ impl Default for Request<'_> {
 }
 
 fn offer<'a>(catalog: &'a str, priority: i64, package: &'a Package) -> Offer<'a> {
-    answer(catalog, priority, Answer::Package(package))
+    answer(catalog, priority, CatalogAnswer::Package(package))
 }
 
-fn answer<'a>(catalog: &'a str, priority: i64, answer: Answer<'a>) -> Offer<'a> {
+fn answer<'a>(catalog: &'a str, priority: i64, answer: CatalogAnswer<'a>) -> Offer<'a> {
     Offer {
         catalog,
         priority,
@@ -95,10 +95,10 @@ fn answer<'a>(catalog: &'a str, priority: i64, answer: Answer<'a>) -> Offer<'a> 
 /// Formats a verdict as `install 1.0.0`, `upgrade 1.1.0`, `stay` or `nothing`.
 fn short(decision: &Decision) -> String {
     match &decision.verdict {
-        Verdict::Install(bundle) => format!("install {}", bundle.name),
-        Verdict::Upgrade(bundle) => format!("upgrade {}", bundle.name),
-        Verdict::Stay(_) => "stay".into(),
-        Verdict::Nothing(_) => "nothing".into(),
+        Outcome::Install(bundle) => format!("install {}", bundle.name),
+        Outcome::Upgrade(bundle) => format!("upgrade {}", bundle.name),
+        Outcome::NoUpgrade(_) => "stay".into(),
+        Outcome::NoCandidate(_) => "nothing".into(),
     }
 }
 
@@ -122,7 +122,7 @@ fn next(from: &str, request: Request<'_>, package: &Package) -> String {
 fn path(from: &Installed, package: &Package) -> Vec<String> {
     let (mut at, mut path) = (from.clone(), Vec::new());
     for _ in 0..10 {
-        let Verdict::Upgrade(choice) = decide(&after(&at), package).verdict else {
+        let Outcome::Upgrade(choice) = decide(&after(&at), package).verdict else {
             break;
         };
         path.push(choice.name.clone());
@@ -213,15 +213,15 @@ fn ineligible_bundles_are_not_chosen_and_have_reasons() {
         |b| b.min_kube = Some("1.31.0".into()) => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s";
         |b| b.min_kube = Some("new".into()) => "has an invalid minKubeVersion: \"new\"";
         |b| b.media_type = Some("helm".into()) => "has unsupported media type \"helm\"";
-        |b| b.unreadable = Some("timeout".into()) => "cannot be read: timeout";
+        |b| b.invalid_properties = Some("timeout".into()) => "cannot be read: timeout";
         |b| b.image = String::new() => "has no image";
-        |b| { b.needs = vec![Need::Package { name: "bar".into(), range: ">1.0.0".into() }]; }
+        |b| { b.requires = vec![Requirement::Package { name: "bar".into(), range: ">1.0.0".into() }]; }
             => "requires package bar >1.0.0; dependencies are not resolved";
         |b| {
             let api = Gvk { group: "g".into(), version: "v1".into(), kind: "K".into() };
-            b.needs = vec![Need::Api(api), Need::Constraint(None)];
+            b.requires = vec![Requirement::Api(api), Requirement::Constraint(None)];
         } => "requires API g/v1 K and 1 more; dependencies are not resolved";
-        |b| b.needs = vec![Need::Constraint(Some("GPU".into()))]
+        |b| b.requires = vec![Requirement::Constraint(Some("GPU".into()))]
             => "requires constraint: GPU; dependencies are not resolved";
     ];
     let kubernetes = parse_strict("1.30.5+k3s").unwrap();

@@ -54,11 +54,11 @@ impl<'a> UpgradePath<'a> {
 
     /// Reports whether an edge of the channel leads to the bundle, and the bundle is a step forward.
     pub(super) fn reaches(&self, candidate: &CandidateEntry<'_>) -> bool {
-        self.installed.precedes(candidate.entry) && self.is_forward(candidate)
+        self.installed.precedes(candidate.entry) && self.is_newer(candidate)
     }
 
     /// Reports whether the target of an edge is a step forward. Other edges are not followed: a cycle would never end.
-    pub(super) fn is_forward(&self, candidate: &CandidateEntry<'_>) -> bool {
+    pub(super) fn is_newer(&self, candidate: &CandidateEntry<'_>) -> bool {
         let name = candidate.entry.name.as_str();
         match self.installed.cmp_version(candidate.bundle) {
             None | Some(Ordering::Less) => true,

@@ -1,6 +1,6 @@
 //! Errors of composing a catalog from an index and bundles.
 
-use super::Form;
+use super::ComposeMode;
 use crate::{
     render::{self, WriteError},
     source,
@@ -11,7 +11,7 @@ use crate::{
 pub enum Error {
     /// The list of bundles is empty.
     #[error("no bundle to inject; specify a bundle")]
-    Nothing,
+    NoBundles,
     /// The package name is invalid.
     #[error(
         "invalid package name {name:?}: {problem}; correct the bundle's metadata/annotations.yaml"
@@ -40,7 +40,7 @@ pub enum Error {
     #[error(
         "bundle {name:?} exists twice, as {first} and as {second}; change the version and name of the newer one"
     )]
-    Twice {
+    DuplicateBundle {
         /// Name of the bundles.
         name: String,
         /// Image of the first bundle.
@@ -56,7 +56,7 @@ pub enum Error {
         /// Name of the index.
         index: String,
         /// Command that composes the catalog.
-        form: Form,
+        form: ComposeMode,
     },
     /// The index already contains the channel. The message is that of operator-sdk.
     #[error(
@@ -108,9 +108,9 @@ pub enum Error {
 }
 
 /// Formats the index as the corresponding command of operator-sdk does.
-fn in_index(form: Form, index: &str) -> String {
+fn in_index(form: ComposeMode, index: &str) -> String {
     match form {
-        Form::Run => format!("index image: {index}"),
-        Form::Upgrade => format!("Index Image {index:?}"),
+        ComposeMode::Run => format!("index image: {index}"),
+        ComposeMode::Upgrade => format!("Index Image {index:?}"),
     }
 }

@@ -35,15 +35,15 @@ pub enum Mode {
 /// A bundle that was injected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Injected {
+pub struct InjectedBundle {
     /// Image reference of the bundle.
     pub image_tag: String,
     /// Mode in which the bundle was added.
-    #[serde(default = "usual")]
+    #[serde(default = "default_mode")]
     pub mode: Mode,
 }
 
-fn usual() -> Mode {
+fn default_mode() -> Mode {
     Mode::Semver
 }
 
@@ -53,13 +53,13 @@ pub struct History {
     /// Index image; `None` if the catalog contains only injected bundles.
     pub index: Option<String>,
     /// Injected bundles, oldest first.
-    pub injected: Vec<Injected>,
+    pub injected: Vec<InjectedBundle>,
 }
 
 /// The error for a malformed annotation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {key} is malformed: {problem}; {remedy}")]
-pub struct Damaged {
+pub struct InvalidAnnotation {
     /// Key of the annotation.
     pub key: &'static str,
     problem: String,
@@ -72,7 +72,7 @@ pub struct Damaged {
     "the history reached its limit of {MAX_BUNDLES} bundles; put the bundles into a catalog, and run the bundle again with \
      --index-image"
 )]
-pub struct Full;
+pub struct HistoryFull;
 
 /// The error for an unknown mode, with the message of operator-sdk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,11 +120,11 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if an annotation is malformed because it was changed or was not written by such a command.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Damaged> {
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, InvalidAnnotation> {
         let index = annotations.get(INDEX_IMAGE).map(|image| image.trim());
         let index = index.filter(|image| !image.is_empty() && *image != DEFAULT_INDEX);
         if let Some(index) = index {
-            reference(index).map_err(|problem| Damaged {
+            reference(index).map_err(|problem| InvalidAnnotation {
                 key: INDEX_IMAGE,
                 problem: truncate(&problem, MAX_SHOWN),
                 remedy: "set it to the index image with which the bundle was run, or remove the annotation if there was none",
@@ -132,7 +132,7 @@ impl History {
         }
         let injected = match annotations.get(INJECTED_BUNDLES).map(|text| text.trim()) {
             None | Some("" | "null" | "[]") => Vec::new(),
-            Some(text) => list(text).map_err(|problem| Damaged {
+            Some(text) => list(text).map_err(|problem| InvalidAnnotation {
                 key: INJECTED_BUNDLES,
                 problem: truncate(&problem, MAX_SHOWN),
                 remedy: "set it to the images of the bundles that were run, oldest first, as \
@@ -146,8 +146,8 @@ impl History {
     }
 
     /// Returns the annotations for this history.
-    pub fn annotations(&self) -> BTreeMap<String, String> {
-        let injected: Vec<String> = self.injected.iter().map(Injected::json).collect();
+    pub fn to_annotations(&self) -> BTreeMap<String, String> {
+        let injected: Vec<String> = self.injected.iter().map(InjectedBundle::json).collect();
         BTreeMap::from([
             (INDEX_IMAGE.to_owned(), self.index_image().to_owned()),
             (
@@ -166,12 +166,12 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if the history has reached its maximum length.
-    pub fn push(&mut self, image: &str, mode: Option<Mode>) -> Result<(), Full> {
+    pub fn push(&mut self, image: &str, mode: Option<Mode>) -> Result<(), HistoryFull> {
         if self.injected.len() >= MAX_BUNDLES {
-            return Err(Full);
+            return Err(HistoryFull);
         }
         let mode = mode.unwrap_or_else(|| Mode::of(self.index_image()));
-        self.injected.push(Injected {
+        self.injected.push(InjectedBundle {
             image_tag: image.to_owned(),
             mode,
         });
@@ -179,7 +179,7 @@ impl History {
     }
 }
 
-impl Injected {
+impl InjectedBundle {
     /// Encodes the bundle with the key order of Go, as operator-sdk does.
     fn json(&self) -> String {
         let image = serde_json::Value::from(self.image_tag.as_str());
@@ -187,8 +187,8 @@ impl Injected {
     }
 }
 
-fn list(text: &str) -> Result<Vec<Injected>, String> {
-    let list: Vec<Injected> =
+fn list(text: &str) -> Result<Vec<InjectedBundle>, String> {
+    let list: Vec<InjectedBundle> =
         serde_json::from_str(text).map_err(|error| format!("not a list of bundles: {error}"))?;
     if list.len() > MAX_BUNDLES {
         return Err(format!(
@@ -198,7 +198,7 @@ fn list(text: &str) -> Result<Vec<Injected>, String> {
     }
     for (at, injected) in list.iter().enumerate() {
         reference(&injected.image_tag)?;
-        let is_same = |other: &&Injected| other.image_tag == injected.image_tag;
+        let is_same = |other: &&InjectedBundle| other.image_tag == injected.image_tag;
         if list.iter().take(at).any(|other| is_same(&other)) {
             return Err(format!("{} is listed twice", injected.image_tag));
         }

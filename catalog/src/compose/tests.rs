@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    history::{Damaged, History, INDEX_IMAGE, INJECTED_BUNDLES, Injected, Mode},
+    history::{History, INDEX_IMAGE, INJECTED_BUNDLES, InjectedBundle, InvalidAnnotation, Mode},
     *,
 };
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     testing::{self, channel, content, has, list, package, starts},
 };
 
-const PLACE: Place<'_> = Place {
+const PLACE: ChannelRef<'_> = ChannelRef {
     package: "tide",
     channel: "alpha",
 };
@@ -43,14 +43,14 @@ fn blob(package: &str, version: &str) -> Value {
 
 fn try_compose<'i>(
     index: impl Into<Option<Index<'i>>>,
-    form: Form,
+    form: ComposeMode,
     bundles: Vec<Bundle>,
-) -> Result<Composed, Error> {
+) -> Result<ComposedCatalog, Error> {
     compose(index.into(), PLACE, form, bundles, &Limits::default())
 }
 
 /// Formats entries as `name<replaces`, in their order.
-fn graph(composed: &Composed, channel: &str) -> Vec<String> {
+fn graph(composed: &ComposedCatalog, channel: &str) -> Vec<String> {
     let channel = &composed.catalog.packages["tide"].channels[channel];
     let edge =
         |entry: &Entry| entry.name.clone() + &list(&entry.replaces, |before| format!("<{before}"));
@@ -60,7 +60,7 @@ fn graph(composed: &Composed, channel: &str) -> Vec<String> {
 // parity: run-10
 #[test]
 fn catalog_without_index_has_only_the_bundles() {
-    for form in [Form::Run, Form::Upgrade] {
+    for form in [ComposeMode::Run, ComposeMode::Upgrade] {
         let composed = try_compose(None, form, vec![bundle("0.0.1")]).unwrap();
         assert_eq!(composed.warnings, Vec::<String>::new());
         let documents: Vec<String> = composed.documents().map(Result::unwrap).collect();
@@ -78,7 +78,7 @@ fn catalog_without_index_has_only_the_bundles() {
 #[test]
 fn bundles_form_a_chain_in_their_order() {
     let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
-    let composed = try_compose(None, Form::Upgrade, bundles).unwrap();
+    let composed = try_compose(None, ComposeMode::Upgrade, bundles).unwrap();
     let expected =
         "tide.v0.0.1 tide.v0.0.2<tide.v0.0.1 tide.v0.0.10<tide.v0.0.2 tide.v0.0.9<tide.v0.0.10";
     assert_eq!(graph(&composed, "alpha").join(" "), expected);
@@ -106,7 +106,7 @@ fn content_of_the_index_is_kept() {
         json!({"schema": "example.com/other", "kept": true}),
     ];
     let bundles = vec![bundle("0.0.3"), bundle("0.0.4")];
-    let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
+    let composed = try_compose(index(&blobs), ComposeMode::Upgrade, bundles).unwrap();
     let mut text = Vec::new();
     composed.rendered.write(Format::Json, &mut text).unwrap();
     let documents = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
@@ -147,7 +147,7 @@ fn index_may_already_contain_former_bundles() {
         }
         blobs.extend(of_index.iter().map(|version| blob("tide", version)));
         let bundles = vec![bundle("0.0.2"), bundle("0.0.3")];
-        let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
+        let composed = try_compose(index(&blobs), ComposeMode::Upgrade, bundles).unwrap();
         assert_eq!(graph(&composed, "alpha"), expected);
         let blobs = composed.rendered.blobs.iter();
         let bundles = blobs.filter(|blob| blob.class == BlobKind::Bundle);
@@ -196,15 +196,15 @@ fn existing_bundle_or_channel_is_an_error() {
         blob("tide", "0.0.1"),
     ];
     for (form, bundles, expected) in ::tests::rows![
-        Form::Run, vec![bundle("0.0.1")] => "bundle \"tide.v0.0.1\" already exists in the index image: example.com/index:v1; ";
-        Form::Run, vec![bundle("0.0.2")] => "channel \"alpha\" already exists in the index image: example.com/index:v1; ";
-        Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.1")]
+        ComposeMode::Run, vec![bundle("0.0.1")] => "bundle \"tide.v0.0.1\" already exists in the index image: example.com/index:v1; ";
+        ComposeMode::Run, vec![bundle("0.0.2")] => "channel \"alpha\" already exists in the index image: example.com/index:v1; ";
+        ComposeMode::Upgrade, vec![bundle("0.0.2"), bundle("0.0.1")]
             => "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ";
-        Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.2")]
+        ComposeMode::Upgrade, vec![bundle("0.0.2"), bundle("0.0.2")]
             => "bundle \"tide.v0.0.2\" exists twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ";
-        Form::Upgrade, vec![of("other", "0.0.2")]
+        ComposeMode::Upgrade, vec![of("other", "0.0.2")]
             => "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ";
-        Form::Upgrade, vec![] => "no bundle to inject";
+        ComposeMode::Upgrade, vec![] => "no bundle to inject";
     ] {
         let error = try_compose(index(&blobs), form, bundles).unwrap_err();
         starts(error, expected);
@@ -222,16 +222,17 @@ fn errors_of_other_packages_are_warnings() {
         channel("tide", "alpha", &json!([{"name": "tide.v0.0.2-again"}])),
         second,
     ];
-    let error = try_compose(index(&blobs), Form::Upgrade, vec![bundle("0.0.2")]).unwrap_err();
+    let error =
+        try_compose(index(&blobs), ComposeMode::Upgrade, vec![bundle("0.0.2")]).unwrap_err();
     has(error, "duplicate versions found in bundles: [{0.0.2:");
     // The other package has no channel, which is only a warning.
     let other = index(&[package("other", "stable")]);
-    let composed = try_compose(other, Form::Run, vec![bundle("0.0.1")]).unwrap();
+    let composed = try_compose(other, ComposeMode::Run, vec![bundle("0.0.1")]).unwrap();
     let warning = "the index has packages with errors, which some catalog servers reject: other";
     assert_eq!(composed.warnings, [warning]);
-    let place = with!(Place, package: "Tide"; ..PLACE);
+    let place = with!(ChannelRef, package: "Tide"; ..PLACE);
     let bundles = vec![of("Tide", "0.0.1")];
-    let error = compose(None, place, Form::Run, bundles, &Limits::default()).unwrap_err();
+    let error = compose(None, place, ComposeMode::Run, bundles, &Limits::default()).unwrap_err();
     starts(error, "invalid package name \"Tide\"");
 }
 
@@ -242,7 +243,7 @@ fn history_round_trips() {
     history.push("example.com/tide:v1", None).unwrap();
     let second = format!("example.com/tide@sha256:{}", "a".repeat(64));
     history.push(&second, Some(Mode::Semver)).unwrap();
-    let written = history.annotations();
+    let written = history.to_annotations();
     starts(
         &written[INJECTED_BUNDLES],
         r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#,
@@ -251,7 +252,7 @@ fn history_round_trips() {
     // The name for "no index" denotes an empty index, and implies the other mode.
     let mut none = History::default();
     none.push("example.com/tide:v1", None).unwrap();
-    let written = none.annotations();
+    let written = none.to_annotations();
     assert_eq!(written[INDEX_IMAGE], DEFAULT_INDEX);
     assert!(written[INJECTED_BUNDLES].contains("semver"));
     assert_eq!(History::read(&written), Ok(none));
@@ -269,7 +270,7 @@ fn history_is_limited_to_its_readable_size() {
         full.starts_with("the history reached its limit of 500 bundles"),
         "{full}"
     );
-    assert_eq!(History::read(&history.annotations()), Ok(history));
+    assert_eq!(History::read(&history.to_annotations()), Ok(history));
 }
 
 // parity: run-16
@@ -278,7 +279,7 @@ fn damaged_history_is_reported_with_a_remedy() {
     let read =
         |key: &str, text: &str| History::read(&BTreeMap::from([(key.to_owned(), text.to_owned())]));
     let one = |mode| {
-        vec![Injected {
+        vec![InjectedBundle {
             image_tag: "a.io/b".to_owned(),
             mode,
         }]
@@ -307,7 +308,7 @@ fn damaged_history_is_reported_with_a_remedy() {
         INJECTED_BUNDLES, &enormous => "not a list of bundles";
         INDEX_IMAGE, "not an image" => "not an image";
     ] {
-        let error: Damaged = read(key, text).unwrap_err();
+        let error: InvalidAnnotation = read(key, text).unwrap_err();
         let message = error.to_string();
         starts(&message, &format!("annotation {key} is malformed: "));
         has(&message, part);

@@ -28,7 +28,7 @@ pub(super) fn meta(root: Node<'_>) -> Result<RootFields<'_>, String> {
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             root.kind().name()
         );
-        return Err(with_marker(&problem, root.raw(), 1));
+        return Err(with_marker(&problem, root.source(), 1));
     }
     if let Some(problem) = duplicates(root) {
         return Err(problem);
@@ -74,7 +74,7 @@ fn string<'a>(root: Node<'a>, name: &str) -> Result<Cow<'a, str>, String> {
         Some((value, None)) => Err(format!(
             "expected value for key {name:?} to be a string, got {}: {}",
             value.kind().name(),
-            excerpt(&String::from_utf8_lossy(value.raw()))
+            excerpt(&String::from_utf8_lossy(value.source()))
         )),
     }
 }
@@ -82,13 +82,13 @@ fn string<'a>(root: Node<'a>, name: &str) -> Result<Cow<'a, str>, String> {
 /// Reports distinct keys that fold to the same name. The common case compares a few short keys without allocation.
 fn duplicates(root: Node<'_>) -> Option<String> {
     const MAX_QUICK_KEYS: usize = 12;
-    let is_plain = |key: Node<'_>| key.raw().is_ascii() && !key.raw().contains(&b'\\');
+    let is_plain = |key: Node<'_>| key.source().is_ascii() && !key.source().contains(&b'\\');
     if root.entries().take(MAX_QUICK_KEYS + 1).count() <= MAX_QUICK_KEYS
         && root.entries().all(|(key, _)| is_plain(key))
         && root.entries().enumerate().all(|(at, (key, _))| {
             root.entries()
                 .take(at)
-                .all(|(other, _)| !key.raw().eq_ignore_ascii_case(other.raw()))
+                .all(|(other, _)| !key.source().eq_ignore_ascii_case(other.source()))
         })
     {
         return None;

@@ -197,7 +197,7 @@ fn string_of(value: Node<'_>) -> Vec<u8> {
     let mut json = Vec::new();
     if value.kind() == Kind::Number {
         json.push(b'"');
-        json.extend_from_slice(value.raw());
+        json.extend_from_slice(value.source());
         json.push(b'"');
     } else {
         value.compact(&mut json);
@@ -207,7 +207,7 @@ fn string_of(value: Node<'_>) -> Vec<u8> {
 
 /// Returns a value as [`Declarations`] read it: a number with its spelling.
 fn text_of(value: Node<'_>) -> String {
-    String::from_utf8_lossy(value.raw()).into_owned()
+    String::from_utf8_lossy(value.source()).into_owned()
 }
 
 /// Replacements of parts of a document.

@@ -4,7 +4,7 @@ use crate::testing::{content, has, list, starts};
 /// Formats each document as one line.
 fn walked_lines<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     let content = content(files);
-    let describe = |meta: Result<Meta<'_>, Fault>| match meta {
+    let describe = |meta: Result<Meta<'_>, ReadError>| match meta {
         Ok(meta) => {
             let (file, line, schema) = (meta.file, meta.line, &meta.schema);
             format!("{file}:{line} {schema} {}/{}", meta.package, meta.name)
@@ -100,7 +100,7 @@ fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
         let properties = properties.into_iter().flat_map(Node::items);
         let values = properties.map(|property| {
             let value = property.field("value").or(property.get("value"));
-            String::from_utf8(value.unwrap().raw().to_vec()).unwrap()
+            String::from_utf8(value.unwrap().source().to_vec()).unwrap()
         });
         let lines = meta.unquoted.iter().map(|number| number.line);
         (values.collect(), lines.collect())
@@ -215,7 +215,7 @@ fn irregular_file_is_reported_without_blocking() {
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
     std::fs::write(folder.path().join("x"), "{\"schema\":\"s\"}").unwrap();
-    let describe = |meta: Result<Meta<'_>, Fault>| {
+    let describe = |meta: Result<Meta<'_>, ReadError>| {
         meta.map_or_else(|fault| fault.to_string(), |meta| meta.schema.into_owned())
     };
     let results = collect(Source::Folder(folder.path()), &Limits::default(), describe).unwrap();

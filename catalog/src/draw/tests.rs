@@ -35,7 +35,7 @@ fn package() -> Package {
 #[test]
 fn channel_is_drawn_in_mermaid() {
     assert_eq!(
-        draw(&package(), Some("stable"), Language::Mermaid),
+        draw(&package(), Some("stable"), GraphFormat::Mermaid),
         "\
 flowchart LR
   subgraph c0[\"channel stable (default)\"]
@@ -61,7 +61,7 @@ flowchart LR
 
 #[test]
 fn dot_drawing_has_every_channel() {
-    let drawn = draw(&package(), None, Language::Dot);
+    let drawn = draw(&package(), None, GraphFormat::Dot);
     starts(
         &drawn,
         "digraph \"foo\" {\n  rankdir=LR;\n  node [shape=box];\n  subgraph cluster_0 {\n    label=\"channel old, deprecated\";\n    \
@@ -83,7 +83,7 @@ fn names_are_escaped() {
                 entry.replaces = Some(name.into());
             }
         }
-        for language in [Language::Mermaid, Language::Dot] {
+        for language in [GraphFormat::Mermaid, GraphFormat::Dot] {
             let drawn = draw(&package, None, language);
             let is_expected = !drawn.contains(['\u{1b}', '\u{202e}', '\u{2066}']);
             assert!(is_expected, "{drawn}");
@@ -93,7 +93,7 @@ fn names_are_escaped() {
                 let plain = line.replace("\\\\", "").replace("\\\"", "");
                 assert_eq!(plain.matches('"').count(), 2, "{line}");
             }
-            let is_dot = language == Language::Dot;
+            let is_dot = language == GraphFormat::Dot;
             assert!(is_dot || !drawn.contains("%%"), "{drawn}");
             assert!(is_dot || !drawn.contains("<script"), "{drawn}");
         }
@@ -107,7 +107,7 @@ fn drawing_is_limited() {
     let names: Vec<String> = (0..200).map(|at| format!("b{at}")).collect();
     let entry = |name: &String| with!(Entry, name: name.clone(), skips: names.clone());
     channel.entries = names.iter().map(entry).collect();
-    for language in [Language::Mermaid, Language::Dot] {
+    for language in [GraphFormat::Mermaid, GraphFormat::Dot] {
         let drawn = draw(&package, Some("stable"), language);
         assert!(drawn.lines().count() < 5_100);
         assert!(drawn.contains("more channels, nodes and edges"));
@@ -120,7 +120,7 @@ fn drawing_is_limited() {
             .channels
             .insert(name.clone(), with!(Channel, name, entries));
     }
-    for language in [Language::Mermaid, Language::Dot] {
+    for language in [GraphFormat::Mermaid, GraphFormat::Dot] {
         let drawn = draw(&package, None, language);
         assert!(drawn.lines().count() < 15_100, "{}", drawn.lines().count());
     }

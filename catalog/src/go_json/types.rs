@@ -1,11 +1,11 @@
 //! Declarations of the types of operator-registry's `declcfg` and `property`, and of the types of OLM's API that they
 //! contain.
 
-use super::{Struct, Type};
+use super::{GoType, Struct};
 
-const TEXT: Type = Type::Text("string");
+const TEXT: GoType = GoType::Text("string");
 
-const fn lenient(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+const fn lenient(name: &'static str, fields: &'static [(&'static str, GoType)]) -> Struct {
     Struct {
         name,
         fields,
@@ -15,9 +15,12 @@ const fn lenient(name: &'static str, fields: &'static [(&'static str, Type)]) ->
 
 // --- blobs ---
 
-const PROPERTIES: Type = Type::List(&Type::Struct(&PROPERTY));
+const PROPERTIES: GoType = GoType::List(&GoType::Struct(&PROPERTY));
 
-static PROPERTY: Struct = lenient("property.Property", &[("type", TEXT), ("value", Type::Raw)]);
+static PROPERTY: Struct = lenient(
+    "property.Property",
+    &[("type", TEXT), ("value", GoType::Raw)],
+);
 
 pub(crate) static PACKAGE: Struct = lenient(
     "declcfg.Package",
@@ -25,7 +28,7 @@ pub(crate) static PACKAGE: Struct = lenient(
         ("schema", TEXT),
         ("name", TEXT),
         ("defaultChannel", TEXT),
-        ("icon", Type::Struct(&ICON)),
+        ("icon", GoType::Struct(&ICON)),
         ("description", TEXT),
         ("properties", PROPERTIES),
     ],
@@ -33,7 +36,7 @@ pub(crate) static PACKAGE: Struct = lenient(
 
 static ICON: Struct = lenient(
     "declcfg.Icon",
-    &[("base64data", Type::Bytes), ("mediatype", TEXT)],
+    &[("base64data", GoType::Bytes), ("mediatype", TEXT)],
 );
 
 pub(crate) static CHANNEL: Struct = lenient(
@@ -42,7 +45,7 @@ pub(crate) static CHANNEL: Struct = lenient(
         ("schema", TEXT),
         ("name", TEXT),
         ("package", TEXT),
-        ("entries", Type::List(&Type::Struct(&ENTRY))),
+        ("entries", GoType::List(&GoType::Struct(&ENTRY))),
         ("properties", PROPERTIES),
     ],
 );
@@ -52,7 +55,7 @@ static ENTRY: Struct = lenient(
     &[
         ("name", TEXT),
         ("replaces", TEXT),
-        ("skips", Type::List(&TEXT)),
+        ("skips", GoType::List(&TEXT)),
         ("skipRange", TEXT),
     ],
 );
@@ -65,7 +68,10 @@ pub(crate) static BUNDLE: Struct = lenient(
         ("package", TEXT),
         ("image", TEXT),
         ("properties", PROPERTIES),
-        ("relatedImages", Type::List(&Type::Struct(&RELATED_IMAGE))),
+        (
+            "relatedImages",
+            GoType::List(&GoType::Struct(&RELATED_IMAGE)),
+        ),
     ],
 );
 
@@ -76,13 +82,13 @@ pub(crate) static DEPRECATION: Struct = lenient(
     &[
         ("schema", TEXT),
         ("package", TEXT),
-        ("entries", Type::List(&Type::Struct(&DEPRECATION_ENTRY))),
+        ("entries", GoType::List(&GoType::Struct(&DEPRECATION_ENTRY))),
     ],
 );
 
 static DEPRECATION_ENTRY: Struct = lenient(
     "declcfg.DeprecationEntry",
-    &[("reference", Type::Struct(&REFERENCE)), ("message", TEXT)],
+    &[("reference", GoType::Struct(&REFERENCE)), ("message", TEXT)],
 );
 
 static REFERENCE: Struct = lenient(
@@ -114,45 +120,45 @@ pub(crate) static GVK_REQUIRED: Struct = lenient(
 
 pub(crate) static CHANNEL_PROPERTY: Struct = lenient(
     "property.Channel",
-    &[("channelName", TEXT), ("priority", Type::Int(64))],
+    &[("channelName", TEXT), ("priority", GoType::Int(64))],
 );
 
 pub(crate) static BUNDLE_OBJECT: Struct =
-    lenient("property.BundleObject", &[("data", Type::Bytes)]);
+    lenient("property.BundleObject", &[("data", GoType::Bytes)]);
 
 pub(crate) static CSV_METADATA: Struct = lenient(
     "property.CSVMetadata",
     &[
-        ("annotations", Type::Texts),
-        ("apiServiceDefinitions", Type::Struct(&API_SERVICES)),
-        ("crdDescriptions", Type::Struct(&CRDS)),
+        ("annotations", GoType::Texts),
+        ("apiServiceDefinitions", GoType::Struct(&API_SERVICES)),
+        ("crdDescriptions", GoType::Struct(&CRDS)),
         ("description", TEXT),
         ("displayName", TEXT),
-        ("installModes", Type::List(&Type::Struct(&INSTALL_MODE))),
-        ("keywords", Type::List(&TEXT)),
-        ("labels", Type::Texts),
-        ("links", Type::List(&Type::Struct(&LINK))),
-        ("maintainers", Type::List(&Type::Struct(&MAINTAINER))),
+        ("installModes", GoType::List(&GoType::Struct(&INSTALL_MODE))),
+        ("keywords", GoType::List(&TEXT)),
+        ("labels", GoType::Texts),
+        ("links", GoType::List(&GoType::Struct(&LINK))),
+        ("maintainers", GoType::List(&GoType::Struct(&MAINTAINER))),
         ("maturity", TEXT),
         ("minKubeVersion", TEXT),
-        ("nativeAPIs", Type::List(&Type::Struct(&NATIVE_API))),
-        ("provider", Type::Struct(&LINK)),
+        ("nativeAPIs", GoType::List(&GoType::Struct(&NATIVE_API))),
+        ("provider", GoType::Struct(&LINK)),
     ],
 );
 
 static API_SERVICES: Struct = lenient(
     "v1alpha1.APIServiceDefinitions",
     &[
-        ("owned", Type::List(&Type::Struct(&API_SERVICE))),
-        ("required", Type::List(&Type::Struct(&API_SERVICE))),
+        ("owned", GoType::List(&GoType::Struct(&API_SERVICE))),
+        ("required", GoType::List(&GoType::Struct(&API_SERVICE))),
     ],
 );
 
 static CRDS: Struct = lenient(
     "v1alpha1.CustomResourceDefinitions",
     &[
-        ("owned", Type::List(&Type::Struct(&CRD))),
-        ("required", Type::List(&Type::Struct(&CRD))),
+        ("owned", GoType::List(&GoType::Struct(&CRD))),
+        ("required", GoType::List(&GoType::Struct(&CRD))),
     ],
 );
 
@@ -164,13 +170,13 @@ static API_SERVICE: Struct = lenient(
         ("version", TEXT),
         ("kind", TEXT),
         ("deploymentName", TEXT),
-        ("containerPort", Type::Int(32)),
+        ("containerPort", GoType::Int(32)),
         ("displayName", TEXT),
         ("description", TEXT),
-        ("resources", Type::List(&Type::Struct(&RESOURCE))),
-        ("statusDescriptors", Type::List(&Type::Struct(&STATUS))),
-        ("specDescriptors", Type::List(&Type::Struct(&SPEC))),
-        ("actionDescriptors", Type::List(&Type::Struct(&ACTION))),
+        ("resources", GoType::List(&GoType::Struct(&RESOURCE))),
+        ("statusDescriptors", GoType::List(&GoType::Struct(&STATUS))),
+        ("specDescriptors", GoType::List(&GoType::Struct(&SPEC))),
+        ("actionDescriptors", GoType::List(&GoType::Struct(&ACTION))),
     ],
 );
 
@@ -182,10 +188,10 @@ static CRD: Struct = lenient(
         ("kind", TEXT),
         ("displayName", TEXT),
         ("description", TEXT),
-        ("resources", Type::List(&Type::Struct(&RESOURCE))),
-        ("statusDescriptors", Type::List(&Type::Struct(&STATUS))),
-        ("specDescriptors", Type::List(&Type::Struct(&SPEC))),
-        ("actionDescriptors", Type::List(&Type::Struct(&ACTION))),
+        ("resources", GoType::List(&GoType::Struct(&RESOURCE))),
+        ("statusDescriptors", GoType::List(&GoType::Struct(&STATUS))),
+        ("specDescriptors", GoType::List(&GoType::Struct(&SPEC))),
+        ("actionDescriptors", GoType::List(&GoType::Struct(&ACTION))),
     ],
 );
 
@@ -198,19 +204,19 @@ static STATUS: Struct = lenient("v1alpha1.StatusDescriptor", DESCRIPTOR);
 static SPEC: Struct = lenient("v1alpha1.SpecDescriptor", DESCRIPTOR);
 static ACTION: Struct = lenient("v1alpha1.ActionDescriptor", DESCRIPTOR);
 
-const DESCRIPTOR: &[(&str, Type)] = &[
+const DESCRIPTOR: &[(&str, GoType)] = &[
     ("path", TEXT),
     ("displayName", TEXT),
     ("description", TEXT),
-    ("x-descriptors", Type::List(&TEXT)),
-    ("value", Type::Raw),
+    ("x-descriptors", GoType::List(&TEXT)),
+    ("value", GoType::Raw),
 ];
 
 static INSTALL_MODE: Struct = lenient(
     "v1alpha1.InstallMode",
     &[
-        ("type", Type::Text("v1alpha1.InstallModeType")),
-        ("supported", Type::Bool),
+        ("type", GoType::Text("v1alpha1.InstallModeType")),
+        ("supported", GoType::Bool),
     ],
 );
 
@@ -225,7 +231,7 @@ static NATIVE_API: Struct = lenient(
 
 // --- constraints: their decoder rejects unknown fields ---
 
-const fn strict(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+const fn strict(name: &'static str, fields: &'static [(&'static str, GoType)]) -> Struct {
     Struct {
         name,
         fields,
@@ -237,18 +243,18 @@ pub(crate) static CONSTRAINT: Struct = strict(
     "constraints.Constraint",
     &[
         ("failureMessage", TEXT),
-        ("cel", Type::Struct(&CEL)),
-        ("package", Type::Struct(&PACKAGE_CONSTRAINT)),
-        ("gvk", Type::Struct(&GVK_CONSTRAINT)),
-        ("all", Type::Struct(&COMPOUND)),
-        ("any", Type::Struct(&COMPOUND)),
-        ("not", Type::Struct(&COMPOUND)),
+        ("cel", GoType::Struct(&CEL)),
+        ("package", GoType::Struct(&PACKAGE_CONSTRAINT)),
+        ("gvk", GoType::Struct(&GVK_CONSTRAINT)),
+        ("all", GoType::Struct(&COMPOUND)),
+        ("any", GoType::Struct(&COMPOUND)),
+        ("not", GoType::Struct(&COMPOUND)),
     ],
 );
 
 static COMPOUND: Struct = strict(
     "constraints.CompoundConstraint",
-    &[("constraints", Type::List(&Type::Struct(&CONSTRAINT)))],
+    &[("constraints", GoType::List(&GoType::Struct(&CONSTRAINT)))],
 );
 
 static CEL: Struct = strict("constraints.Cel", &[("rule", TEXT)]);
@@ -267,15 +273,15 @@ static GVK_CONSTRAINT: Struct = strict(
 
 pub(crate) static BASIC: Struct = lenient(
     "basic.BasicTemplateData",
-    &[("schema", TEXT), ("entries", Type::List(&Type::Raw))],
+    &[("schema", TEXT), ("entries", GoType::List(&GoType::Raw))],
 );
 
 pub(crate) static SUBSTITUTES: Struct = lenient(
     "substitutes.SubstitutesTemplateData",
     &[
         ("schema", TEXT),
-        ("entries", Type::List(&Type::Raw)),
-        ("substitutions", Type::List(&Type::Struct(&SUBSTITUTE))),
+        ("entries", GoType::List(&GoType::Raw)),
+        ("substitutions", GoType::List(&GoType::Struct(&SUBSTITUTE))),
     ],
 );
 
@@ -285,21 +291,21 @@ pub(crate) static SEMVER: Struct = strict(
     "semver.SemverTemplateData",
     &[
         ("schema", TEXT),
-        ("generateMajorChannels", Type::Bool),
-        ("generateMinorChannels", Type::Bool),
+        ("generateMajorChannels", GoType::Bool),
+        ("generateMinorChannels", GoType::Bool),
         (
             "defaultChannelTypePreference",
-            Type::Text("semver.StreamType"),
+            GoType::Text("semver.StreamType"),
         ),
-        ("candidate", Type::Struct(&LISTED)),
-        ("fast", Type::Struct(&LISTED)),
-        ("stable", Type::Struct(&LISTED)),
+        ("candidate", GoType::Struct(&LISTED)),
+        ("fast", GoType::Struct(&LISTED)),
+        ("stable", GoType::Struct(&LISTED)),
     ],
 );
 
 static LISTED: Struct = strict(
     "semver.channelBundles",
-    &[("bundles", Type::List(&Type::Struct(&LISTED_BUNDLE)))],
+    &[("bundles", GoType::List(&GoType::Struct(&LISTED_BUNDLE)))],
 );
 
 static LISTED_BUNDLE: Struct = strict("semver.bundleEntry", &[("image", TEXT)]);

@@ -16,7 +16,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::Error;
-use crate::{Fault, Limits, Meta, Source, walk};
+use crate::{Limits, Meta, ReadError, Source, walk};
 
 /// Start of the footer of a complete file.
 const MAGIC: &[u8; 8] = b"rkpkcat1";
@@ -36,7 +36,7 @@ pub struct Written {
     /// Size of their lines in bytes.
     pub bytes: u64,
     /// Skipped documents that cannot be read; at most one hundred.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ReadError>,
 }
 
 /// Filter of a request. Empty fields match everything.

@@ -32,7 +32,7 @@ const MAX_NAME_FILE: u64 = 256;
 
 /// The published catalogs. Clones share their state.
 #[derive(Debug, Clone)]
-pub struct Shelf {
+pub struct ContentStore {
     shared: Arc<Shared>,
 }
 
@@ -55,14 +55,14 @@ pub(super) struct PublishedContent {
 
 /// Result of publishing a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The content was written.
     Written(Written),
     /// The content already existed.
-    Known,
+    Unchanged,
 }
 
-impl Shelf {
+impl ContentStore {
     /// Opens a directory and creates it if it does not exist. Catalogs that were published before are published again,
     /// and files of an interrupted write are removed.
     ///
@@ -110,7 +110,7 @@ impl Shelf {
         digest: Option<&str>,
         source: Source<'_>,
         limits: &Limits,
-    ) -> Result<Put, Error> {
+    ) -> Result<PutOutcome, Error> {
         names::dns_subdomain(name).map_err(|_| Error::Name(shortened(name)))?;
         let expected_hex = match digest {
             Some(digest) => Some(hex_of(digest).ok_or_else(|| Error::Digest(shortened(digest)))?),
@@ -121,7 +121,7 @@ impl Shelf {
             && let Some(content) = self.open_content(hex)?
         {
             self.publish(name, hex, content)?;
-            return Ok(Put::Known);
+            return Ok(PutOutcome::Unchanged);
         }
         let unfinished = self.directory(UNFINISHED);
         let failed = || Error::disk("write a catalog to", &unfinished);
@@ -137,7 +137,7 @@ impl Shelf {
             .ok_or_else(incomplete)
             .map_err(Error::disk("read", &path))?;
         self.publish(name, &hex, content)?;
-        Ok(Put::Written(written))
+        Ok(PutOutcome::Written(written))
     }
 
     /// Removes a published catalog. Responses in progress are completed.

@@ -16,7 +16,7 @@ use tracing::error;
 use url::form_urlencoded;
 
 use super::{
-    Shelf, body,
+    ContentStore, body,
     content::{Filter, MatchedLines},
     content_store::PublishedContent,
     preconditions::{self, Precondition, RangeRequest},
@@ -29,7 +29,7 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
 /// Returns the routes, for use alone or merged with others.
-pub fn router(shelf: Shelf) -> Router {
+pub fn router(shelf: ContentStore) -> Router {
     Router::new()
         .route("/catalogs/{catalog}/api/v1/all", any(all))
         .route("/catalogs/{catalog}/api/v1/metas", any(metas))
@@ -39,7 +39,7 @@ pub fn router(shelf: Shelf) -> Router {
 
 /// Serves the whole catalog, or a range of its bytes.
 async fn all(
-    State(shelf): State<Shelf>,
+    State(shelf): State<ContentStore>,
     name: Result<Path<String>, PathRejection>,
     method: Method,
     headers: HeaderMap,
@@ -87,7 +87,7 @@ async fn all(
 
 /// Serves the blobs that match a schema, a package and a name, in the order of the catalog.
 async fn metas(
-    State(shelf): State<Shelf>,
+    State(shelf): State<ContentStore>,
     name: Result<Path<String>, PathRejection>,
     method: Method,
     headers: HeaderMap,
@@ -117,7 +117,7 @@ async fn metas(
 }
 
 fn find(
-    shelf: &Shelf,
+    shelf: &ContentStore,
     name: Result<Path<String>, PathRejection>,
     method: &Method,
 ) -> Result<Arc<PublishedContent>, Box<Response>> {

@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
-use super::{Shelf, router};
+use super::{ContentStore, router};
 
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 512;
@@ -38,7 +38,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves catalogs until `stop` completes. Responses in progress may finish.
-pub async fn serve(listener: TcpListener, shelf: Shelf, stop: impl Future<Output = ()>) {
+pub async fn serve(listener: TcpListener, shelf: ContentStore, stop: impl Future<Output = ()>) {
     let router = router(shelf);
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let tasks = TaskTracker::new();

@@ -24,14 +24,14 @@ fn icon_type_is_detected_from_its_first_bytes() {
 
 #[test]
 fn package_is_rendered_as_a_blob() {
-    let rendered = package(with!(Package, name: "tide", icon: Some(b"<svg/>")));
+    let rendered = package(with!(PackageTemplate, name: "tide", icon: Some(b"<svg/>")));
     let mut out = Vec::new();
     rendered.unwrap().write(Format::Yaml, &mut out).unwrap();
     let expected = "---\ndefaultChannel: \"\"\nicon:\n  base64data: PHN2Zy8+\n  mediatype: image/svg+xml\nname: tide\n\
                     schema: olm.package\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     for name in ["", "Tide", "a.b", "a b", &"a".repeat(64)] {
-        let none = package(with!(Package, name));
+        let none = package(with!(PackageTemplate, name));
         assert!(matches!(none, Err(Error::Name { .. })), "{name}");
     }
 }

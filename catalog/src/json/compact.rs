@@ -59,9 +59,9 @@ pub(super) fn sorted<'a>(root: Node<'a>, out: &mut Vec<u8>) {
                     out.push(b'[');
                     open.push(OpenContainer::Array(node.items()));
                 }
-                Kind::String => write_string(node.raw(), out),
+                Kind::String => write_string(node.source(), out),
                 Kind::Number => number(node, out),
-                Kind::Bool | Kind::Null => out.extend_from_slice(node.raw()),
+                Kind::Bool | Kind::Null => out.extend_from_slice(node.source()),
             }
         }
         let Some(last) = open.last_mut() else {
@@ -94,7 +94,7 @@ impl<'a> OpenContainer<'a> {
             Self::Ordered(entries) => {
                 let (key, value) = entries.next()?;
                 out.extend_from_slice(comma);
-                out.extend_from_slice(key.raw());
+                out.extend_from_slice(key.source());
                 out.push(b':');
                 Some(value)
             }
@@ -125,7 +125,7 @@ impl<'a> OpenContainer<'a> {
 fn is_ordered(node: Node<'_>) -> bool {
     let mut previous = None;
     node.entries().all(|(key, _)| {
-        let [b'"', key @ .., b'"'] = key.raw() else {
+        let [b'"', key @ .., b'"'] = key.source() else {
             return false;
         };
         let is_later = previous < Some(key);
@@ -156,7 +156,7 @@ const EXACT_DIGITS: usize = 15;
 
 /// Writes the shortest decimal form as Go does, with an exponent for very large or small numbers.
 fn number(node: Node<'_>, out: &mut Vec<u8>) {
-    let raw = node.raw();
+    let raw = node.source();
     let digits = raw.strip_prefix(b"-").unwrap_or(raw);
     if digits.len() <= EXACT_DIGITS && digits.iter().all(u8::is_ascii_digit) {
         out.extend_from_slice(raw);

@@ -8,7 +8,7 @@ const MAX_DEPTH: usize = 10_000;
 
 /// Position of a value, and the slot after it and its content.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Slot {
+pub(super) struct TapeEntry {
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) next: u32,
@@ -17,7 +17,7 @@ pub(super) struct Slot {
 /// Reusable memory for parsing documents.
 #[derive(Debug, Default)]
 pub struct Tape {
-    slots: Vec<Slot>,
+    slots: Vec<TapeEntry>,
     /// Slots of objects and arrays that are not closed yet.
     open: Vec<u32>,
 }
@@ -193,7 +193,7 @@ impl Parser<'_, '_> {
             return Err(self.fail(text));
         }
         let next = offset(self.tape.slots.len() + 1);
-        self.tape.slots.push(Slot {
+        self.tape.slots.push(TapeEntry {
             start: offset(start),
             end: offset(self.at),
             next,

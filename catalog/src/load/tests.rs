@@ -103,7 +103,7 @@ fn valid_catalog_is_loaded_unchanged() {
     assert_eq!(max.as_deref(), Some("4.10"));
     assert_eq!(last.min_kube.as_deref(), Some("1.25.0"));
     assert_eq!(last.provides[0].to_string(), "g/v1 K");
-    let needs: Vec<String> = last.needs.iter().map(ToString::to_string).collect();
+    let needs: Vec<String> = last.requires.iter().map(ToString::to_string).collect();
     let expected = ["API v1 Pod", "package bar >1.0.0", "constraint: no"];
     assert_eq!(needs, expected);
 }

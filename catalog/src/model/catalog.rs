@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Package;
 use crate::{
-    finding::{self, Finding, Level, Scope},
+    finding::{self, Finding, Level, OpmScope},
     source::Limits,
 };
 
@@ -75,7 +75,7 @@ impl Catalog {
                 line: None,
                 package: Some(name.clone()),
                 message: problem,
-                scope: Scope::First,
+                scope: OpmScope::FirstOnly,
             });
             self.broken.insert(name, 1);
         }

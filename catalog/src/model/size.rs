@@ -2,12 +2,12 @@
 
 use std::mem::size_of;
 
-use super::{Bundle, Channel, Entry, Gvk, Need, Package};
+use super::{Bundle, Channel, Entry, Gvk, Package, Requirement};
 
 /// Maximum number of bundles per package in untrusted catalogs. The largest known packages have a few hundred.
-pub const MOST_BUNDLES: usize = 5000;
+pub const MAX_BUNDLES: usize = 5000;
 /// Maximum memory size of such a package in bytes. The largest known ones need a few megabytes.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_BYTES: usize = 64 << 20;
 
 /// Returns the message for a package with too many bundles.
 pub(crate) fn exceeds_bundle_limit(limit: usize) -> String {
@@ -70,23 +70,23 @@ impl Entry {
 impl Bundle {
     /// Returns the size without name, image and version, in bytes.
     pub(crate) fn listed_size(&self) -> usize {
-        let need = |requirement: &Need| match requirement {
-            Need::Package { name, range } => name.len() + range.len(),
-            Need::Api(api) => api_size(api),
-            Need::Constraint(text) => length(text.as_ref()),
-            Need::Unreadable(text) => text.len(),
+        let need = |requirement: &Requirement| match requirement {
+            Requirement::Package { name, range } => name.len() + range.len(),
+            Requirement::Api(api) => api_size(api),
+            Requirement::Constraint(text) => length(text.as_ref()),
+            Requirement::Unreadable(text) => text.len(),
         };
         let needs: usize = self
-            .needs
+            .requires
             .iter()
-            .map(|requirement| size_of::<Need>() + need(requirement))
+            .map(|requirement| size_of::<Requirement>() + need(requirement))
             .sum();
         let provides: usize = self.provides.iter().map(api_size).sum();
         let max = self.max_openshift.as_ref();
         let max = max.map_or(0, |max| max.raw.len());
         let texts = [
             &self.deprecation,
-            &self.unreadable,
+            &self.invalid_properties,
             &self.min_kube,
             &self.media_type,
         ];

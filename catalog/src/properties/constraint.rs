@@ -17,7 +17,7 @@ const KINDS: [&str; 6] = ["cel", "package", "gvk", "all", "any", "not"];
 /// # Errors
 /// Returns the problem, with OLM's message if OLM has one.
 pub(super) fn check(value: Node<'_>) -> Result<(), String> {
-    if value.raw().len() > MAX_SIZE {
+    if value.source().len() > MAX_SIZE {
         return Err(format!(
             "olm.constraint value is greater than max constraint size {MAX_SIZE} bytes"
         ));
@@ -43,13 +43,13 @@ fn single_kind(value: Node<'_>) -> Result<(), String> {
             "a constraint must have exactly one of cel, package, gvk, all, any and not; found {present}"
         ));
     };
-    let is_empty = |field| go_json::borrowed(*inner, field).is_empty();
+    let is_empty = |field| go_json::type_name_of(*inner, field).is_empty();
     match *kind {
         "cel" if is_empty("rule") => Err("the CEL expression is missing".to_owned()),
-        "cel" => cel::check(&go_json::borrowed(*inner, "rule")),
+        "cel" => cel::check(&go_json::type_name_of(*inner, "rule")),
         "package" if is_empty("packageName") => Err("the package has no name".to_owned()),
         "package" => {
-            let range = Range::parse(&go_json::borrowed(*inner, "versionRange"));
+            let range = Range::parse(&go_json::type_name_of(*inner, "versionRange"));
             range.map(drop).map_err(|error| error.to_string())
         }
         "gvk" if is_empty("kind") || is_empty("version") => {

@@ -15,7 +15,7 @@ use super::{
     index_builder,
     store::{self, Digest, Store, Writer, is_unfinished, sweep},
 };
-use crate::{Fault, Limits, Meta, Source, collect, schema, validate::Validator};
+use crate::{Limits, Meta, ReadError, Source, collect, schema, validate::Validator};
 
 /// File extension of stores.
 const EXTENSION: &str = ".registry";
@@ -51,7 +51,7 @@ pub enum Error {
     #[error(
         "cache requires rebuild: cache reports digest as {reported:?}, but computed digest is {computed:?}"
     )]
-    Stale {
+    DigestMismatch {
         /// Digest of the catalog from which the store was built.
         reported: String,
         /// Digest of the catalog to serve.
@@ -179,7 +179,7 @@ impl Cache {
         sweep(&self.directory)?;
         let max_size = self.max_size.unwrap_or(limits.total);
         let writer = Mutex::new(Writer::create(&self.directory, max_size)?);
-        let make = |meta: std::result::Result<Meta<'_>, Fault>| {
+        let make = |meta: std::result::Result<Meta<'_>, ReadError>| {
             // The check of the catalog reports problems of the document itself.
             let part = meta.as_ref().map_or(Ok(DocumentPart::Empty), |meta| {
                 DocumentPart::from_document(meta, &writer)
@@ -231,7 +231,7 @@ fn name(digest: &Digest) -> String {
 }
 
 fn stale(reported: &str, computed: &Digest) -> Error {
-    Error::Stale {
+    Error::DigestMismatch {
         reported: reported.to_owned(),
         computed: computed.to_string(),
     }

@@ -28,7 +28,7 @@ pub use self::error::Error;
 
 /// Limits for requests to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ClientLimits {
     /// Timeout for connecting.
     pub connect: Duration,
     /// Timeout for a single response, and for the time between two messages of a list.
@@ -45,10 +45,10 @@ pub struct Bounds {
     /// Timeout for reading all requested packages.
     pub read: Duration,
     /// Approximate maximum of bytes that are retained.
-    pub kept: usize,
+    pub max_retained: usize,
 }
 
-impl Default for Bounds {
+impl Default for ClientLimits {
     /// Returns limits of ten times the requirements of the largest known catalogs.
     fn default() -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Default for Bounds {
             messages: 1_000_000,
             total: 2 << 30,
             read: Duration::from_secs(900),
-            kept: 128 << 20,
+            max_retained: 128 << 20,
         }
     }
 }
@@ -77,7 +77,7 @@ pub struct Client {
     channel: Channel,
     disconnected: watch::Receiver<()>,
     address: String,
-    bounds: Bounds,
+    bounds: ClientLimits,
 }
 
 // === impl Client ===
@@ -87,7 +87,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the address is invalid, or if the server does not accept the connection within the timeout.
-    pub async fn connect(address: &str, bounds: Bounds) -> Result<Self> {
+    pub async fn connect(address: &str, bounds: ClientLimits) -> Result<Self> {
         let uri = uri(address)?;
         let endpoint = Endpoint::from(uri)
             .connect_timeout(bounds.connect)
@@ -107,7 +107,7 @@ impl Client {
                 return Err(Error::Connect { address, source });
             }
             Err(_) => {
-                return Err(Error::Stalled {
+                return Err(Error::Timeout {
                     address: address.to_owned(),
                     rpc: "the connection",
                     after: bounds.connect,
@@ -125,7 +125,7 @@ impl Client {
 
     /// Waits until the connection breaks because the server ended or stopped responding. The client does not reconnect;
     /// call [`Self::connect`] again.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn disconnected(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut disconnected = self.disconnected.clone();
         async move { while disconnected.changed().await.is_ok() {} }
     }
@@ -142,7 +142,7 @@ impl Client {
     }
 
     /// Returns the limits of this client.
-    pub fn bounds(&self) -> &Bounds {
+    pub fn bounds(&self) -> &ClientLimits {
         &self.bounds
     }
 
@@ -249,7 +249,7 @@ impl Client {
     }
 
     fn broken(&self, rpc: &'static str, message: String) -> Error {
-        Error::Broken {
+        Error::Disconnected {
             address: self.address.clone(),
             rpc: short(rpc),
             message,
@@ -289,7 +289,7 @@ impl Client {
     }
 
     fn timeout_error(&self, rpc: &'static str, after: Duration) -> Error {
-        Error::Stalled {
+        Error::Timeout {
             address: self.address.clone(),
             rpc: short(rpc),
             after,

@@ -212,7 +212,7 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, BundleFields), String> {
 
 /// Decodes a manifest to JSON. Also returns whether it is a ClusterServiceVersion.
 fn object(value: Node<'_>) -> Result<(String, bool), String> {
-    let bytes = go_json::base64(&go_json::borrowed(value, "data"))?;
+    let bytes = go_json::base64(&go_json::type_name_of(value, "data"))?;
     let json = match serde_json::from_slice::<Json>(&bytes) {
         Ok(json) => json,
         Err(_) => match manifests::yaml::documents(&bytes).next() {

@@ -18,7 +18,7 @@ use self::session::FetchSession;
 use super::{Client, client::Error, proto};
 use crate::{
     model::{Bundle, Entry, Package, REGISTRY_V1, Release},
-    properties::Facts,
+    properties::BundleProperties,
 };
 
 /// Maximum length of a deprecation message in bytes, equal to that of a condition's message.
@@ -28,13 +28,13 @@ const MAX_DEPRECATION_LEN: usize = 32 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Packages {
     /// Names of all requested packages. The catalog does not contain those that are missing in `packages` and `broken`.
-    pub asked: BTreeSet<String>,
+    pub requested: BTreeSet<String>,
     /// Readable packages by name.
     pub packages: BTreeMap<String, Arc<Package>>,
     /// Packages that exist but cannot be used, with the reason.
     pub broken: BTreeMap<String, String>,
     /// Approximate size of the packages in bytes.
-    pub kept: usize,
+    pub retained_bytes: usize,
 }
 
 /// Reads the requested packages. Packages that the catalog does not contain are absent from the result. A package that
@@ -43,7 +43,7 @@ pub struct Packages {
 /// # Errors
 /// Returns an error if the list is incomplete or the server is temporarily unavailable.
 pub async fn packages(client: &Client, requested: &BTreeSet<String>) -> Result<Packages, Error> {
-    Packages::default().and(client, requested).await
+    Packages::default().merge(client, requested).await
 }
 
 // === impl Packages ===
@@ -54,17 +54,23 @@ impl Packages {
     ///
     /// # Errors
     /// Returns the errors of [`packages`].
-    pub async fn and(&self, client: &Client, requested: &BTreeSet<String>) -> Result<Self, Error> {
-        let missing: BTreeSet<String> = requested.difference(&self.asked).cloned().collect();
+    pub async fn merge(
+        &self,
+        client: &Client,
+        requested: &BTreeSet<String>,
+    ) -> Result<Self, Error> {
+        let missing: BTreeSet<String> = requested.difference(&self.requested).cloned().collect();
         let mut all = self.clone();
         if missing.is_empty() {
             return Ok(all);
         }
-        let read = FetchSession::new(client, self.kept).read(missing).await?;
-        all.asked.extend(read.asked);
+        let read = FetchSession::new(client, self.retained_bytes)
+            .read(missing)
+            .await?;
+        all.requested.extend(read.requested);
         all.packages.extend(read.packages);
         all.broken.extend(read.broken);
-        all.kept = read.kept;
+        all.retained_bytes = read.retained_bytes;
         Ok(all)
     }
 }
@@ -90,11 +96,11 @@ fn listed_size(listed: &proto::Bundle) -> usize {
 
 /// Adds the data that only the response for a single bundle contains.
 fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
-    if bundle.unreadable.is_some() {
+    if bundle.invalid_properties.is_some() {
         return;
     }
     if response.csv_name != bundle.name || response.package_name != package {
-        bundle.unreadable = Some(format!(
+        bundle.invalid_properties = Some(format!(
             "the server returned bundle {:?} of package {:?} instead",
             shortened(&response.csv_name),
             shortened(&response.package_name)
@@ -102,10 +108,10 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
         return;
     }
     bundle.deprecation = deprecation(response.deprecation);
-    let mut facts = Facts::default();
+    let mut facts = BundleProperties::default();
     let mut read = || {
         for (at, property) in response.properties.iter().enumerate() {
-            facts.add_text(at, &property.r#type, &property.value)?;
+            facts.add_json(at, &property.r#type, &property.value)?;
         }
         for (at, dependency) in response.dependencies.iter().enumerate() {
             facts.add_dependency(at, &dependency.r#type, &dependency.value)?;
@@ -120,7 +126,7 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
         }
     };
     if let Err(problem) = read() {
-        bundle.unreadable = Some(problem);
+        bundle.invalid_properties = Some(problem);
         return;
     }
     if let [identity] = facts.packages.as_slice()
@@ -128,25 +134,26 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
     {
         match Release::parse_release(&identity.release) {
             Ok(release) => bundle.version.release = Some(release),
-            Err(problem) => bundle.unreadable = Some(problem),
+            Err(problem) => bundle.invalid_properties = Some(problem),
         }
     }
-    if facts.is_rebuild {
+    if facts.has_build_release {
         bundle.version.build_is_release();
     }
     // Most servers declare requirements twice: as properties, and as dependencies for clients that read only those.
     let mut unique = HashSet::new();
     facts
-        .needs
+        .requires
         .retain(|requirement| unique.insert(requirement.to_string()));
     bundle.max_openshift = facts.max_openshift().declared;
     bundle.media_type = facts.media_type;
     bundle.provides = facts.provides;
-    bundle.needs = facts.needs;
+    bundle.requires = facts.requires;
     bundle.min_kube = facts.min_kube;
     bundle.is_deprecated = facts.is_deprecated;
     if bundle.image.is_empty() {
-        bundle.unreadable = Some("it is not in an image but in the catalog itself".to_owned());
+        bundle.invalid_properties =
+            Some("it is not in an image but in the catalog itself".to_owned());
     }
 }
 

@@ -26,7 +26,7 @@ use tonic_health::pb::{
 };
 use tracing::{info, warn};
 
-pub use self::instrument::Calls;
+pub use self::instrument::ObserveCalls;
 use self::{
     connection::Connection,
     instrument::CallObserver,
@@ -72,7 +72,7 @@ struct ConnectionSlots {
 /// Error that stopped the service.
 #[derive(Debug, thiserror::Error)]
 #[error("the registry server failed")]
-pub struct Failed(#[source] Box<dyn std::error::Error + Send + Sync>);
+pub struct ServeError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// The service of a catalog, for any number of listeners. Clones share its state.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ pub async fn serve(
     store: Arc<Store>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failed> {
+) -> Result<(), ServeError> {
     Service::new(store)?.serve(listener, shutdown).await
 }
 
@@ -100,20 +100,23 @@ impl Service {
     ///
     /// # Errors
     /// Returns an error if the descriptors are invalid, which a test rules out.
-    pub fn new(store: Arc<Store>) -> Result<Self, Failed> {
-        Self::with_observer(store, CallObserver::default())
+    pub fn new(store: Arc<Store>) -> Result<Self, ServeError> {
+        Self::with_call_observer(store, CallObserver::default())
     }
 
     /// Creates a service that reports each finished call to `calls`.
     ///
     /// # Errors
     /// Returns the errors of [`Self::new`].
-    pub fn telling(store: Arc<Store>, calls: Arc<dyn Calls>) -> Result<Self, Failed> {
-        Self::with_observer(store, CallObserver(Some(calls)))
+    pub fn with_observer(
+        store: Arc<Store>,
+        calls: Arc<dyn ObserveCalls>,
+    ) -> Result<Self, ServeError> {
+        Self::with_call_observer(store, CallObserver(Some(calls)))
     }
 
-    fn with_observer(store: Arc<Store>, observer: CallObserver) -> Result<Self, Failed> {
-        let routes = routes(store, observer).map_err(|error| Failed(error.into()))?;
+    fn with_call_observer(store: Arc<Store>, observer: CallObserver) -> Result<Self, ServeError> {
+        let routes = routes(store, observer).map_err(|error| ServeError(error.into()))?;
         Ok(Self { routes })
     }
 
@@ -125,7 +128,7 @@ impl Service {
         &self,
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), ServeError> {
         self.serve_within(CONNECTION_SLOTS, listener, shutdown)
             .await
     }
@@ -135,7 +138,7 @@ impl Service {
         slots: ConnectionSlots,
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), ServeError> {
         let (end, ended) = oneshot::channel::<()>();
         // Dropping this future, for any reason, closes all connections.
         let connections = CancellationToken::new();
@@ -161,7 +164,7 @@ impl Service {
                 })
             }
         };
-        result.map_err(|error| Failed(error.into()))
+        result.map_err(|error| ServeError(error.into()))
     }
 }
 

@@ -82,7 +82,7 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
 
 /// Writes a termination message for the kubelet, truncated to the length that the kubelet reads. [`TERMINATION_LOG`] is
 /// written only if it exists, that is, in a pod.
-pub fn last_words(path: &Path, text: &str) {
+pub fn write_termination_log(path: &Path, text: &str) {
     if path == Path::new(TERMINATION_LOG) && !path.exists() {
         return;
     }

@@ -182,7 +182,7 @@ impl Store {
     }
 
     /// Returns the skipped content of the catalog with the reasons.
-    pub fn left_out(&self) -> &[String] {
+    pub fn skipped(&self) -> &[String] {
         &self.index.left_out
     }
 

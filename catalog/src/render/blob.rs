@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     documents::Meta,
-    go_json::{self, Struct, borrowed, list, text},
+    go_json::{self, Struct, list, text, type_name_of},
     json::{Node, write_text},
 };
 
@@ -123,26 +123,26 @@ fn package(root: Node<'_>) -> Result<Blob, String> {
     });
     let icon = icon.transpose()?;
     let package = Package {
-        name: &borrowed(root, "name"),
-        default_channel: &borrowed(root, "defaultChannel"),
+        name: &type_name_of(root, "name"),
+        default_channel: &type_name_of(root, "defaultChannel"),
         icon: icon.as_ref(),
-        description: &borrowed(root, "description"),
+        description: &type_name_of(root, "description"),
     };
     Ok(package.blob(&properties(root, KeyOrder::Sorted)))
 }
 
 fn channel(root: Node<'_>) -> Blob {
-    let (name, package) = (borrowed(root, "name"), borrowed(root, "package"));
+    let (name, package) = (type_name_of(root, "name"), type_name_of(root, "package"));
     let mut out = Writer::new("olm.channel");
     out.text("name", &name);
     out.text("package", &package);
     out.list_or_null(root, "entries", |entry, out| {
         let skips = list(entry, "skips").map(|skip| skip.text().unwrap_or_default());
         out.entry(
-            &borrowed(entry, "name"),
-            &borrowed(entry, "replaces"),
+            &type_name_of(entry, "name"),
+            &type_name_of(entry, "replaces"),
             skips,
-            &borrowed(entry, "skipRange"),
+            &type_name_of(entry, "skipRange"),
         );
     });
     out.properties(&properties(root, KeyOrder::Sorted));
@@ -164,7 +164,7 @@ fn bundle(root: Node<'_>, order: KeyOrder) -> Bundle {
 }
 
 fn deprecations(root: Node<'_>) -> Blob {
-    let package = borrowed(root, "package");
+    let package = type_name_of(root, "package");
     let mut out = Writer::new("olm.deprecations");
     out.text("package", &package);
     out.list_or_null(root, "entries", |entry, out| {
@@ -175,7 +175,7 @@ fn deprecations(root: Node<'_>) -> Blob {
         out.text("schema", &field("schema"));
         out.text_opt("name", &field("name"));
         out.json.push(b'}');
-        out.text("message", &borrowed(entry, "message"));
+        out.text("message", &type_name_of(entry, "message"));
     });
     out.blob(BlobKind::Deprecations, &package, "")
 }

@@ -24,7 +24,7 @@ use crate::go_json;
 
 /// Image reference of a bundle.
 #[derive(Debug, Clone, Copy)]
-pub enum Image<'a> {
+pub enum BundleImageRef<'a> {
     /// The reference is known.
     Reference(&'a str),
     /// The bundle is not pushed yet; the template yields its future reference.
@@ -63,7 +63,7 @@ pub(super) struct RenderedBundle {
 /// Reads a bundle from its files.
 pub(super) fn read(
     content: &Content,
-    image: Image<'_>,
+    image: BundleImageRef<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<RenderedBundle, Error> {
     let mut limits = yaml::Limits::default();
@@ -74,12 +74,12 @@ pub(super) fn read(
     let metadata = metadata::read(content, &mut limits, warnings)?;
     let listed = properties::declared_properties(&csv, &metadata, &provided, warnings)?;
     let image = match image {
-        Image::Reference(image) => image.to_owned(),
-        Image::Template(template) => {
+        BundleImageRef::Reference(image) => image.to_owned(),
+        BundleImageRef::Template(template) => {
             let version = properties::first_version(&listed)?;
             template.fill(&metadata.package, csv.name(), &version)
         }
-        Image::Unknown => String::new(),
+        BundleImageRef::Unknown => String::new(),
     };
     let properties = properties::all(&csv, &metadata, &listed, &provided, &objects.all)?;
     let related_images = related_images(&csv, &image)?;

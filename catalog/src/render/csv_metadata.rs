@@ -1,7 +1,7 @@
 //! `olm.csv.metadata`: the ClusterServiceVersion data that catalogs display, as Go's types print it.
 
 use manifests::go_types::{self, ProblemKind};
-use manifests::object::at;
+use manifests::object::get_path;
 use serde_json::{Map, Value};
 
 use super::{
@@ -181,7 +181,7 @@ pub(super) fn property(csv: &Value) -> Result<Property, String> {
     }
     let mut out = vec![b'{'];
     for (path, field) in &METADATA {
-        print(field, at(csv, path), &mut out);
+        print(field, get_path(csv, path), &mut out);
     }
     out.push(b'}');
     Ok(Property {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    chunks: Vec<Part>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct TemplateError {
 impl Template {
     /// Returns the image reference of a bundle.
     pub fn fill(&self, package: &str, name: &str, version: &str) -> String {
-        let parts = self.parts.iter().map(|part| match part {
+        let parts = self.chunks.iter().map(|part| match part {
             Part::Text(text) => text.as_str(),
             Part::Package => package,
             Part::Name => name,
@@ -77,7 +77,7 @@ impl FromStr for Template {
         if !rest.is_empty() {
             parts.push(Part::Text(rest.to_owned()));
         }
-        Ok(Self { parts })
+        Ok(Self { chunks: parts })
     }
 }
 

@@ -67,5 +67,5 @@ fn data(value: &[u8]) -> Result<Vec<u8>, String> {
         .read(value, MAX_VALUES)
         .map_err(|error| error.to_string())?;
     go_json::check(root, &go_json::BUNDLE_OBJECT)?;
-    go_json::base64(&go_json::borrowed(root, "data"))
+    go_json::base64(&go_json::type_name_of(root, "data"))
 }

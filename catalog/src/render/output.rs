@@ -42,7 +42,7 @@ pub struct WriteError {
 
 /// Blobs of one file in the output directory.
 #[derive(Debug, Clone)]
-pub struct File<'a> {
+pub struct OutputFile<'a> {
     /// Path relative to the output directory: `etcd/catalog.json`.
     pub path: String,
     blobs: &'a [Blob],
@@ -155,7 +155,7 @@ impl Blob {
 
 // === impl File ===
 
-impl File<'_> {
+impl OutputFile<'_> {
     /// Writes the blobs of the file.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl Rendered {
     ///
     /// # Errors
     /// Returns an error if a package name is not a valid, unique directory name, or if a blob cannot be written.
-    pub fn files(&self, format: Format) -> Result<Vec<File<'_>>, FolderError> {
+    pub fn files(&self, format: Format) -> Result<Vec<OutputFile<'_>>, FolderError> {
         self.check(format)?;
         let name = format!("catalog.{}", format.extension());
         let has_others = self.blobs.iter().any(|blob| blob.package.is_empty());
@@ -236,7 +236,7 @@ impl Rendered {
                 }
                 _ => format!("{package}/{name}"),
             };
-            files.push(File {
+            files.push(OutputFile {
                 path,
                 blobs,
                 format,
@@ -250,7 +250,7 @@ impl Rendered {
 ///
 /// # Errors
 /// Returns an error if the directory is not empty or cannot be read.
-pub fn check_empty(directory: &Path) -> Result<(), FolderError> {
+pub fn ensure_empty(directory: &Path) -> Result<(), FolderError> {
     let failed = |source| FolderError::Read {
         path: directory.to_owned(),
         source,

@@ -31,7 +31,7 @@ impl Meter {
         }
     }
 
-    pub(crate) fn over<R>(&self, reader: R) -> Metered<'_, R> {
+    pub(crate) fn exceeded<R>(&self, reader: R) -> Metered<'_, R> {
         Metered {
             reader,
             meter: self,

@@ -22,7 +22,7 @@ const KUBELET_PREFIX: &str = "..";
 
 /// A directory without the entries of the kubelet. Files in gzip format are decompressed on read.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct MountedDir {
     files: BTreeMap<String, MountedFile>,
 }
 
@@ -35,7 +35,7 @@ struct MountedFile {
 
 // === impl Mounted ===
 
-impl Mounted {
+impl MountedDir {
     /// Lists the files and determines the size of compressed ones, so that no larger content is ever read.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Mounted {
         for (path, location) in on_disk(root, limits, |name| !name.starts_with(KUBELET_PREFIX))? {
             let decompressed_size = if COMPRESSED_EXTENSIONS.iter().any(|end| path.ends_with(end)) {
                 let limit = limits.total.saturating_sub(total);
-                let count = count(&location, limit).map_err(|source| Error::Zipped {
+                let count = count(&location, limit).map_err(|source| Error::Decompress {
                     path: location.clone(),
                     source,
                 })?;
@@ -72,7 +72,7 @@ impl Mounted {
     }
 }
 
-impl Files for Mounted {
+impl Files for MountedDir {
     fn paths(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
     }
@@ -139,7 +139,10 @@ mod tests {
     use crate::{Source, testing::has};
 
     fn names(root: &Path) -> Vec<String> {
-        let (mounted, mut names) = (Mounted::open(root, &Limits::default()).unwrap(), Vec::new());
+        let (mounted, mut names) = (
+            MountedDir::open(root, &Limits::default()).unwrap(),
+            Vec::new(),
+        );
         let walked = crate::walk(Source::Files(&mounted), &Limits::default(), |meta| {
             let name = meta.map(|meta| format!("{} {}", meta.file, meta.name));
             names.push(name.unwrap_or_else(|fault| fault.to_string()));
@@ -187,9 +190,12 @@ mod tests {
             b"" => "failed to decompress";
         ] {
             fs::write(&place, bytes).unwrap();
-            has(Mounted::open(folder.path(), &limits).unwrap_err(), problem);
+            has(
+                MountedDir::open(folder.path(), &limits).unwrap_err(),
+                problem,
+            );
         }
-        let missing = Mounted::open(&folder.path().join("x"), &limits).unwrap_err();
+        let missing = MountedDir::open(&folder.path().join("x"), &limits).unwrap_err();
         assert!(
             missing.to_string().contains("check that it exists"),
             "{missing}"
@@ -202,7 +208,7 @@ mod tests {
         let place = folder.path().join("a.yaml.gz");
         let counted = "schema: x\nname: a";
         fs::write(&place, gzip(counted.as_bytes())).unwrap();
-        let mounted = Mounted::open(folder.path(), &Limits::default()).unwrap();
+        let mounted = MountedDir::open(folder.path(), &Limits::default()).unwrap();
         let read = |text: &mut String| mounted.open("a.yaml.gz").unwrap().read_to_string(text);
         let mut text = String::new();
         read(&mut text).unwrap();

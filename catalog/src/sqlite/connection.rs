@@ -15,7 +15,7 @@ use super::{
     Error, Problem,
     budget::ReadBudget,
     interner::MAX_NAME_LEN,
-    schema::{Layout, ROW_ID},
+    schema::{ROW_ID, Schema},
 };
 use crate::source::Limits;
 
@@ -27,7 +27,7 @@ const SEEK: u64 = 100;
 pub(super) struct SqliteConnection {
     pub(super) path: PathBuf,
     connection: Mutex<Connection>,
-    pub(super) layout: Layout,
+    pub(super) layout: Schema,
     budget: Arc<ReadBudget>,
 }
 
@@ -39,7 +39,7 @@ impl SqliteConnection {
         let budget = Arc::new(ReadBudget::new(size));
         let open = || {
             let connection = connect(path, limits, &budget)?;
-            let layout = Layout::read(&connection)?;
+            let layout = Schema::read(&connection)?;
             Ok((connection, layout))
         };
         let (connection, layout) = open().map_err(|problem| explain(problem, path, &budget))?;

@@ -12,7 +12,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use manifests::{
-    object::{at, text},
+    object::{get_path, text},
     openshift::{INSTALLED_PROPERTIES_ANNOTATION, MAX_ANNOTATION, PROPERTIES_ANNOTATION},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -343,7 +343,7 @@ impl<'a> PackageBlobs<'a> {
 
 /// Reports whether a ClusterServiceVersion declares constraints for the cluster.
 fn has_constraints(csv: &Value) -> bool {
-    let declares = |path: &[&str]| match at(csv, path) {
+    let declares = |path: &[&str]| match get_path(csv, path) {
         None | Some(Value::Null) => false,
         // An empty maximum is invalid, which is reported.
         Some(value) => value != "" || path.ends_with(&[MAX_ANNOTATION]),

@@ -12,7 +12,7 @@ use super::{
     connection::text,
     edges::{self, Channels, Row},
     interner::{NameInterner, too_long},
-    schema::{Layout, ROW_ID},
+    schema::{ROW_ID, Schema},
 };
 
 /// Tables with data of bundles, the column that names the bundle, and the unit for limits.
@@ -94,7 +94,7 @@ impl RowIndex {
     /// Reads each table once.
     pub(super) fn read(
         connection: &Connection,
-        layout: &Layout,
+        layout: &Schema,
         limits: RowLimits,
     ) -> Result<Self, Problem> {
         let mut rows = Self {
@@ -119,7 +119,7 @@ impl RowIndex {
     fn fill(
         &mut self,
         connection: &Connection,
-        layout: &Layout,
+        layout: &Schema,
         limits: RowLimits,
     ) -> Result<(), Problem> {
         self.packages(connection, limits)?;
@@ -234,7 +234,7 @@ impl RowIndex {
     fn row_ids(
         &mut self,
         connection: &Connection,
-        layout: &Layout,
+        layout: &Schema,
         (table, column): (&'static str, &str),
         mut count: Count,
         bundle: impl Fn(&NameInterner, ValueRef<'_>) -> Option<u32>,

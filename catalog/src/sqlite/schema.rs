@@ -41,11 +41,11 @@ pub(super) const ROW_ID: &str = "_rowid_";
 
 /// Columns of each table.
 #[derive(Debug)]
-pub(super) struct Layout(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct Schema(BTreeMap<String, BTreeSet<String>>);
 
 // === impl Layout ===
 
-impl Layout {
+impl Schema {
     /// Reads the relevant tables and checks that the database is a catalog.
     pub(super) fn read(connection: &Connection) -> Result<Self, Problem> {
         reject_code(connection)?;

@@ -7,7 +7,7 @@ use manifests::openshift::MAX_ANNOTATION;
 use super::{Error, check, check_types, entries};
 use crate::{
     documents::Meta,
-    go_json::{self, borrowed, list, text},
+    go_json::{self, list, text, type_name_of},
     render::{
         self, Bundle, Level, Rendered,
         blob::{Blob, KeyOrder},
@@ -16,11 +16,11 @@ use crate::{
 
 #[derive(Debug, Clone)]
 pub(super) struct Basic {
-    slots: Vec<Slot>,
+    slots: Vec<BasicEntry>,
 }
 
 #[derive(Debug, Clone)]
-enum Slot {
+enum BasicEntry {
     Blob(Blob),
     Image(String),
 }
@@ -49,8 +49,8 @@ impl Basic {
 
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.slots.iter().filter_map(|slot| match slot {
-            Slot::Blob(_) => None,
-            Slot::Image(image) => Some(image.as_str()),
+            BasicEntry::Blob(_) => None,
+            BasicEntry::Image(image) => Some(image.as_str()),
         })
     }
 
@@ -63,8 +63,8 @@ impl Basic {
         let slots = self.slots.into_iter();
         let blobs = slots.filter_map(|slot| {
             let image = match slot {
-                Slot::Blob(blob) => return Some(blob),
-                Slot::Image(image) => image,
+                BasicEntry::Blob(blob) => return Some(blob),
+                BasicEntry::Image(image) => image,
             };
             let remaining = remaining.get_mut(&image)?;
             *remaining -= 1;
@@ -84,7 +84,7 @@ impl Basic {
 
 // === impl Slot ===
 
-impl Slot {
+impl BasicEntry {
     fn missing_package(&self) -> Option<String> {
         match self {
             Self::Blob(blob) => blob.missing_package(),
@@ -93,10 +93,10 @@ impl Slot {
     }
 }
 
-fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
+fn slot(entry: &Meta<'_>) -> Result<BasicEntry, String> {
     let blob = render::read(entry, KeyOrder::Sorted, Level::None)?;
     if entry.schema != "olm.bundle" {
-        return Ok(Slot::Blob(blob));
+        return Ok(BasicEntry::Blob(blob));
     }
     let root = entry.root;
     let image = text(root, "image");
@@ -104,7 +104,7 @@ fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
         return Err("a bundle of a basic template must have an image".to_owned());
     }
     let mut others = Vec::new();
-    if !borrowed(root, "package").is_empty() {
+    if !type_name_of(root, "package").is_empty() {
         others.push("package");
     }
     others.extend(
@@ -115,7 +115,7 @@ fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
     // opm ignores the field, but its author relies on it.
     others.extend(root.get(MAX_ANNOTATION).map(|_| MAX_ANNOTATION));
     if others.is_empty() {
-        return Ok(Slot::Image(image));
+        return Ok(BasicEntry::Image(image));
     }
     Err(format!(
         "unexpected fields present in basic template bundle {image:?}: {}; remove them, because they come from the image",

@@ -72,7 +72,10 @@ impl Semver {
                 meta.file
             ));
         }
-        let is_set = |name| root.field(name).is_some_and(|value| value.raw() == b"true");
+        let is_set = |name| {
+            root.field(name)
+                .is_some_and(|value| value.source() == b"true")
+        };
         let channels = Channels::new(
             is_set("generateMajorChannels"),
             is_set("generateMinorChannels"),

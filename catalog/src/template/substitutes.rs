@@ -249,7 +249,10 @@ fn release_of(bundle: &schema::Bundle) -> Result<Release, String> {
     };
     if !identity.release.is_empty() {
         release.release = Some(Release::parse_release(&identity.release)?);
-    } else if bundle.facts.as_ref().is_ok_and(|facts| facts.is_rebuild)
+    } else if bundle
+        .properties
+        .as_ref()
+        .is_ok_and(|facts| facts.has_build_release)
         && !release.version.build.is_empty()
     {
         release.release = Some(Release::parse_release(&release.version.build)?);

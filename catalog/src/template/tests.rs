@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    render::{Format, Image, Level},
+    render::{BundleImageRef, Format, Level},
     testing::{self, has, list, starts},
 };
 
@@ -12,7 +12,7 @@ fn bundles(versions: &[(&str, &str)]) -> BTreeMap<String, Bundle> {
         let content =
             testing::bundle_files("tide", &format!("tide.v{version}"), version, &Value::Null);
         let mut warnings = Vec::new();
-        let from = Image::Reference(image);
+        let from = BundleImageRef::Reference(image);
         let bundle = Bundle::read(&content, from, Level::None, &mut warnings).unwrap();
         assert_eq!(warnings, [""; 0]);
         (image.to_owned(), bundle)
@@ -27,10 +27,10 @@ fn read(text: &str) -> Result<Template, Error> {
 #[test]
 fn schema_determines_the_kind() {
     for (text, kind) in ::tests::rows![
-        "schema: olm.template.basic" => Some(Kind::Basic);
-        "# words\n---\nSchema: olm.template.basic" => Some(Kind::Basic);
-        "{\"SCHEMA\": \"olm.template.substitutes\"}" => Some(Kind::Substitutes);
-        "schema: olm.semver\nfast: {bundles: [{image: a}]}" => Some(Kind::Semver);
+        "schema: olm.template.basic" => Some(TemplateKind::Basic);
+        "# words\n---\nSchema: olm.template.basic" => Some(TemplateKind::Basic);
+        "{\"SCHEMA\": \"olm.template.substitutes\"}" => Some(TemplateKind::Substitutes);
+        "schema: olm.semver\nfast: {bundles: [{image: a}]}" => Some(TemplateKind::Semver);
         "schema: olm.template.semver" => None;
         "schema: olm.package" => None;
         "name: a" => None;
@@ -48,12 +48,12 @@ fn schema_determines_the_kind() {
         );
     }
     let text = b"schema: olm.template.basic";
-    for kind in Kind::ALL {
+    for kind in TemplateKind::ALL {
         let read = Template::read("t", text, Some(kind), &Limits::default());
-        assert_eq!(read.is_ok(), kind == Kind::Basic, "{kind:?}");
+        assert_eq!(read.is_ok(), kind == TemplateKind::Basic, "{kind:?}");
         assert_eq!(kind.name().parse(), Ok(kind));
     }
-    assert!("Basic".parse::<Kind>().is_err());
+    assert!("Basic".parse::<TemplateKind>().is_err());
 }
 
 #[test]

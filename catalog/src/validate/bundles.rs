@@ -7,9 +7,9 @@ use manifests::version_range::Range;
 
 use super::{FilePackages, Location, MAX_NAMES, PackageDraft, Validator, join, quote};
 use crate::{
-    finding::{Level, Scope},
+    finding::{Level, OpmScope},
     model::{Bundle, Release},
-    properties::{Facts, Identity},
+    properties::{BundleProperties, Identity},
     schema::{self, validate_pull_spec},
 };
 
@@ -72,11 +72,14 @@ impl Validator {
                     &location,
                     Some(&package),
                     message,
-                    Scope::First,
+                    OpmScope::FirstOnly,
                 );
             }
             let mut problems = Vec::new();
-            let is_rebuild = bundle.facts.as_ref().is_ok_and(|facts| facts.is_rebuild);
+            let is_rebuild = bundle
+                .properties
+                .as_ref()
+                .is_ok_and(|facts| facts.has_build_release);
             let converted = convert(*bundle, &mut problems);
             if !in_channel {
                 problems.push(format!(
@@ -187,7 +190,7 @@ impl Validator {
                 own.or(first)
             };
             let location = location.unwrap_or(&draft.location);
-            let scope = Scope::Tree {
+            let scope = OpmScope::WholeTree {
                 channels,
                 bundle: Some(super::shorten(&name)),
             };
@@ -212,7 +215,7 @@ fn bundle_problems(package: &str, bundle: &Bundle) -> Vec<String> {
             problems.push("cannot use build metadata in version with a release version".into());
         }
     }
-    if let Some(problem) = &bundle.unreadable {
+    if let Some(problem) = &bundle.invalid_properties {
         problems.push(problem.clone());
     }
     problems
@@ -221,7 +224,7 @@ fn bundle_problems(package: &str, bundle: &Bundle) -> Vec<String> {
 /// Converts a bundle if it is sufficiently valid, and adds all of its problems.
 fn convert(blob: schema::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
     let (package, name) = (quote(&blob.package), quote(&blob.name));
-    let facts = match blob.facts {
+    let facts = match blob.properties {
         Ok(facts) => facts,
         Err(error) => {
             problems.push(format!("parse properties for bundle {name}: {error}"));
@@ -257,9 +260,9 @@ fn convert(blob: schema::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
         ));
     }
     let version = parse_release(identity, &name, problems)?;
-    let Facts {
+    let BundleProperties {
         provides,
-        needs,
+        requires: needs,
         min_kube,
         media_type,
         is_deprecated,
@@ -273,12 +276,12 @@ fn convert(blob: schema::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
         version,
         media_type,
         provides,
-        needs,
+        requires: needs,
         max_openshift: blob.max_openshift,
         min_kube,
         deprecation: None,
         is_deprecated,
-        unreadable: has_no_content.then(|| "bundle image must be set".to_owned()),
+        invalid_properties: has_no_content.then(|| "bundle image must be set".to_owned()),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{FilePackages, Location, PackageDraft, Validator, graph, join, quote};
 use crate::{
-    finding::{Level, Scope},
+    finding::{Level, OpmScope},
     model::Channel,
     schema,
 };
@@ -117,7 +117,7 @@ impl Validator {
             problems.push("invalid deprecation: message must be set".to_owned());
         }
         for message in problems {
-            let scope = Scope::Tree {
+            let scope = OpmScope::WholeTree {
                 channels: vec![channel.name.clone()],
                 bundle: None,
             };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catalog::{
     render::Bundle,
-    template::{Kind, Template, mermaid},
+    template::{Template, TemplateKind, mermaid},
 };
 use serde_json::{Value, json};
 use tests::Registry;
@@ -88,7 +88,7 @@ impl Fixture {
     fn rukpak_output(
         &self,
         text: &str,
-        kind: Option<Kind>,
+        kind: Option<TemplateKind>,
         output: &str,
         level: Level,
     ) -> Result<String, String> {
@@ -99,7 +99,12 @@ impl Fixture {
         for image in template.images() {
             let content = self.contents.get(image);
             let content = content.ok_or_else(|| format!("{image} is not there"))?;
-            let bundle = Bundle::read(content, Image::Reference(image), level, &mut Vec::new());
+            let bundle = Bundle::read(
+                content,
+                BundleImageRef::Reference(image),
+                level,
+                &mut Vec::new(),
+            );
             bundles.insert(image.to_owned(), bundle.unwrap());
         }
         let rendered = template.render(bundles, &mut Vec::new());

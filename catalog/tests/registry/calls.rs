@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use catalog::registry::{Calls, client::Error};
+use catalog::registry::{ObserveCalls, client::Error};
 use futures::TryStreamExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -18,7 +18,7 @@ use crate::fixture::{Served, bundle, chained, folder};
 #[derive(Default)]
 struct Heard(Mutex<BTreeMap<(&'static str, &'static str), usize>>);
 
-impl Calls for Heard {
+impl ObserveCalls for Heard {
     fn ended(&self, rpc: &'static str, code: &'static str, took: Duration) {
         assert!(took < Duration::from_secs(3600));
         *self.0.lock().unwrap().entry((rpc, code)).or_default() += 1;
@@ -33,7 +33,8 @@ async fn each_call_is_reported_once_with_its_code() {
         .collect();
     let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
     let heard = Arc::new(Heard::default());
-    let served = Served::with_calls(folder.path(), Arc::clone(&heard) as Arc<dyn Calls>).await;
+    let served =
+        Served::with_calls(folder.path(), Arc::clone(&heard) as Arc<dyn ObserveCalls>).await;
     let client = served.client().await;
     for _ in 0..3 {
         client.list_packages().await.unwrap();

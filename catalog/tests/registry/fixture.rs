@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use catalog::{
     Limits, Source,
-    registry::{Bounds, Cache, Calls, Client, Service, Store},
+    registry::{Cache, Client, ClientLimits, ObserveCalls, Service, Store},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -135,9 +135,13 @@ impl Served {
     }
 
     /// Serves a catalog and reports calls.
-    pub(crate) async fn with_calls(catalog: &Path, calls: Arc<dyn Calls>) -> Self {
+    pub(crate) async fn with_calls(catalog: &Path, calls: Arc<dyn ObserveCalls>) -> Self {
         let (store, cache) = build(catalog);
-        Self::with(Service::telling(Arc::new(store), calls).unwrap(), cache).await
+        Self::with(
+            Service::with_observer(Arc::new(store), calls).unwrap(),
+            cache,
+        )
+        .await
     }
 
     async fn with(service: Service, cache: TempDir) -> Self {
@@ -157,7 +161,7 @@ impl Served {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        connect(self.address, Bounds::default()).await
+        connect(self.address, ClientLimits::default()).await
     }
 
     /// Stops the service and waits for its end.

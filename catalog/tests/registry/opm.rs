@@ -12,7 +12,7 @@ use std::{
 
 use catalog::{
     Limits, Source, load,
-    registry::{Bounds, Client, packages},
+    registry::{Client, ClientLimits, packages},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ impl Opm {
             _place: place,
         };
         for _ in 0..600 {
-            let client = Client::connect(&address.to_string(), Bounds::default()).await;
+            let client = Client::connect(&address.to_string(), ClientLimits::default()).await;
             if let Ok(client) = client
                 && client.list_packages().await.is_ok()
             {
@@ -218,7 +218,7 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
     );
     let catalog = folder(&[("raft", &raft)]);
     let opm = Opm::start(catalog.path()).await;
-    let client = connect(opm.address, Bounds::default()).await;
+    let client = connect(opm.address, ClientLimits::default()).await;
     assert_eq!(client.list_packages().await.unwrap(), ["raft"]);
     let requested = ["raft".to_owned()].into();
     let served = packages(&client, &requested).await.unwrap();

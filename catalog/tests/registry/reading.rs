@@ -12,7 +12,7 @@ use std::{
 use catalog::{
     Limits, Source, load,
     registry::{
-        Bounds, Packages,
+        ClientLimits, Packages,
         client::Error,
         packages,
         proto::{
@@ -86,7 +86,7 @@ async fn serve(script: Script) -> Server {
 }
 
 /// Returns the result of reading some packages.
-async fn read(script: Script, bounds: Bounds, requested: &[&str]) -> Result<Packages, Error> {
+async fn read(script: Script, bounds: ClientLimits, requested: &[&str]) -> Result<Packages, Error> {
     let client = connect(serve(script).await.address, bounds).await;
     packages(&client, &set(requested)).await
 }
@@ -131,7 +131,7 @@ async fn shutdown_does_not_reject_requested_bundles() {
         futures::future::pending().boxed()
     });
     let server = serve(with!(Script, listed: listed("tide", 20), answer)).await;
-    let client = connect(server.address, Bounds::default()).await;
+    let client = connect(server.address, ClientLimits::default()).await;
     let requested = set(&["tide"]);
     let (read, ()) = tokio::join!(packages(&client, &requested), async {
         enough.notified().await;
@@ -140,7 +140,7 @@ async fn shutdown_does_not_reject_requested_bundles() {
         server.cut.notify_waiters();
     });
     let error = read.unwrap_err();
-    let is_broken = matches!(&error, Error::Broken { rpc, .. } if *rpc == "GetBundle");
+    let is_broken = matches!(&error, Error::Disconnected { rpc, .. } if *rpc == "GetBundle");
     assert!(is_broken && error.is_temporary(), "{error:?}");
 }
 
@@ -149,7 +149,7 @@ async fn unavailable_answer_is_not_a_rejection() {
     for (status, is_refused) in [("2", true), ("5", true), ("4", false), ("14", false)] {
         let answer = answer(move |_| async move { of(vec![trailers(status, "no")]) });
         let script = with!(Script, listed: listed("tide", 1), answer);
-        let read = read(script, Bounds::default(), &["tide"]).await;
+        let read = read(script, ClientLimits::default(), &["tide"]).await;
         assert_eq!(read.is_ok(), is_refused, "{status}: {read:?}");
     }
 }
@@ -163,7 +163,7 @@ async fn packages_beyond_the_time_limit_are_broken() {
         good(&served_bundle(asked))
     });
     let all = [listed("slow", 800), listed("tide", 2)].concat();
-    let bounds = with!(Bounds, read: Duration::from_secs(3));
+    let bounds = with!(ClientLimits, read: Duration::from_secs(3));
     let script = with!(Script, listed: all, answer);
     let read = read(script, bounds, &["slow", "tide"]);
     let read = read.await.unwrap();
@@ -171,7 +171,7 @@ async fn packages_beyond_the_time_limit_are_broken() {
     let slow = "the requested packages could not be read within 3 s, and this package is incomplete; the catalog server is \
                 too slow";
     assert_eq!(read.broken["slow"], slow);
-    assert!(read.kept < 10_000, "{}", read.kept);
+    assert!(read.retained_bytes < 10_000, "{}", read.retained_bytes);
 }
 
 #[tokio::test]
@@ -190,17 +190,22 @@ async fn packages_beyond_the_size_limit_are_broken() {
     let all = [listed("large", 30), listed("tide", 2), long].concat();
     let script = with!(Script, listed: all, answer);
     for (bounds, broken) in tests::rows![
-        with!(Bounds, kept: 1 << 20) => "with it, the requested packages of the catalog exceed 1048576 bytes";
+        with!(ClientLimits, max_retained: 1 << 20) => "with it, the requested packages of the catalog exceed 1048576 bytes";
         // The size of the list counts by itself.
-        with!(Bounds, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
+        with!(ClientLimits, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
     ] {
         let read = read(script.clone(), bounds, &["large", "tide", "long"]).await;
         let read = read.unwrap();
         assert_eq!(read.broken["large"], broken);
         assert_eq!(read.packages["tide"].bundles.len(), 2);
-        let is_kept = bounds.kept > 2 << 20;
+        let is_kept = bounds.max_retained > 2 << 20;
         assert_eq!(read.packages.contains_key("long"), is_kept);
-        assert_eq!(read.kept > 2 << 20, is_kept, "{}", read.kept);
+        assert_eq!(
+            read.retained_bytes > 2 << 20,
+            is_kept,
+            "{}",
+            read.retained_bytes
+        );
     }
 }
 
@@ -214,16 +219,16 @@ async fn present_packages_are_not_requested_again() {
     });
     let all = [listed("tide", 2), listed("buoy", 1), listed("other", 1)].concat();
     let server = serve(with!(Script, listed: all, answer)).await;
-    let client = connect(server.address, Bounds::default()).await;
+    let client = connect(server.address, ClientLimits::default()).await;
     let first = packages(&client, &set(&["tide", "none"])).await.unwrap();
     assert_eq!(asked.lock().unwrap().len(), 2);
-    let both = first.and(&client, &set(&["buoy", "tide"])).await.unwrap();
+    let both = first.merge(&client, &set(&["buoy", "tide"])).await.unwrap();
     assert_eq!(asked.lock().unwrap()[2..], ["buoy.v1.0.0"]);
-    assert_eq!(both.asked, set(&["buoy", "none", "tide"]));
+    assert_eq!(both.requested, set(&["buoy", "none", "tide"]));
     assert!(both.packages.keys().eq(["buoy", "tide"]));
-    assert!(both.kept > first.kept);
+    assert!(both.retained_bytes > first.retained_bytes);
     assert!(Arc::ptr_eq(&both.packages["tide"], &first.packages["tide"]));
-    let same = both.and(&client, &set(&["none"])).await.unwrap();
+    let same = both.merge(&client, &set(&["none"])).await.unwrap();
     assert_eq!(same, both);
     assert_eq!(asked.lock().unwrap().len(), 3);
 }
@@ -233,23 +238,26 @@ async fn present_packages_are_not_requested_again() {
 async fn failed_list_is_not_a_catalog() {
     type Row = (&'static str, fn() -> Body, fn(&Error) -> bool);
     let ends: [Row; 5] = tests::rows![
-        "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Broken { .. });
+        "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Disconnected { .. });
         "8", || of(vec![trailers("8", "enough")]) => |error| matches!(error, Error::Refused { .. });
         "14", || of(vec![trailers("14", "later")]) => |error| matches!(error, Error::Refused { .. });
         "2", || of(vec![trailers("2", "what?")]) => |error| matches!(error, Error::Refused { .. });
-        "a stall", || futures::stream::pending().boxed() => |error| matches!(error, Error::Stalled { .. });
+        "a stall", || futures::stream::pending().boxed() => |error| matches!(error, Error::Timeout { .. });
     ];
     for (name, end, is_expected) in ends {
         let listed = [listed("tide", 3), listed("buoy", 1)].concat();
         let server = serve(with!(Script, listed, end: Arc::new(end))).await;
-        let bounds = with!(Bounds, wait: Duration::from_millis(500));
+        let bounds = with!(ClientLimits, wait: Duration::from_millis(500));
         let client = connect(server.address, bounds).await;
         let error = packages(&client, &set(&["tide"])).await.unwrap_err();
         assert!(is_expected(&error), "{name}: {error:?}");
         assert!(error.to_string().contains("ListBundles"), "{error}");
         // The content that was read before is neither changed nor extended.
         let read = Packages::default();
-        assert!(read.and(&client, &set(&["buoy"])).await.is_err(), "{name}");
+        assert!(
+            read.merge(&client, &set(&["buoy"])).await.is_err(),
+            "{name}"
+        );
     }
 }
 
@@ -262,7 +270,7 @@ async fn endless_package_is_discarded() {
         vec![long.remove(0); 100] => "its bundles and edges exceed 67108864 bytes";
         listed("tide", 6000) => "it has more than 5000 bundles";
     ] {
-        let read = read(with!(Script, listed), Bounds::default(), &["tide"]).await;
+        let read = read(with!(Script, listed), ClientLimits::default(), &["tide"]).await;
         let read = read.unwrap();
         assert!(read.packages.is_empty());
         assert_eq!(read.broken["tide"], problem);
@@ -288,7 +296,7 @@ async fn package_texts_are_counted_and_truncated() {
         good(&with!(Bundle, deprecation; ..served_bundle(asked)))
     });
     let listed = [listed("wordy", 1), listed("large", 1), listed("tide", 1)].concat();
-    let bounds = with!(Bounds, kept: 512 << 10);
+    let bounds = with!(ClientLimits, max_retained: 512 << 10);
     let script = with!(Script, listed, describe: Arc::new(describe), answer);
     let read = read(script, bounds, &["wordy", "large", "tide"]).await;
     let read = read.unwrap();
@@ -306,7 +314,11 @@ async fn package_texts_are_counted_and_truncated() {
         assert_eq!(text.chars().count(), 32 * 1024 + 1);
     }
     let texts = 3 * 32 * 1024;
-    assert!(read.kept > texts && wordy.size() > texts, "{}", read.kept);
+    assert!(
+        read.retained_bytes > texts && wordy.size() > texts,
+        "{}",
+        read.retained_bytes
+    );
 }
 
 /// The rows of the spellings are those of `load::tests::max_openshift`.

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use catalog::registry::{
-    Bounds, Client,
+    Client, ClientLimits,
     client::Error,
     proto::{Bundle, Package},
 };
@@ -33,9 +33,9 @@ pub(crate) type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::
 
 const SHORT: Duration = Duration::from_millis(300);
 
-fn bounds() -> Bounds {
+fn bounds() -> ClientLimits {
     let (connect, list) = (Duration::from_secs(5), Duration::from_secs(60));
-    with!(Bounds, connect, wait: SHORT, list, message: 64 << 10, messages: 1000, total: 1 << 20)
+    with!(ClientLimits, connect, wait: SHORT, list, message: 64 << 10, messages: 1000, total: 1 << 20)
 }
 
 /// Answers every request with this body.
@@ -117,12 +117,12 @@ fn then_nothing(frames: Vec<Frame<Bytes>>) -> Body {
     of(frames).chain(stream::pending()).boxed()
 }
 
-pub(crate) async fn connect(address: SocketAddr, bounds: Bounds) -> Client {
+pub(crate) async fn connect(address: SocketAddr, bounds: ClientLimits) -> Client {
     Client::connect(&address.to_string(), bounds).await.unwrap()
 }
 
 /// Returns the received items and the end of the list; the test fails if the list does not end.
-async fn list(address: SocketAddr, bounds: Bounds) -> (usize, Option<Error>) {
+async fn list(address: SocketAddr, bounds: ClientLimits) -> (usize, Option<Error>) {
     let client = connect(address, bounds).await;
     let mut list = Box::pin(client.list_bundles());
     let drained = async {
@@ -141,10 +141,10 @@ async fn list(address: SocketAddr, bounds: Bounds) -> (usize, Option<Error>) {
 /// Formats an error in short, such as `Stalled ListBundles 300ms, temporary`.
 fn short(error: &Error) -> String {
     let kind = match error {
-        Error::Stalled { rpc, after, .. } => format!("Stalled {rpc} {after:?}"),
+        Error::Timeout { rpc, after, .. } => format!("Stalled {rpc} {after:?}"),
         Error::TooLarge { limit, unit, .. } => format!("TooLarge {limit} {unit}"),
         Error::Refused { rpc, code, .. } => format!("Refused {rpc} {code:?}"),
-        Error::Broken { rpc, .. } => format!("Broken {rpc}"),
+        Error::Disconnected { rpc, .. } => format!("Broken {rpc}"),
         other => format!("{other:?}"),
     };
     kind + if error.is_temporary() {
@@ -219,7 +219,7 @@ async fn silent_server_times_out() {
         std::future::pending::<()>().await;
         drop(connection);
     });
-    let bounds = with!(Bounds, connect: SHORT; ..bounds());
+    let bounds = with!(ClientLimits, connect: SHORT; ..bounds());
     let client = Client::connect(&address.to_string(), bounds).await;
     if let Ok(client) = client {
         let package = timeout(Duration::from_secs(30), client.get_package("a")).await;
@@ -239,7 +239,7 @@ async fn endless_list_is_bounded() {
         })
     };
     // These servers are busy and therefore slow.
-    let patient = with!(Bounds, wait: Duration::from_secs(30); ..bounds());
+    let patient = with!(ClientLimits, wait: Duration::from_secs(30); ..bounds());
     let (count, error) = list(endless(10).await, patient).await;
     assert_eq!(ended((count, error)), "1000: TooLarge 1000 messages");
     let (count, error) = list(endless(10_000).await, patient).await;
@@ -254,7 +254,7 @@ async fn endless_list_is_bounded() {
         stream::unfold((), next).boxed()
     })
     .await;
-    let bounds = with!(Bounds, list: Duration::from_secs(1); ..bounds());
+    let bounds = with!(ClientLimits, list: Duration::from_secs(1); ..bounds());
     let (count, error) = list(slow, bounds).await;
     assert!((1..=20).contains(&count), "{count}");
     let error = short(&error.unwrap());

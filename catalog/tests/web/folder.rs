@@ -13,10 +13,10 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-fn written(put: Put) -> http::Written {
+fn written(put: PutOutcome) -> http::Written {
     match put {
-        Put::Written(written) => written,
-        Put::Known => panic!("it was there"),
+        PutOutcome::Written(written) => written,
+        PutOutcome::Unchanged => panic!("it was there"),
     }
 }
 
@@ -38,8 +38,8 @@ async fn content_is_stored_once_and_removed_with_its_last_use() {
     assert_eq!((first.blobs, first.faults.len()), (2, 0));
     // The source is not read again.
     fs::write(&file, "schema: c\n").unwrap();
-    assert_eq!(put("two", &digest).unwrap(), Put::Known);
-    assert_eq!(put("one", &digest).unwrap(), Put::Known);
+    assert_eq!(put("two", &digest).unwrap(), PutOutcome::Unchanged);
+    assert_eq!(put("one", &digest).unwrap(), PutOutcome::Unchanged);
     assert_eq!(files(&contents), ["ab".repeat(32)]);
     assert_eq!(site.shelf.names(), ["one", "two"]);
 
@@ -92,7 +92,7 @@ async fn restart_keeps_content_and_removes_partial_files() {
     let mut site = Site::with(&catalog()).await;
     let before = site.all().await;
     let folder = site.folder.path().join("shelf");
-    let error = Shelf::open(&folder).unwrap_err().to_string();
+    let error = ContentStore::open(&folder).unwrap_err().to_string();
     assert!(error.contains("used by another process"), "{error}");
     drop(site.stop.take());
     site.task.await.unwrap();
@@ -109,7 +109,7 @@ async fn restart_keeps_content_and_removes_partial_files() {
     ] {
         fs::write(folder.join("names").join(name), text).unwrap();
     }
-    let shelf = Shelf::open(&folder).unwrap();
+    let shelf = ContentStore::open(&folder).unwrap();
     assert_eq!(files(&folder.join("unfinished")), [""; 0]);
     assert_eq!(shelf.names(), ["operators"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

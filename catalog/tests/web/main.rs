@@ -23,7 +23,7 @@ use std::{fs, net::SocketAddr};
 
 use catalog::{
     Limits, Source,
-    http::{self, Put, Shelf},
+    http::{self, ContentStore, PutOutcome},
 };
 use reqwest::{Client, Method, RequestBuilder, StatusCode, header::HeaderMap};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 /// A served shelf.
 struct Site {
-    shelf: Shelf,
+    shelf: ContentStore,
     folder: TempDir,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -52,7 +52,7 @@ impl Site {
         // The client requires a TLS provider, although this connection is not encrypted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(&folder.path().join("shelf")).unwrap();
+        let shelf = ContentStore::open(&folder.path().join("shelf")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -76,7 +76,7 @@ impl Site {
         site
     }
 
-    fn put(&self, name: &str, text: &str) -> Put {
+    fn put(&self, name: &str, text: &str) -> PutOutcome {
         let folder = tempfile::tempdir_in(&self.folder).unwrap();
         fs::write(folder.path().join("catalog.json"), text).unwrap();
         let source = Source::Folder(folder.path());

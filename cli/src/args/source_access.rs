@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use unpacker::{
     Access, Source,
     access::{Basic, Secret, Ssh, Trust, Verify},
-    http_client::Patience,
+    http_client::Timeouts,
     registry::{Credentials, Mirrors},
 };
 
@@ -69,7 +69,7 @@ pub(crate) struct AccessArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     known_hosts: Vec<PathBuf>,
     /// Timeout of one transfer.
-    #[arg(long, value_name = "SECONDS", default_value_t = Patience::default().total.as_secs(),
+    #[arg(long, value_name = "SECONDS", default_value_t = Timeouts::default().total.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
 }
@@ -126,7 +126,7 @@ impl AccessArgs {
             roots.push('\n');
         }
         let total = Duration::from_secs(*timeout);
-        let default = Patience::default();
+        let default = Timeouts::default();
         Ok(Access {
             basic,
             ssh,
@@ -138,7 +138,7 @@ impl AccessArgs {
                     Verify::Never
                 },
             },
-            patience: Patience {
+            timeouts: Timeouts {
                 connect: default.connect.min(total),
                 idle: default.idle.min(total),
                 total,
@@ -433,7 +433,7 @@ mod tests {
             found.basic => Some(basic);
             found.registries => Credentials::from_docker_config(login).unwrap();
         }
-        assert_eq!(found.patience.total, Duration::from_secs(1));
+        assert_eq!(found.timeouts.total, Duration::from_secs(1));
         let auth = folder.path().join("auth.json");
         let login = br#"{"auths": {"quay.io": {"auth": "bWU6d29yZA=="}}}"#;
         fs::write(&auth, login).unwrap();

@@ -142,7 +142,7 @@ async fn place(
             desired.missing_kinds.push(identity);
             continue;
         };
-        owner_metadata::place(&mut object, kind.namespaced, namespace);
+        owner_metadata::set_namespace(&mut object, kind.namespaced, namespace);
         let identity = object.identity();
         if !desired_identities.insert(identity.clone()) {
             continue; // two objects may become one here; the first one is applied
@@ -153,8 +153,9 @@ async fn place(
         let holder = metadata
             .as_ref()
             .map(|metadata| ObjectOwner::of(metadata, &desired.owner));
-        let is_ours =
-            |holder: &ObjectOwner| matches!(holder, ObjectOwner::Us | ObjectOwner::Released);
+        let is_ours = |holder: &ObjectOwner| {
+            matches!(holder, ObjectOwner::ThisInstance | ObjectOwner::Released)
+        };
         if identity.kind == "Namespace"
             && identity.group.is_empty()
             && holder.as_ref().is_some_and(|holder| !is_ours(holder))

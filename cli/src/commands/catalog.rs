@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use anyhow::Context;
 use catalog::{
     Catalog, Limits,
-    choose::{Answer, Choice, Offer},
+    choose::{CatalogAnswer, Choice, Offer},
 };
 use manifests::object::truncate;
 
@@ -175,9 +175,9 @@ impl PackageOffers<'_> {
                 catalog,
                 priority,
                 answer: match (broken, read.packages.get(self.name)) {
-                    (Some(reason), _) => Answer::Unknown(reason),
-                    (None, Some(package)) => Answer::Package(package),
-                    (None, None) => Answer::Absent,
+                    (Some(reason), _) => CatalogAnswer::Unavailable(reason),
+                    (None, Some(package)) => CatalogAnswer::Package(package),
+                    (None, None) => CatalogAnswer::NotFound,
                 },
             })
             .collect()
@@ -190,7 +190,7 @@ pub(crate) fn uncompared(choice: &Choice, package: &str, offers: &[Offer<'_>]) -
     let offer = offers
         .iter()
         .find(|offer| offer.catalog == choice.catalog)?;
-    let Answer::Package(found) = offer.answer else {
+    let CatalogAnswer::Package(found) = offer.answer else {
         return None;
     };
     let min_kube = found.bundle(&choice.name)?.min_kube.as_deref()?;

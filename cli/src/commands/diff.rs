@@ -155,7 +155,7 @@ fn report_skipped(desired: &Desired) {
     for DesiredObject { object, holder, .. } in &desired.objects {
         use manifests::api::owner::ObjectOwner;
         if let Some(holder) = holder
-            && !matches!(holder, ObjectOwner::Us | ObjectOwner::Released)
+            && !matches!(holder, ObjectOwner::ThisInstance | ObjectOwner::Released)
         {
             message::warning(&format!(
                 "{} already exists and belongs to {holder}; run \"{} adopt\" to adopt it",

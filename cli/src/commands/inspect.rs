@@ -4,8 +4,8 @@ mod text;
 
 use convert::{
     Class, Conversion, Finding,
-    bundle_info::Facts,
-    permissions::{self, Rights},
+    bundle_info::BundleInfo,
+    permissions::{self, SubjectPermissions},
 };
 use manifests::{
     content::SkippedEntries,
@@ -31,14 +31,14 @@ struct Inspection<'a> {
     /// Problems that prevent the conversion.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refusals: Vec<&'a Finding>,
-    facts: &'a Facts,
+    facts: &'a BundleInfo,
     /// Entries that are not regular files, outside of the manifests and the metadata.
     #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
     skipped: &'a SkippedEntries,
     /// Rendered objects; empty if the bundle is rejected.
     objects: Vec<Reference<'a>>,
     /// Permissions that the objects grant.
-    rights: Vec<Rights>,
+    rights: Vec<SubjectPermissions>,
 }
 
 #[derive(Serialize)]

@@ -116,7 +116,7 @@ fn options(args: &UnpackArgs) -> Options {
     Options {
         select: match args.only.as_slice() {
             [] if args.all => Selection::All,
-            [] => Selection::Natural,
+            [] => Selection::Default,
             only => Selection::Only(only.to_vec()),
         },
         ..args.limits.into()

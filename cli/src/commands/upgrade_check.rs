@@ -14,7 +14,7 @@ mod olm;
 pub(crate) mod target;
 
 use catalog::{
-    choose::{self, Ahead, Followed, Installed, Request},
+    choose::{self, ChannelScope, Installed, Request, RequiredUpgrade},
     model::{Bundle, PLAIN_V0, REGISTRY_V1, Release},
 };
 use manifests::{
@@ -135,10 +135,12 @@ fn add_catalog_info(
     let package = catalogs.package(&package);
     let offers = package.offers();
     let listed = offers.iter().find_map(|offer| match offer.answer {
-        choose::Answer::Package(package) => package
+        choose::CatalogAnswer::Package(package) => package
             .bundle(&name)
             .filter(|bundle| is_installed_bundle(bundle, operator)),
-        choose::Answer::Absent | choose::Answer::Unknown(_) | choose::Answer::Pending => None,
+        choose::CatalogAnswer::NotFound
+        | choose::CatalogAnswer::Unavailable(_)
+        | choose::CatalogAnswer::Pending => None,
     });
     let own = operator.maximum.as_deref().map(maximum);
     if let Some(declared) = listed.and_then(|listed| listed.max_openshift.as_ref())
@@ -147,7 +149,7 @@ fn add_catalog_info(
         operator.maximum = Some(declared.text());
     }
     for offer in &offers {
-        if let choose::Answer::Unknown(reason) = offer.answer {
+        if let choose::CatalogAnswer::Unavailable(reason) = offer.answer {
             operator.is_unread = true;
             message::warning(&format!("catalog {}: {reason}", offer.catalog));
         }
@@ -181,7 +183,9 @@ fn add_catalog_info(
         media_types: &[REGISTRY_V1, PLAIN_V0],
         overrides: &[],
     };
-    if let Ahead::To(next) = choose::ahead(&request, Followed::Any, release, &offers) {
+    if let RequiredUpgrade::UpgradeTo(next) =
+        choose::ahead(&request, ChannelScope::Any, release, &offers)
+    {
         operator.unblocked_by = Some(CandidateVersion {
             version: next.version.to_string(),
             bundle: next.name,

@@ -5,7 +5,7 @@ mod sarif;
 use std::fmt::Write;
 
 use anyhow::Context;
-use convert::{Finding, Level, Options, Place, Report};
+use convert::{Finding, Level, Location, Options, Report};
 use manifests::content::SkippedEntries;
 use serde::Serialize;
 
@@ -189,7 +189,7 @@ fn tabular(reports: &[BundleReport]) -> anyhow::Result<String> {
     for bundle_report in reports {
         for finding in &bundle_report.findings {
             let place = finding
-                .place
+                .location
                 .as_ref()
                 .map(short_location)
                 .unwrap_or_default();
@@ -230,9 +230,9 @@ fn tabular(reports: &[BundleReport]) -> anyhow::Result<String> {
 
 /// Formats a location as file, line and column, which editors and terminals open. The path within the file is printed only
 /// if the line is unknown.
-fn short_location(place: &Place) -> String {
+fn short_location(place: &Location) -> String {
     match place.line {
-        Some(_) => Place {
+        Some(_) => Location {
             path: manifests::path::Path::root(),
             ..place.clone()
         }

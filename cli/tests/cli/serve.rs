@@ -8,8 +8,8 @@ use std::{
 };
 
 use catalog::{
-    generate::Shape,
-    registry::{Bounds, Client},
+    generate::CatalogShape,
+    registry::{Client, ClientLimits},
 };
 use futures::TryStreamExt as _;
 use serde_json::json;
@@ -66,7 +66,7 @@ impl Serving {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build();
         runtime.unwrap().block_on(async {
-            let client = Client::connect(&self.address, Bounds::default()).await;
+            let client = Client::connect(&self.address, ClientLimits::default()).await;
             action(client.unwrap()).await
         })
     }
@@ -161,10 +161,10 @@ fn directory_is_served_until_a_signal() {
 #[test]
 fn a_catalog_larger_than_its_memory_is_served() {
     let place = Place::new();
-    let shape = Shape {
+    let shape = CatalogShape {
         packages: 80,
         bundles: 90,
-        ..Shape::default()
+        ..CatalogShape::default()
     };
     shape.write(&place.path("catalog")).unwrap();
     let files = fs::read_dir(place.path("catalog")).unwrap();

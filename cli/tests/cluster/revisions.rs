@@ -128,7 +128,7 @@ fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Val
 /// Applies an object as the provisioner does, with a hash of its content.
 async fn apply_owned(cluster: &Cluster, owner: &InstanceOwner, object: &Object, hash: &str) {
     let mut object = object.clone();
-    owner_metadata::place(&mut object, true, "default");
+    owner_metadata::set_namespace(&mut object, true, "default");
     owner_metadata::set_owner(&mut object, owner);
     owner_metadata::record_hash(&mut object, hash);
     let identity = object.identity();

@@ -4,8 +4,8 @@
 use manifests::path::Path;
 
 use super::{
-    json::{self, Object, filled, object_or_new, text},
-    notes::Notes,
+    json::{self, Object, non_empty, object_or_new, text},
+    notes::UpgradeNotes,
 };
 use crate::finding::code::Code;
 
@@ -17,8 +17,8 @@ const UNAPPROVED: &str =
     "unapproved, shipped by an operator bundle that does not say where the API was approved";
 
 /// Annotates a CRD in a community group, unless it has an annotation that the API server accepts.
-pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
-    let Some(group) = json::object(object, "spec").and_then(|spec| filled(spec, "group")) else {
+pub(super) fn annotate(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
+    let Some(group) = json::object(object, "spec").and_then(|spec| non_empty(spec, "group")) else {
         return;
     };
     if !is_protected(group) {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{
     crd_versions,
-    json::{self, Object, default, filled, has, object_at, take},
-    notes::Notes,
+    json::{self, Object, default, has, non_empty, object_at, take},
+    notes::UpgradeNotes,
     printer_columns::{self, ColumnRepairs},
     schema,
 };
@@ -30,7 +30,7 @@ pub(super) const SHARED: [&str; 4] = [
 const MIN_CA_BUNDLE_LEN: usize = 128;
 
 /// Upgrades the CRD. After an error in the notes, the result is unusable.
-pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
     // Old generators wrote an empty status, and a null creation time.
     object.remove("status");
     if let Some(metadata) = object_at(object, &["metadata"])
@@ -53,7 +53,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             return;
         }
     };
-    if filled(spec, "scope").is_none() && !spec.get("scope").is_some_and(has_other_type) {
+    if non_empty(spec, "scope").is_none() && !spec.get("scope").is_some_and(has_other_type) {
         spec.insert("scope".into(), "Namespaced".into());
         notes.change(
             Code::UpgradedAPI,
@@ -79,7 +79,7 @@ fn has_other_type(value: &Value) -> bool {
 }
 
 /// Moves the settings of the conversion webhook into the field `webhook`.
-fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
+fn convert(spec: &mut Object, notes: &mut UpgradeNotes<'_>) {
     let Some(conversion) = object_at(spec, &["conversion"]) else {
         return;
     };
@@ -109,7 +109,7 @@ fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
 
 /// Removes a placeholder for the CA bundle: generators wrote a line feed there. With the placeholder, the API server does
 /// not establish the CRD. Without it, the client that provides the CA bundle can still set it.
-fn drop_placeholder(client: &mut Object, notes: &mut Notes<'_>) {
+fn drop_placeholder(client: &mut Object, notes: &mut UpgradeNotes<'_>) {
     let placeholder =
         json::text(client, "caBundle").is_some_and(|bundle| bundle.len() < MIN_CA_BUNDLE_LEN);
     if placeholder {
@@ -129,7 +129,7 @@ fn copy_to_versions(
     spec: &mut Object,
     versions: &mut [Object],
     preserve: bool,
-    notes: &mut Notes<'_>,
+    notes: &mut UpgradeNotes<'_>,
 ) -> bool {
     let validation = take(spec, "validation");
     for key in [
@@ -166,7 +166,7 @@ fn copy_shared(
     shared: &Value,
     versions: &mut [Object],
     path: Path,
-    notes: &mut Notes<'_>,
+    notes: &mut UpgradeNotes<'_>,
 ) -> bool {
     let sharing: Vec<_> = versions
         .iter_mut()
@@ -187,7 +187,7 @@ fn copy_shared(
     true
 }
 
-fn report(repaired: ColumnRepairs, notes: &mut Notes<'_>) {
+fn report(repaired: ColumnRepairs, notes: &mut UpgradeNotes<'_>) {
     let path = || Path::from(["spec", "additionalPrinterColumns"]);
     if repaired.fixed > 0 {
         notes.warn(
@@ -216,7 +216,7 @@ fn schemas(
     validation: Option<Value>,
     versions: &mut [Object],
     preserve: bool,
-    notes: &mut Notes<'_>,
+    notes: &mut UpgradeNotes<'_>,
 ) -> bool {
     let has_status = |version: &Object| {
         json::object(version, "subresources")
@@ -263,7 +263,7 @@ fn structural(
     preserve: bool,
     status: bool,
     path: Path,
-    notes: &mut Notes<'_>,
+    notes: &mut UpgradeNotes<'_>,
 ) -> Option<Value> {
     let Value::Object(mut validation) = validation else {
         return Some(validation); // The typed check rejects it.

@@ -4,15 +4,15 @@ use manifests::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    json::{Object, default, filled, flag, take},
-    notes::Notes,
+    json::{Object, default, flag, non_empty, take},
+    notes::UpgradeNotes,
 };
 use crate::finding::code::Code;
 
 /// Removes the versions from a spec. Returns `None`, and adds an error to the notes, if they are malformed.
-pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<Object>> {
+pub(super) fn take_from(spec: &mut Object, notes: &mut UpgradeNotes<'_>) -> Option<Vec<Object>> {
     let path = Path::from(["spec", "versions"]);
-    let named = filled(spec, "version").map(str::to_owned);
+    let named = non_empty(spec, "version").map(str::to_owned);
     spec.remove("version");
     let listed = match take(spec, "versions") {
         None => Vec::new(),
@@ -43,7 +43,7 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
     // The API server required both to agree, and read all other fields from the list.
     if let (Some(named), Some(first)) = (
         named,
-        versions.first().and_then(|first| filled(first, "name")),
+        versions.first().and_then(|first| non_empty(first, "name")),
     ) && named != first
     {
         notes.warn(
@@ -58,7 +58,7 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
 }
 
 /// Ensures that exactly one version is stored; absent flags mean false.
-fn store(versions: &mut [Object], notes: &mut Notes<'_>) -> bool {
+fn store(versions: &mut [Object], notes: &mut UpgradeNotes<'_>) -> bool {
     let path = Path::from(["spec", "versions"]);
     let stored = versions
         .iter()

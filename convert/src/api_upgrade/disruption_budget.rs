@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     json::{Object, object_at},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 use crate::finding::{Level, code::Code};
 
@@ -13,7 +13,7 @@ use crate::finding::{Level, code::Code};
 const NEVER: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
 /// Replaces an empty selector by one that selects no pods in v1.
-pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
     let Some(selector) = object_at(object, &["spec", "selector"]) else {
         return; // Without a selector, neither version selects a pod.
     };

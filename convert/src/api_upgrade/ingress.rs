@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     json::{self, Object, object_at, objects_in, rename, take},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 use crate::finding::code::Code;
 
 /// Converts the backends. Annotations such as `kubernetes.io/ingress.class` still have an effect and are kept.
-pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
     object.remove("status");
     let Some(spec) = object_at(object, &["spec"]) else {
         return;
@@ -41,7 +41,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     }
 }
 
-fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
+fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut UpgradeNotes<'_>) {
     let (name, port) = (take(backend, "serviceName"), take(backend, "servicePort"));
     if name.is_none() && port.is_none() {
         return; // A resource, or already in the form of v1.

@@ -11,7 +11,7 @@ pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
 }
 
 /// Returns a non-empty string field.
-pub(super) fn filled<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
+pub(super) fn non_empty<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     text(object, key).filter(|text| !text.is_empty())
 }
 

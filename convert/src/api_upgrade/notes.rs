@@ -2,13 +2,13 @@
 
 use manifests::path::Path;
 
-use super::Change;
+use super::UpgradeNote;
 use crate::finding::{Level, code::Code};
 
 /// The changes of one object. The caller adds the name of the object to messages.
-pub(super) struct Notes<'a>(pub(super) &'a mut Vec<Change>);
+pub(super) struct UpgradeNotes<'a>(pub(super) &'a mut Vec<UpgradeNote>);
 
-impl Notes<'_> {
+impl UpgradeNotes<'_> {
     pub(super) fn add(
         &mut self,
         level: Level,
@@ -17,7 +17,7 @@ impl Notes<'_> {
         message: impl Into<String>,
         remedy: Option<String>,
     ) {
-        self.0.push(Change {
+        self.0.push(UpgradeNote {
             level,
             code,
             path,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    json::{Object, filled, take},
+    json::{Object, non_empty, take},
     schema::types,
 };
 
@@ -29,7 +29,7 @@ pub(super) fn reshape(columns: &mut Value) -> ColumnRepairs {
         if let Some(path) = take(column, "JSONPath") {
             column.insert("jsonPath".into(), path);
         }
-        let Some(path) = filled(column, "jsonPath") else {
+        let Some(path) = non_empty(column, "jsonPath") else {
             // The typed check rejects a value of another type.
             let has_other_type = column
                 .get("jsonPath")
@@ -64,7 +64,7 @@ fn simple(path: &str) -> Option<String> {
 
 /// Sets a type that columns support: they also have dates, but neither objects nor lists.
 fn fix_type(column: &mut Object) -> bool {
-    let kind = filled(column, "type").unwrap_or_default();
+    let kind = non_empty(column, "type").unwrap_or_default();
     if matches!(kind, "string" | "integer" | "number" | "boolean" | "date") {
         return false;
     }

@@ -2,7 +2,7 @@
 
 use super::{
     json::{Object, objects_in, text},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 use crate::finding::code::Code;
 use manifests::path::Path;
@@ -11,7 +11,7 @@ use manifests::path::Path;
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Sets the group of every subject. The user `*` meant all authenticated users.
-pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
     for (at, subject) in objects_in(object, "subjects") {
         let version = subject.remove("apiVersion");
         let group = match text(subject, "kind") {

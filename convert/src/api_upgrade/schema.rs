@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     json::{Object, flag, object_at},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 
 /// Marks a node that preserves unknown fields.
@@ -49,7 +49,7 @@ pub(super) fn make_structural(
     preserve: bool,
     status: bool,
     at: &Path,
-    notes: &mut Notes<'_>,
+    notes: &mut UpgradeNotes<'_>,
 ) {
     let mut walk = SchemaWalk {
         preserve,

@@ -4,14 +4,14 @@ use manifests::version::KubeVersion;
 
 /// Reason why a Kubernetes version does not serve an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unserved {
+pub enum NotServed {
     /// The API was added in a later version.
     NotYet {
         /// The first minor version that serves the API.
         since: u64,
     },
     /// The API was removed in this or an earlier version.
-    Gone {
+    Removed {
         /// The first minor version that no longer serves the API.
         until: u64,
         /// The successor API, if the version serves it.
@@ -29,14 +29,14 @@ pub enum Unserved {
 /// assert_eq!(gone, Some(Unserved::Gone { until: 25, successor: Some("batch/v1") }));
 /// assert_eq!(unserved("batch/v1beta1", "CronJob", KubeVersion::new(1, 24)), None);
 /// ```
-pub fn unserved(api_version: &str, kind: &str, target: KubeVersion) -> Option<Unserved> {
+pub fn unserved(api_version: &str, kind: &str, target: KubeVersion) -> Option<NotServed> {
     let minor = minor(target);
     let api = find(api_version, kind)?;
     if minor < api.since {
-        return Some(Unserved::NotYet { since: api.since });
+        return Some(NotServed::NotYet { since: api.since });
     }
     let until = api.until.filter(|until| minor >= *until)?;
-    Some(Unserved::Gone {
+    Some(NotServed::Removed {
         until,
         successor: successor(api, kind, minor),
     })
@@ -213,7 +213,7 @@ mod tests {
             let next = find(successor, kind);
             assert_rows!(until.is_none_or(|until| next.is_some_and(|next| next.since <= until)) => true, "{name}: {successor}");
             if *kind != "PodSecurityPolicy" {
-                let Some(Unserved::Gone { successor, .. }) =
+                let Some(NotServed::Removed { successor, .. }) =
                     unserved(api.version, kind, KubeVersion::NEWEST)
                 else {
                     panic!("{name} is still served");
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn releases_serve_their_apis() {
-        let gone = |until, successor| Some(Unserved::Gone { until, successor });
+        let gone = |until, successor| Some(NotServed::Removed { until, successor });
         for (api, kind, target, expected) in ::tests::rows![
             "policy/v1beta1", "PodDisruptionBudget", (1, 20) => None;
             "policy/v1beta1", "PodDisruptionBudget", (1, 24) => None;
             "policy/v1beta1", "PodDisruptionBudget", (1, 25) => gone(25, Some("policy/v1"));
-            "policy/v1", "PodDisruptionBudget", (1, 20) => Some(Unserved::NotYet { since: 21 });
+            "policy/v1", "PodDisruptionBudget", (1, 20) => Some(NotServed::NotYet { since: 21 });
             "policy/v1beta1", "PodSecurityPolicy", (1, 25) => gone(25, None);
             "extensions/v1beta1", "PodSecurityPolicy", (1, 16) => gone(16, Some("policy/v1beta1"));
             "extensions/v1beta1", "PodSecurityPolicy", (1, 36) => gone(16, None);
@@ -238,8 +238,8 @@ mod tests {
                 => gone(26, Some("flowcontrol.apiserver.k8s.io/v1beta3"));
             "flowcontrol.apiserver.k8s.io/v1beta1", "FlowSchema", (1, 36) => gone(26, Some("flowcontrol.apiserver.k8s.io/v1"));
             "apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", (1, 21) => None;
-            "apiextensions.k8s.io/v1", "CustomResourceDefinition", (1, 15) => Some(Unserved::NotYet { since: 16 });
-            "apps/v1", "Deployment", (0, 99) => Some(Unserved::NotYet { since: 9 });
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", (1, 15) => Some(NotServed::NotYet { since: 16 });
+            "apps/v1", "Deployment", (0, 99) => Some(NotServed::NotYet { since: 9 });
             "batch/v1beta1", "CronJob", (2, 0) => gone(25, Some("batch/v1"));
             "example.com/v1beta1", "Ingress", (1, 36) => None;
             "batch/v1beta1", "Ingress", (1, 36) => None;

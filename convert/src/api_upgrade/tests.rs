@@ -12,12 +12,13 @@ fn upgraded(object: Value) -> (Value, Vec<String>) {
 
 fn upgraded_to(target: KubeVersion, mut object: Value) -> (Value, Vec<String>) {
     let mut changes = Vec::new();
-    assert_rows!(upgrade(&mut object, target, &mut changes) => Fate::Keep, "{object}");
+    assert_rows!(upgrade(&mut object, target, &mut changes) => Disposition::Keep, "{object}");
     (object, brief(&changes))
 }
 
-pub(super) fn brief(changes: &[Change]) -> Vec<String> {
-    let brief = |change: &Change| format!("{:?} {} {}", change.level, change.code, change.path);
+pub(super) fn brief(changes: &[UpgradeNote]) -> Vec<String> {
+    let brief =
+        |change: &UpgradeNote| format!("{:?} {} {}", change.level, change.code, change.path);
     changes.iter().map(brief).collect()
 }
 
@@ -115,7 +116,7 @@ fn object_without_successor_is_dropped_or_reported() {
     let mut changes = Vec::new();
     for api in ["policy/v1beta1", "extensions/v1beta1"] {
         let mut policy = json!({"apiVersion": api, "kind": "PodSecurityPolicy"});
-        assert_rows!(upgrade(&mut policy, KubeVersion::NEWEST, &mut changes) => Fate::Drop);
+        assert_rows!(upgrade(&mut policy, KubeVersion::NEWEST, &mut changes) => Disposition::Drop);
     }
     assert_eq!(brief(&changes), ["Warning DroppedAPI apiVersion"; 2]);
     let event = json!({"apiVersion": "events.k8s.io/v1beta1", "kind": "Event"});

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     json::{self, Object, objects_in, text},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 use crate::finding::{Level, code::Code};
 
 /// Writes the defaults of v1beta1 explicitly where those of v1 differ.
-pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
     let (mut spelled, mut unclear) = (None, None);
     for (at, webhook) in objects_in(object, "webhooks") {
         if webhook

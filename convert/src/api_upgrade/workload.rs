@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     json::{self, Object, default, object_at, object_or_new, take, text},
-    notes::Notes,
+    notes::UpgradeNotes,
 };
 use crate::finding::code::Code;
 
 /// Writes the defaults of the old API explicitly where apps/v1 has no default, or another one.
-pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut Notes<'_>) {
+pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut UpgradeNotes<'_>) {
     let Some(spec) = object_at(object, &["spec"]) else {
         return;
     };
@@ -43,7 +43,7 @@ pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut N
 }
 
 /// Sets the selector that old APIs derived from the labels of the template. apps/v1beta2 did not derive it.
-fn selector(spec: &mut Object, from: &str, notes: &mut Notes<'_>) {
+fn selector(spec: &mut Object, from: &str, notes: &mut UpgradeNotes<'_>) {
     if json::has(spec, "selector") || from == "apps/v1beta2" {
         return;
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     bundle,
-    finding::{Findings, Level, Place, code::Code},
+    finding::{Findings, Level, Location, code::Code},
     property::{self, Property},
 };
 
@@ -36,19 +36,19 @@ pub(crate) struct Metadata {
     /// Annotations of the bundle.
     pub(crate) annotations: BTreeMap<String, String>,
     /// Place of the annotations.
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// Directory of the objects.
     pub(crate) manifests_dir: String,
     /// Entries of `properties.yaml`; `None` if the file is missing or empty.
     pub(crate) properties: Option<Vec<Property>>,
     /// Places of the values of `properties`.
-    pub(crate) property_places: Vec<Place>,
+    pub(crate) property_places: Vec<Location>,
     /// Max OpenShift versions in `properties` that are numbers, by index.
     pub(crate) unquoted: BTreeMap<usize, Unquoted>,
     /// Entries of `dependencies.yaml`.
     pub(crate) dependencies: Vec<Property>,
     /// Places of the values of `dependencies`.
-    pub(crate) dependency_places: Vec<Place>,
+    pub(crate) dependency_places: Vec<Location>,
 }
 
 impl Metadata {
@@ -86,7 +86,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
     };
     let mut folder = "metadata".to_owned();
     if let Some(found) = find("metadata", "annotations", findings) {
-        metadata.place = Place::file(&*found.file);
+        metadata.place = Location::file(&*found.file);
         metadata.annotations = texts(content, found, findings);
         media_type(&metadata, findings);
         let mut named = |key, default| {
@@ -119,12 +119,12 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
 /// Reports missing annotations, unless a file error was already reported.
 fn missing(content: &Content, findings: &mut Findings) {
     const FILE: &str = "metadata/annotations.yaml";
-    if findings.is_refused() {
+    if findings.is_rejected() {
         return;
     }
     let (place, message) = match content.read(FILE) {
         Some(_) => (
-            Some(Place::file(FILE)),
+            Some(Location::file(FILE)),
             "metadata/annotations.yaml has no annotations",
         ),
         None => (None, "metadata/annotations.yaml not found"),
@@ -217,14 +217,14 @@ fn ignored(
         if !has_list {
             findings.warn(
                 code,
-                Place::file(&*path),
+                Location::file(&*path),
                 format!("the first document has no list {key:?}; the file is ignored"),
                 &format!("put the list under `{key}:`"),
             );
         } else if matches!(documents.next(), Some(Ok(document)) if !document.is_null()) {
             findings.warn(
                 code,
-                Place::file(&*path),
+                Location::file(&*path),
                 "only the first document is used",
                 "move all entries to the first document",
             );
@@ -241,7 +241,7 @@ fn ignored(
         );
         findings.warn(
             code,
-            Place::file(&*rendered.file),
+            Location::file(&*rendered.file),
             format!("opm renders catalogs with the {key} of this file, but here {file}"),
             &format!("keep {key} in one file, metadata/{key}.yaml"),
         );
@@ -277,7 +277,7 @@ fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Finding
 /// because they are unexpected.
 fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<String, String> {
     let Found { file, key, value } = found;
-    let (place, root) = (Place::file(file), key.as_str());
+    let (place, root) = (Location::file(file), key.as_str());
     let Value::Object(map) = value else {
         findings.error(
             Code::WrongShape,

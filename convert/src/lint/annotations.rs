@@ -6,7 +6,7 @@ use manifests::{names, path::Path};
 
 use crate::{
     bundle::metadata::{Metadata, keys},
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
 };
 
 pub(super) fn run(metadata: &Metadata, findings: &mut Findings) {
@@ -22,7 +22,7 @@ pub(super) fn run(metadata: &Metadata, findings: &mut Findings) {
     channel_convention(metadata, findings);
 }
 
-fn place(metadata: &Metadata, key: &str) -> Place {
+fn place(metadata: &Metadata, key: &str) -> Location {
     let annotations = Path::from(["annotations"]);
     metadata.place.at(&if metadata.annotation(key).is_some() {
         annotations.key(key)

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::{names, object::at, path::Path};
+use manifests::{names, object::get_path, path::Path};
 use serde_json::Value;
 
-use super::{Input, list, near, word};
+use super::{Input, list, string_at, suggestion};
 use crate::{
     bundle::Item,
     csv::Csv,
@@ -35,13 +35,13 @@ impl Version<'_> {
 pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
     let mut versions: Vec<_> = list(crd, &["spec", "versions"])
         .map(|(at, version)| Version {
-            name: word(version, &["name"]),
+            name: string_at(version, &["name"]),
             is_served: version.get("served") == Some(&Value::Bool(true)),
             is_stored: version.get("storage") == Some(&Value::Bool(true)),
             index: Some(at),
         })
         .collect();
-    let short = word(crd, &["spec", "version"]);
+    let short = string_at(crd, &["spec", "version"]);
     if versions.is_empty() && !short.is_empty() {
         versions.push(Version {
             name: short,
@@ -56,8 +56,8 @@ pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
 /// Returns group and kind of the custom resources.
 pub(super) fn group_kind(crd: &Value) -> (&str, &str) {
     (
-        word(crd, &["spec", "group"]),
-        word(crd, &["spec", "names", "kind"]),
+        string_at(crd, &["spec", "group"]),
+        string_at(crd, &["spec", "names", "kind"]),
     )
 }
 
@@ -99,7 +99,7 @@ struct Crd<'a, 'f> {
 
 impl<'a> Crd<'a, '_> {
     fn word(&self, keys: &[&str]) -> &'a str {
-        word(&self.item.value, keys)
+        string_at(&self.item.value, keys)
     }
 
     fn warn(&mut self, code: Code, path: &Path, problem: &str, remedy: &str) {
@@ -118,7 +118,7 @@ impl<'a> Crd<'a, '_> {
             }
             Ok(()) => return,
         };
-        let path = near(&self.item.value, &["spec", "group"]);
+        let path = suggestion(&self.item.value, &["spec", "group"]);
         self.warn(
             Code::CRDNames,
             &path,
@@ -131,7 +131,7 @@ impl<'a> Crd<'a, '_> {
         for keys in [["spec", "names", "kind"], ["spec", "names", "plural"]] {
             if self.word(&keys).is_empty() {
                 let problem = format!("has no {}; the API server rejects it", keys.join("."));
-                let path = near(&self.item.value, &keys);
+                let path = suggestion(&self.item.value, &keys);
                 self.warn(Code::CRDNames, &path, &problem, "set it");
             }
         }
@@ -208,7 +208,7 @@ impl<'a> Crd<'a, '_> {
         if matches!(scope, "Namespaced" | "Cluster") || (scope.is_empty() && !self.is_v1()) {
             return;
         }
-        let path = near(&self.item.value, &["spec", "scope"]);
+        let path = suggestion(&self.item.value, &["spec", "scope"]);
         let problem = format!("has scope {scope:?}; the API server rejects it");
         self.warn(
             Code::CRDScope,
@@ -221,7 +221,7 @@ impl<'a> Crd<'a, '_> {
     fn version_names(&mut self) {
         let versions = versions(&self.item.value);
         if versions.is_empty() {
-            let path = near(&self.item.value, &["spec", "versions"]);
+            let path = suggestion(&self.item.value, &["spec", "versions"]);
             self.warn(
                 Code::CRDVersions,
                 &path,
@@ -295,8 +295,8 @@ impl<'a> Crd<'a, '_> {
 
     fn conversion(&mut self) {
         let strategy = self.word(&["spec", "conversion", "strategy"]);
-        let path = near(&self.item.value, &["spec", "conversion", "strategy"]);
-        if at(&self.item.value, &["spec", "conversion"]).is_some()
+        let path = suggestion(&self.item.value, &["spec", "conversion", "strategy"]);
+        if get_path(&self.item.value, &["spec", "conversion"]).is_some()
             && !matches!(strategy, "None" | "Webhook")
         {
             let problem =
@@ -314,7 +314,7 @@ impl<'a> Crd<'a, '_> {
         );
         if strategy == "Webhook" && self.is_v1() && reviews.count() == 0 {
             let problem = "converts with a webhook but has no conversionReviewVersions; the API server rejects it";
-            let path = near(&self.item.value, &["spec", "conversion", "webhook"]);
+            let path = suggestion(&self.item.value, &["spec", "conversion", "webhook"]);
             self.warn(
                 Code::CRDConversion,
                 &path,
@@ -326,7 +326,8 @@ impl<'a> Crd<'a, '_> {
 
     fn pruning(&mut self) {
         if self.is_v1()
-            && at(&self.item.value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true))
+            && get_path(&self.item.value, &["spec", "preserveUnknownFields"])
+                == Some(&Value::Bool(true))
         {
             let problem = "has preserveUnknownFields: true, which apiextensions.k8s.io/v1 rejects";
             let remedy = "set x-kubernetes-preserve-unknown-fields: true in the schema instead";
@@ -344,15 +345,15 @@ impl<'a> Crd<'a, '_> {
         let current: &[_] = &["spec", "conversion", "webhook", "clientConfig", "service"];
         let old: &[_] = &["spec", "conversion", "webhookClientConfig", "service"];
         for keys in [current, old] {
-            let Some(service) = at(&self.item.value, keys) else {
+            let Some(service) = get_path(&self.item.value, keys) else {
                 continue;
             };
-            let name = word(service, &["name"]);
+            let name = string_at(service, &["name"]);
             if !services.contains(name) {
                 let problem = format!(
                     "converts with a webhook of Service {name:?}, which is not in the bundle"
                 );
-                let path = near(&self.item.value, keys);
+                let path = suggestion(&self.item.value, keys);
                 self.warn(
                     Code::CRDConversion,
                     &path,

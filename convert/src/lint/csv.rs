@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use manifests::{
     image::Reference,
-    object::at,
+    object::get_path,
     path::Path,
     version::{self, KubeVersion},
 };
 use serde_json::Value;
 
-use super::{Input, near, word};
+use super::{Input, string_at, suggestion};
 use crate::{
     bundle::Item,
     csv::{ALL_NAMESPACES, Csv},
@@ -40,7 +40,7 @@ fn required_fields(csv: Csv<'_>, findings: &mut Findings) {
         if csv.text(keys).is_empty() {
             findings.warn(
                 Code::RequiredField,
-                csv.at(&near(csv.value(), keys)),
+                csv.path_place(&suggestion(csv.value(), keys)),
                 format!(
                     "required field missing: the CSV has no {}; operator-sdk rejects this",
                     keys.join(".")
@@ -64,7 +64,7 @@ fn name_form(csv: Csv<'_>, findings: &mut Findings) {
     if !fits && !name.is_empty() && csv.value().pointer("/spec/release").is_none() {
         findings.warn(
             Code::CSVName,
-            csv.at(&Path::from(["metadata", "name"])),
+            csv.path_place(&Path::from(["metadata", "name"])),
             format!("metadata.name {name:?} does not have the form <name>.v<semantic version>"),
             "set it to <package>.v<spec.version>, for example etcd.v1.2.3",
         );
@@ -85,7 +85,7 @@ fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     let remedy = "set it to a version such as 1.2.3";
     findings.warn(
         Code::Version,
-        csv.at(&near(csv.value(), &["spec", "version"])),
+        csv.path_place(&suggestion(csv.value(), &["spec", "version"])),
         message,
         remedy,
     );
@@ -93,7 +93,7 @@ fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
 
 /// Checks the release, which distinguishes builds of one version and must be part of the name.
 fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
-    let release = match at(csv.value(), &["spec", "release"]) {
+    let release = match get_path(csv.value(), &["spec", "release"]) {
         Some(Value::String(text)) if !text.is_empty() => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => return,
@@ -101,7 +101,7 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     let mut warn = |keys: &[&str], message: String, remedy: &str| {
         findings.warn(
             Code::Release,
-            csv.at(&near(csv.value(), keys)),
+            csv.path_place(&suggestion(csv.value(), keys)),
             message,
             remedy,
         );
@@ -153,7 +153,7 @@ fn repeated_install_modes(csv: Csv<'_>, findings: &mut Findings) {
     ];
     let mut unique = BTreeSet::new();
     for (at, mode) in csv.list(&["spec", "installModes"]).iter().enumerate() {
-        let name = word(mode, &["type"]);
+        let name = string_at(mode, &["type"]);
         let (problem, remedy) = if !INSTALL_MODES.contains(&name) {
             (
                 "is not an install mode",
@@ -167,7 +167,7 @@ fn repeated_install_modes(csv: Csv<'_>, findings: &mut Findings) {
         } else {
             continue;
         };
-        let place = csv.at(&Path::from(["spec", "installModes"]).index(at).key("type"));
+        let place = csv.path_place(&Path::from(["spec", "installModes"]).index(at).key("type"));
         findings.warn(
             Code::InstallModeList,
             place,
@@ -190,7 +190,7 @@ fn conversion_install_modes(csv: Csv<'_>, findings: &mut Findings) {
         }
         findings.warn(
             Code::InstallModeList,
-            csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at).key("conversionCRDs")),
+            csv.path_place(&Path::from(["spec", "webhookdefinitions"]).index(at).key("conversionCRDs")),
             format!(
                 "only AllNamespaces InstallModeType is supported when conversionCRDs is present; the CSV also supports {}, \
                  and operator-sdk rejects this",
@@ -204,7 +204,7 @@ fn conversion_install_modes(csv: Csv<'_>, findings: &mut Findings) {
 fn min_kube_version(csv: Csv<'_>, target: KubeVersion, findings: &mut Findings) {
     let text = csv.text(&["spec", "minKubeVersion"]);
     let mut warn = |message: String, remedy: &str| {
-        let place = csv.at(&near(csv.value(), &["spec", "minKubeVersion"]));
+        let place = csv.path_place(&suggestion(csv.value(), &["spec", "minKubeVersion"]));
         findings.warn(Code::MinKubeVersion, place, message, remedy);
     };
     if text.is_empty() {
@@ -241,9 +241,9 @@ fn annotation_case(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
         .iter()
         .filter(|item| item.kind() == "OperatorGroup")
         .map(|item| (&item.value, &item.place));
-    let csv_place = csv.at(&Path::root());
+    let csv_place = csv.path_place(&Path::root());
     for (value, place) in groups.chain([(csv.value(), &csv_place)]) {
-        let annotations = at(value, &["metadata", "annotations"]).and_then(Value::as_object);
+        let annotations = get_path(value, &["metadata", "annotations"]).and_then(Value::as_object);
         for key in annotations.into_iter().flat_map(|map| map.keys()) {
             let correct = KNOWN_ANNOTATIONS
                 .into_iter()
@@ -264,7 +264,7 @@ fn properties_annotation(csv: Csv<'_>, findings: &mut Findings) {
     if csv.annotation(PROPERTIES).is_some() {
         findings.warn(
             Code::PropertiesAnnotation,
-            csv.at(&Path::from(["metadata", "annotations", PROPERTIES])),
+            csv.path_place(&Path::from(["metadata", "annotations", PROPERTIES])),
             "found olm.properties annotation: properties belong in metadata/properties.yaml",
             "please define these properties in metadata/properties.yaml instead",
         );
@@ -273,7 +273,7 @@ fn properties_annotation(csv: Csv<'_>, findings: &mut Findings) {
 
 fn related_images(csv: Csv<'_>, findings: &mut Findings) {
     for (at, related) in csv.list(&["spec", "relatedImages"]).iter().enumerate() {
-        let image = word(related, &["image"]);
+        let image = string_at(related, &["image"]);
         let message = if image.is_empty() {
             format!("relatedImages[{at}] has an empty image field; operator-sdk rejects this")
         } else if let Err(error) = image.parse::<Reference>() {
@@ -283,7 +283,7 @@ fn related_images(csv: Csv<'_>, findings: &mut Findings) {
         } else {
             continue;
         };
-        let place = csv.at(&Path::from(["spec", "relatedImages"]).index(at));
+        let place = csv.path_place(&Path::from(["spec", "relatedImages"]).index(at));
         findings.warn(
             Code::RelatedImage,
             place,

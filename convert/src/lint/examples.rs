@@ -8,7 +8,7 @@ use manifests::{
 };
 use serde_json::Value;
 
-use super::{near, word};
+use super::{string_at, suggestion};
 use crate::{
     budget::MAX_ANNOTATIONS,
     csv::Csv,
@@ -30,7 +30,7 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
     if present.len() > 1 {
         findings.warn(
             Code::Example,
-            csv.at(&Path::from(["metadata", "annotations", "olm.examples"])),
+            csv.path_place(&Path::from(["metadata", "annotations", "olm.examples"])),
             "both `alm-examples` and `olm.examples` are present; `olm.examples` is ignored",
             "keep one of them",
         );
@@ -39,14 +39,14 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
         if !provided_apis.is_empty() {
             findings.warn(
                 Code::Example,
-                csv.at(&near(csv.value(), &["metadata", "annotations"])),
+                csv.path_place(&suggestion(csv.value(), &["metadata", "annotations"])),
                 "example annotations not found: consoles cannot show examples for the APIs that the CSV owns",
                 "set the annotation alm-examples to a JSON list with a custom resource of each kind",
             );
         }
         return;
     };
-    let place = csv.at(&Path::from(["metadata", "annotations", key]));
+    let place = csv.path_place(&Path::from(["metadata", "annotations", key]));
     let mut warn = |message: String, remedy: &str| {
         findings.warn(Code::Example, place.clone(), message, remedy);
     };
@@ -71,8 +71,8 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
     let owned: BTreeSet<Api<'_>> = provided_apis.iter().map(|(api, ..)| *api).collect();
     let mut with_example: BTreeSet<Api<'_>> = BTreeSet::new();
     for (at, example) in examples.iter().enumerate() {
-        let (group, version) = group_version(word(example, &["apiVersion"]));
-        let api = (group, version, word(example, &["kind"]));
+        let (group, version) = group_version(string_at(example, &["apiVersion"]));
+        let api = (group, version, string_at(example, &["kind"]));
         with_example.insert(api);
         if !owned.contains(&api) {
             warn(
@@ -83,7 +83,7 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
                     } else {
                         api.2
                     },
-                    word(example, &["metadata", "name"]),
+                    string_at(example, &["metadata", "name"]),
                 ),
                 "use kinds and versions that the CSV owns, or remove the example",
             );
@@ -95,7 +95,7 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
     {
         findings.warn(
             Code::Example,
-            csv.at(&Path::from(["spec", field, list]).index(at)),
+            csv.path_place(&Path::from(["spec", field, list]).index(at)),
             format!("provided API {group}/{version} {kind} should have an example annotation"),
             &format!("add one to {key}"),
         );
@@ -108,13 +108,21 @@ type Provided<'a> = (Api<'a>, [&'static str; 2], usize);
 /// Returns the APIs that the CSV owns.
 fn provided_apis(csv: Csv<'_>) -> Vec<Provided<'_>> {
     let crds = csv.crds("owned").iter().enumerate().map(|(at, crd)| {
-        let group = word(crd, &["name"]).split_once('.').unwrap_or_default().1;
-        let api = (group, word(crd, &["version"]), word(crd, &["kind"]));
+        let group = string_at(crd, &["name"])
+            .split_once('.')
+            .unwrap_or_default()
+            .1;
+        let api = (
+            group,
+            string_at(crd, &["version"]),
+            string_at(crd, &["kind"]),
+        );
         (api, ["customresourcedefinitions", "owned"], at)
     });
     let services = csv.api_services("owned").iter().enumerate();
     let services = services.map(|(at, service)| {
-        let [group, version, kind] = ["group", "version", "kind"].map(|key| word(service, &[key]));
+        let [group, version, kind] =
+            ["group", "version", "kind"].map(|key| string_at(service, &[key]));
         (
             (group, version, kind),
             ["apiservicedefinitions", "owned"],

@@ -6,7 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 use manifests::path::Path;
 
 use super::Input;
-use crate::finding::{Findings, Place, code::Code};
+use crate::finding::{Findings, Location, code::Code};
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     hidden(input, findings);
@@ -23,7 +23,7 @@ fn hidden(input: Input<'_>, findings: &mut Findings) {
     {
         findings.warn(
             Code::HiddenFile,
-            Place::file(format!("{folder}/{name}")),
+            Location::file(format!("{folder}/{name}")),
             format!("bundle manifests dir has hidden file {name:?}: opm skips it, and operator-sdk rejects the bundle"),
             "remove or rename it",
         );
@@ -33,8 +33,8 @@ fn hidden(input: Input<'_>, findings: &mut Findings) {
 /// Reports files with several objects. This conversion installs all of them, but other tools read only the first document
 /// of a file, and no lists.
 fn one_object(input: Input<'_>, findings: &mut Findings) {
-    let csv = input.csv.map(|csv| csv.at(&Path::root()));
-    let mut files: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
+    let csv = input.csv.map(|csv| csv.path_place(&Path::root()));
+    let mut files: BTreeMap<&str, Vec<&Location>> = BTreeMap::new();
     for place in csv
         .iter()
         .chain(input.others.iter().map(|item| &item.place))
@@ -63,7 +63,7 @@ fn one_object(input: Input<'_>, findings: &mut Findings) {
             );
         }
         if let Some(listed) = places.iter().find(|place| !place.path.is_root()) {
-            let place = Place {
+            let place = Location {
                 path: Path::root(),
                 ..(**listed).clone()
             };

@@ -1,7 +1,7 @@
 //! Objects that affect other workloads: budgets that forbid every disruption, priorities for all pods, Services without
 //! pods.
 
-use manifests::{object::at, path::Path};
+use manifests::{object::get_path, path::Path};
 use serde_json::{Map, Value};
 
 use super::{Input, workloads};
@@ -13,7 +13,7 @@ use crate::{
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     for item in input.others {
         disruption_budget(item, findings);
-        global_priority(item, findings);
+        priority_class(item, findings);
     }
     service_selectors(input, findings);
 }
@@ -35,7 +35,7 @@ fn disruption_budget(item: &Item, findings: &mut Findings) {
         ),
     ];
     for (field, forbidden, problem) in rules {
-        let value = match at(&item.value, &["spec", field]) {
+        let value = match get_path(&item.value, &["spec", field]) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(number)) => number.to_string(),
             _ => continue,
@@ -51,7 +51,7 @@ fn disruption_budget(item: &Item, findings: &mut Findings) {
     }
 }
 
-fn global_priority(item: &Item, findings: &mut Findings) {
+fn priority_class(item: &Item, findings: &mut Findings) {
     if item.kind() == "PriorityClass" && item.value.get("globalDefault") == Some(&Value::Bool(true))
     {
         findings.warn(
@@ -76,14 +76,15 @@ fn service_selectors(input: Input<'_>, findings: &mut Findings) {
     }
     let labels: Vec<&Map<String, Value>> = workloads
         .iter()
-        .filter_map(|workload| at(workload.template, &["metadata", "labels"])?.as_object())
+        .filter_map(|workload| get_path(workload.template, &["metadata", "labels"])?.as_object())
         .collect();
     let mut comparisons = 0;
     for item in input.others {
         if (item.api_version(), item.kind()) != ("v1", "Service") {
             continue;
         }
-        let Some(selector) = at(&item.value, &["spec", "selector"]).and_then(Value::as_object)
+        let Some(selector) =
+            get_path(&item.value, &["spec", "selector"]).and_then(Value::as_object)
         else {
             continue;
         };

@@ -2,7 +2,7 @@
 
 use manifests::path::Path;
 
-use super::{near, word};
+use super::{string_at, suggestion};
 use crate::{
     csv::Csv,
     finding::{Findings, code::Code},
@@ -50,7 +50,7 @@ fn provider(csv: Csv<'_>, findings: &mut Findings) {
     if csv.text(&["spec", "provider", "name"]).is_empty() {
         findings.warn(
             Code::Provider,
-            csv.at(&near(csv.value(), &["spec", "provider"])),
+            csv.path_place(&suggestion(csv.value(), &["spec", "provider"])),
             "csv.Spec.Provider.Name not specified; OperatorHub.io rejects this",
             "set spec.provider.name",
         );
@@ -59,7 +59,10 @@ fn provider(csv: Csv<'_>, findings: &mut Findings) {
 
 fn maintainers(csv: Csv<'_>, findings: &mut Findings) {
     for (at, maintainer) in csv.list(&["spec", "maintainers"]).iter().enumerate() {
-        let (name, email) = (word(maintainer, &["name"]), word(maintainer, &["email"]));
+        let (name, email) = (
+            string_at(maintainer, &["name"]),
+            string_at(maintainer, &["email"]),
+        );
         let message = if name.is_empty() || email.is_empty() {
             format!(
                 "csv.Spec.Maintainers elements should contain both name and email; maintainers[{at}] does not"
@@ -69,7 +72,7 @@ fn maintainers(csv: Csv<'_>, findings: &mut Findings) {
         } else {
             continue;
         };
-        let place = csv.at(&Path::from(["spec", "maintainers"]).index(at));
+        let place = csv.path_place(&Path::from(["spec", "maintainers"]).index(at));
         findings.warn(
             Code::Maintainer,
             place,
@@ -95,7 +98,7 @@ fn is_address(text: &str) -> bool {
 
 fn links(csv: Csv<'_>, findings: &mut Findings) {
     for (at, link) in csv.list(&["spec", "links"]).iter().enumerate() {
-        let (name, url) = (word(link, &["name"]), word(link, &["url"]));
+        let (name, url) = (string_at(link, &["name"]), string_at(link, &["url"]));
         let message = if name.is_empty() || url.is_empty() {
             format!(
                 "csv.Spec.Links elements should contain both name and url; links[{at}] does not"
@@ -105,7 +108,7 @@ fn links(csv: Csv<'_>, findings: &mut Findings) {
         } else {
             continue;
         };
-        let place = csv.at(&Path::from(["spec", "links"]).index(at));
+        let place = csv.path_place(&Path::from(["spec", "links"]).index(at));
         findings.warn(
             Code::Link,
             place,
@@ -132,7 +135,7 @@ fn is_url(text: &str) -> bool {
 
 fn icon(csv: Csv<'_>, findings: &mut Findings) {
     let icons = csv.list(&["spec", "icon"]);
-    let place = csv.at(&near(csv.value(), &["spec", "icon"]));
+    let place = csv.path_place(&suggestion(csv.value(), &["spec", "icon"]));
     let mut warn =
         |message: String, remedy: &str| findings.warn(Code::Icon, place.clone(), message, remedy);
     let icon = match icons {
@@ -154,7 +157,10 @@ fn icon(csv: Csv<'_>, findings: &mut Findings) {
             icon
         }
     };
-    let (data, media_type) = (word(icon, &["base64data"]), word(icon, &["mediatype"]));
+    let (data, media_type) = (
+        string_at(icon, &["base64data"]),
+        string_at(icon, &["mediatype"]),
+    );
     if data.is_empty() || media_type.is_empty() {
         warn(
             "csv.Spec.Icon elements should contain both data and mediatype".into(),
@@ -178,7 +184,7 @@ fn capabilities(csv: Csv<'_>, findings: &mut Findings) {
     };
     findings.warn(
         Code::Capabilities,
-        csv.at(&Path::from(["metadata", "annotations", "capabilities"])),
+        csv.path_place(&Path::from(["metadata", "annotations", "capabilities"])),
         format!("csv.Metadata.Annotations.Capabilities {level:?} is not a valid capabilities level; OperatorHub.io rejects \
                  it"),
         &format!("use one of {}", CAPABILITIES.join(", ")),
@@ -198,7 +204,7 @@ fn categories(csv: Csv<'_>, findings: &mut Findings) {
     if !unknown.is_empty() {
         findings.warn(
             Code::Categories,
-            csv.at(&Path::from(["metadata", "annotations", "categories"])),
+            csv.path_place(&Path::from(["metadata", "annotations", "categories"])),
             format!(
                 "csv.Metadata.Annotations.Categories has no such category: {}; OperatorHub.io rejects it",
                 unknown.join(", ")

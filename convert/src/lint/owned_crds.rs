@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use manifests::path::Path;
 use serde_json::Value;
 
-use super::{crd, word};
+use super::{crd, string_at};
 use crate::{
     bundle::Item,
     csv::Csv,
@@ -26,7 +26,7 @@ pub(super) fn run(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
             name_form(csv, entry, &path, findings);
             description(csv, which, entry, &path, findings);
             if let Some(item) = crds
-                .get(word(entry, &["name"]))
+                .get(string_at(entry, &["name"]))
                 .filter(|_| which == "owned")
             {
                 kind(csv, entry, item, &path, findings);
@@ -39,13 +39,13 @@ pub(super) fn run(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
 
 fn entry_fields(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Findings) {
     for field in ["name", "kind", "version"] {
-        if word(entry, &[field]).is_empty() {
-            let name = word(entry, &["name"]);
+        if string_at(entry, &[field]).is_empty() {
+            let name = string_at(entry, &["name"]);
             let message =
                 format!("required field missing: the entry of CRD {name:?} has no {field}");
             findings.warn(
                 Code::OwnedCRD,
-                csv.at(path),
+                csv.path_place(path),
                 message,
                 "copy it from the CRD",
             );
@@ -54,14 +54,14 @@ fn entry_fields(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Finding
 }
 
 fn name_form(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Findings) {
-    let name = word(entry, &["name"]);
+    let name = string_at(entry, &["name"]);
     let fits = name
         .split_once('.')
         .is_some_and(|(plural, group)| !plural.is_empty() && !group.is_empty());
     if !fits && !name.is_empty() {
         findings.warn(
             Code::OwnedCRD,
-            csv.at(&path.clone().key("name")),
+            csv.path_place(&path.clone().key("name")),
             format!("couldn't parse plural.group from crd name: {name}; operator-sdk rejects this"),
             "use <plural>.<group>",
         );
@@ -69,14 +69,14 @@ fn name_form(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Findings) 
 }
 
 fn description(csv: Csv<'_>, which: &str, entry: &Value, path: &Path, findings: &mut Findings) {
-    if word(entry, &["description"]).is_empty() {
+    if string_at(entry, &["description"]).is_empty() {
         let message = format!(
             "{which} CRD {:?} has an empty description",
-            word(entry, &["name"])
+            string_at(entry, &["name"])
         );
         findings.warn(
             Code::CRDDescription,
-            csv.at(path),
+            csv.path_place(path),
             message,
             "describe the result of creating such a custom resource",
         );
@@ -84,11 +84,11 @@ fn description(csv: Csv<'_>, which: &str, entry: &Value, path: &Path, findings: 
 }
 
 fn kind(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut Findings) {
-    let (owned, (_, defined)) = (word(entry, &["kind"]), crd::group_kind(&item.value));
+    let (owned, (_, defined)) = (string_at(entry, &["kind"]), crd::group_kind(&item.value));
     if owned != defined && !owned.is_empty() && !defined.is_empty() {
         findings.warn(
             Code::OwnedCRD,
-            csv.at(&path.clone().key("kind")),
+            csv.path_place(&path.clone().key("kind")),
             format!(
                 "the CSV owns kind {owned:?} of {}, which defines {defined:?}",
                 item.label()
@@ -99,7 +99,7 @@ fn kind(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut Fi
 }
 
 fn served(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut Findings) {
-    let owned = word(entry, &["version"]);
+    let owned = string_at(entry, &["version"]);
     let versions = crd::versions(&item.value);
     if owned.is_empty()
         || versions
@@ -115,7 +115,7 @@ fn served(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut 
         .collect();
     findings.warn(
         Code::UnservedVersion,
-        csv.at(&path.clone().key("version")),
+        csv.path_place(&path.clone().key("version")),
         format!(
             "the CSV owns version {owned:?} of {}, which serves: {}",
             item.label(),
@@ -133,15 +133,18 @@ fn unlisted_crds(csv: Csv<'_>, crds: &BTreeMap<&str, &Item>, findings: &mut Find
         .iter()
         .map(|entry| {
             (
-                word(entry, &["name"]).split_once('.').unwrap_or_default().1,
-                word(entry, &["kind"]),
+                string_at(entry, &["name"])
+                    .split_once('.')
+                    .unwrap_or_default()
+                    .1,
+                string_at(entry, &["kind"]),
             )
         })
         .collect();
     let names: BTreeSet<&str> = csv
         .crds("owned")
         .iter()
-        .map(|entry| word(entry, &["name"]))
+        .map(|entry| string_at(entry, &["name"]))
         .collect();
     for (name, item) in crds {
         if !names.contains(name) && !owned.contains(&crd::group_kind(&item.value)) {

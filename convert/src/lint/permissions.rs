@@ -3,11 +3,11 @@
 use manifests::{object::truncate, path::Path};
 use serde_json::Value;
 
-use super::{Input, list, word};
+use super::{Input, list, string_at};
 use crate::{
     bundle::Item,
     csv::Csv,
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
 };
 
 /// One RBAC rule.
@@ -33,13 +33,13 @@ enum Owner<'a> {
 }
 
 impl<'a> Rule<'a> {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Location {
         match self.owner {
             Owner::Entry {
                 csv, list, index, ..
             } => {
                 let entry = Path::from(["spec", "install", "spec", list]).index(index);
-                csv.at(&entry.key("rules").index(self.index))
+                csv.path_place(&entry.key("rules").index(self.index))
             }
             Owner::Role(item) => item.place.at(&Path::from(["rules"]).index(self.index)),
         }
@@ -48,7 +48,7 @@ impl<'a> Rule<'a> {
     fn label(&self) -> String {
         match self.owner {
             Owner::Entry { value, .. } => {
-                let account = truncate(word(value, &["serviceAccountName"]), 253);
+                let account = truncate(string_at(value, &["serviceAccountName"]), 253);
                 format!("a rule of ServiceAccount {account:?}")
             }
             Owner::Role(item) => format!("a rule of {}", item.label()),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Input, constraint};
 use crate::{
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
     property::{self, Property},
     render::deployments::PROPERTIES,
 };
@@ -19,19 +19,22 @@ use crate::{
 /// A problem within a value.
 pub(super) struct Problem {
     path: Path,
-    text: String,
+    message: String,
 }
 
 impl Problem {
     pub(super) fn new(path: Path, text: String) -> Self {
-        Self { path, text }
+        Self {
+            path,
+            message: text,
+        }
     }
 }
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     let metadata = input.metadata;
     let own = input.csv.and_then(|csv| {
-        let place = csv.at(&Path::from(["metadata", "annotations", PROPERTIES]));
+        let place = csv.path_place(&Path::from(["metadata", "annotations", PROPERTIES]));
         Some((
             place,
             property::parse_list(csv.annotation(PROPERTIES)?).unwrap_or_default(),
@@ -43,7 +46,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         .flatten()
         .zip(&metadata.property_places);
     // Values in an annotation have no separate position.
-    let mut all: Vec<(&Property, &Place, bool)> = listed
+    let mut all: Vec<(&Property, &Location, bool)> = listed
         .map(|(property, place)| (property, place, true))
         .collect();
     all.extend(
@@ -88,7 +91,7 @@ fn fields(type_: &str) -> &'static [&'static str] {
     }
 }
 
-fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Findings) {
+fn typed(property: &Property, place: &Location, has_lines: bool, findings: &mut Findings) {
     let value = parsed(property);
     let root = Path::root();
     let mut problems = Vec::new();
@@ -112,9 +115,13 @@ fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Fin
             }
         }
     }
-    for Problem { path, text } in problems {
+    for Problem {
+        path,
+        message: text,
+    } in problems
+    {
         let place = if has_lines {
-            place.at(&existing(&value, &path))
+            place.at(&known_field(&value, &path))
         } else {
             place.clone()
         };
@@ -129,7 +136,7 @@ fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Fin
 }
 
 /// Reports a type that is missing, or differs from a known one only by case, and therefore has no effect.
-fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
+fn spelling(property: &Property, place: &Location, findings: &mut Findings) {
     const KNOWN: [&str; 11] = [
         "olm.bundle.object",
         "olm.channel",
@@ -164,7 +171,7 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
 
 /// Reports unquoted numbers, which catalogs shorten: opm converts 4.10 to 4.1. Numbers in the file are reported when it is
 /// read.
-fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
+fn unquoted(property: &Property, place: &Location, findings: &mut Findings) {
     if property.type_ == MAX_PROPERTY && parsed(property).is_number() {
         let number = Unquoted::new(property.value.get());
         let message = number.message(&format!("property {MAX_PROPERTY}"));
@@ -178,14 +185,14 @@ fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
 }
 
 /// Reports a package property that differs from the annotations and the CSV, because opm gives it precedence over them.
-fn package(property: &Property, place: &Place, input: Input<'_>, findings: &mut Findings) {
+fn package(property: &Property, place: &Location, input: Input<'_>, findings: &mut Findings) {
     if property.type_ != "olm.package" {
         return;
     }
     let value = parsed(property);
     let declared = (
-        super::word(&value, &["packageName"]),
-        super::word(&value, &["version"]),
+        super::string_at(&value, &["packageName"]),
+        super::string_at(&value, &["version"]),
     );
     let expected = (input.facts.package.as_str(), input.facts.version.as_str());
     if declared != expected {
@@ -201,7 +208,7 @@ fn package(property: &Property, place: &Place, input: Input<'_>, findings: &mut 
     }
 }
 
-fn dependency(property: &Property, place: &Place, findings: &mut Findings) {
+fn dependency(property: &Property, place: &Location, findings: &mut Findings) {
     let value = parsed(property);
     let root = Path::root();
     let mut problems = Vec::new();
@@ -223,10 +230,14 @@ fn dependency(property: &Property, place: &Place, findings: &mut Findings) {
             "use olm.package, olm.gvk, olm.label or olm.constraint",
         ),
     }
-    for Problem { path, text } in problems {
+    for Problem {
+        path,
+        message: text,
+    } in problems
+    {
         findings.warn(
             Code::Dependency,
-            place.at(&existing(&value, &path)),
+            place.at(&known_field(&value, &path)),
             format!(
                 "dependency {}: {}{text}; opm rejects the bundle",
                 property.type_,
@@ -307,7 +318,7 @@ fn named(path: &Path) -> String {
 }
 
 /// Returns the existing prefix of a path in a value.
-fn existing(value: &Value, path: &Path) -> Path {
+fn known_field(value: &Value, path: &Path) -> Path {
     let mut prefix = Path::root();
     let mut value = value;
     for step in path.steps() {

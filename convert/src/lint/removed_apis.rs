@@ -9,9 +9,9 @@ use manifests::{
     version::KubeVersion,
 };
 
-use super::{Input, list, permissions, word};
+use super::{Input, list, permissions, string_at};
 use crate::{
-    api_upgrade::{Unserved, unserved},
+    api_upgrade::{NotServed, unserved},
     csv::Csv,
     finding::{Findings, code::Code},
 };
@@ -29,8 +29,8 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
 /// Returns the minor version that removed an API, if any, and the successor.
 fn removed_in(api_version: &str, kind: &str) -> Option<(u64, Option<&'static str>)> {
     match unserved(api_version, kind, KubeVersion::NEWEST)? {
-        Unserved::Gone { until, successor } => Some((until, successor)),
-        Unserved::NotYet { .. } => None,
+        NotServed::Removed { until, successor } => Some((until, successor)),
+        NotServed::NotYet { .. } => None,
     }
 }
 
@@ -71,7 +71,7 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
     let is_gone = |api: &str, kind: &str| {
         matches!(
             unserved(api, kind, KubeVersion::new(1, 22)),
-            Some(Unserved::Gone { .. })
+            Some(NotServed::Removed { .. })
         )
     };
     // A rejected file may declare the max OpenShift version.
@@ -121,7 +121,10 @@ fn resources(csv: Csv<'_>, findings: &mut Findings) {
     for which in ["owned", "required"] {
         for (at, crd) in csv.crds(which).iter().enumerate() {
             for (index, resource) in list(crd, &["resources"]) {
-                let (kind, version) = (word(resource, &["kind"]), word(resource, &["version"]));
+                let (kind, version) = (
+                    string_at(resource, &["kind"]),
+                    string_at(resource, &["version"]),
+                );
                 // The version is usually written without its group.
                 let candidates: Vec<String> = if version.contains('/') {
                     vec![version.to_owned()]
@@ -138,10 +141,10 @@ fn resources(csv: Csv<'_>, findings: &mut Findings) {
                     let path = Path::from(["spec", "customresourcedefinitions", which]).index(at);
                     findings.warn(
                         Code::RemovedAPI,
-                        csv.at(&path.key("resources").index(index)),
+                        csv.path_place(&path.key("resources").index(index)),
                         format!(
                             "CRD {:?} lists {kind} {version} as a resource; {api} was deprecated and removed in v1.{until}",
-                            word(crd, &["name"])
+                            string_at(crd, &["name"])
                         ),
                         &migrate(successor),
                     );

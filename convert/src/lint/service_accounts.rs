@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use manifests::{
-    object::{at, group_version, truncate},
+    object::{get_path, group_version, truncate},
     path::Path,
 };
 
-use super::{Input, list, word};
+use super::{Input, list, string_at};
 use crate::{
     bundle::Item,
     csv::Csv,
@@ -27,10 +27,12 @@ fn deployment_accounts(csv: Csv<'_>) -> BTreeSet<&str> {
     let pods = csv
         .deployments()
         .iter()
-        .filter_map(|entry| at(entry, &["spec", "template", "spec"]));
-    pods.flat_map(|pod| ["serviceAccountName", "serviceAccount"].map(|field| word(pod, &[field])))
-        .filter(|name| !name.is_empty())
-        .collect()
+        .filter_map(|entry| get_path(entry, &["spec", "template", "spec"]));
+    pods.flat_map(|pod| {
+        ["serviceAccountName", "serviceAccount"].map(|field| string_at(pod, &[field]))
+    })
+    .filter(|name| !name.is_empty())
+    .collect()
 }
 
 /// Reports ServiceAccounts that OLM creates itself.
@@ -65,10 +67,11 @@ fn missing_roles(input: Input<'_>, findings: &mut Findings) {
     };
     let shipped: BTreeSet<&str> = rbac("Role").map(Item::name).collect();
     for item in rbac("RoleBinding").chain(rbac("ClusterRoleBinding")) {
-        let name = word(&item.value, &["roleRef", "name"]);
+        let name = string_at(&item.value, &["roleRef", "name"]);
         let is_cluster_wide = item.kind() == "ClusterRoleBinding";
         let is_missing = !shipped.contains(name) && !findings.are_absences_hidden();
-        if word(&item.value, &["roleRef", "kind"]) != "Role" || !is_missing && !is_cluster_wide {
+        if string_at(&item.value, &["roleRef", "kind"]) != "Role" || !is_missing && !is_cluster_wide
+        {
             continue;
         }
         let name = truncate(name, 253);
@@ -97,7 +100,7 @@ fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
         .into_iter()
         .flat_map(|csv| csv.permissions().iter().chain(csv.cluster_permissions()));
     let mut accounts: BTreeSet<&str> = permissions
-        .map(|entry| word(entry, &["serviceAccountName"]))
+        .map(|entry| string_at(entry, &["serviceAccountName"]))
         .collect();
     accounts.extend(csv.into_iter().flat_map(deployment_accounts));
     accounts.extend(
@@ -114,9 +117,12 @@ fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
         .filter(|item| matches!(item.kind(), "RoleBinding" | "ClusterRoleBinding"))
     {
         for (index, subject) in list(&item.value, &["subjects"]) {
-            let (name, namespace) = (word(subject, &["name"]), word(subject, &["namespace"]));
+            let (name, namespace) = (
+                string_at(subject, &["name"]),
+                string_at(subject, &["namespace"]),
+            );
             let is_cluster_wide = item.kind() == "ClusterRoleBinding";
-            if word(subject, &["kind"]) != "ServiceAccount"
+            if string_at(subject, &["kind"]) != "ServiceAccount"
                 || !accounts.contains(name)
                 || namespace == home
                 || (namespace.is_empty() && !is_cluster_wide)

@@ -90,7 +90,7 @@ impl Bundle {
         let brief = |finding: Finding| {
             assert_eq!(finding.level, Level::Warning, "{finding}");
             assert_rows!(finding.remedy.as_ref().is_some_and(|remedy| !remedy.is_empty()) => true, "{finding}");
-            let place = finding.place.map(|place| place.to_string());
+            let place = finding.location.map(|place| place.to_string());
             (finding.code, place.unwrap_or_default())
         };
         advice.into_iter().map(brief).collect()
@@ -148,7 +148,9 @@ fn advice_has_a_line() {
     let mut report = validate(&content, &Options::default());
     report.locate(&content);
     let places = report.findings;
-    let places = places.iter().filter_map(|finding| finding.place.as_ref());
+    let places = places
+        .iter()
+        .filter_map(|finding| finding.location.as_ref());
     assert_rows!(places.map(|place| place.line).collect::<Vec<_>>() => [Some(5)]);
 }
 

@@ -22,7 +22,7 @@ fn replaces(csv: Csv<'_>, findings: &mut Findings) {
     };
     findings.warn(
         Code::UpgradeGraph,
-        csv.at(&Path::from(["spec", "replaces"])),
+        csv.path_place(&Path::from(["spec", "replaces"])),
         format!("spec.replaces {replaces:?} {problem}"),
         "set it to the ClusterServiceVersion of the previous version, or remove the field",
     );
@@ -39,7 +39,7 @@ fn skips(csv: Csv<'_>, findings: &mut Findings) {
         if let Some(problem) = problem {
             findings.warn(
                 Code::UpgradeGraph,
-                csv.at(&Path::from(["spec", "skips"]).index(at)),
+                csv.path_place(&Path::from(["spec", "skips"]).index(at)),
                 format!("spec.skips[{at}] {name:?} {problem}"),
                 "set it to the name of a ClusterServiceVersion, or remove the entry",
             );
@@ -68,7 +68,7 @@ fn skip_range(csv: Csv<'_>, findings: &mut Findings) {
     if let Err(error) = Range::parse(text) {
         findings.warn(
             Code::UpgradeGraph,
-            csv.at(&Path::from(["metadata", "annotations", "olm.skipRange"])),
+            csv.path_place(&Path::from(["metadata", "annotations", "olm.skipRange"])),
             format!("invalid skipRange: {error}; opm rejects catalogs with it"),
             "use comparisons such as \">=1.0.0 <1.2.0\"",
         );

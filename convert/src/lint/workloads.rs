@@ -1,20 +1,20 @@
 //! Workloads: the CSV's Deployments, and other workloads of the bundle.
 
-use manifests::{image::Reference, object::at, path::Path};
+use manifests::{image::Reference, object::get_path, path::Path};
 use serde_json::Value;
 
-use super::{Input, list, near, word};
+use super::{Input, list, string_at, suggestion};
 use crate::{
     bundle_info::{POD_TEMPLATE, pod_template},
     csv::DEPLOYMENTS,
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
 };
 
 /// An object that creates pods.
 pub(super) struct Workload<'a> {
     label: String,
     /// The object, or the entry of the CSV.
-    place: Place,
+    place: Location,
     /// Path of the pod template.
     keys: &'static [&'static str],
     pub(super) template: &'a Value,
@@ -28,10 +28,10 @@ pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
             .enumerate()
             .filter_map(move |(index, entry)| {
                 Some(Workload {
-                    label: format!("Deployment {:?}", word(entry, &["name"])),
-                    place: csv.at(&Path::from(DEPLOYMENTS).index(index)),
+                    label: format!("Deployment {:?}", string_at(entry, &["name"])),
+                    place: csv.path_place(&Path::from(DEPLOYMENTS).index(index)),
                     keys: POD_TEMPLATE,
-                    template: at(entry, POD_TEMPLATE)?,
+                    template: get_path(entry, POD_TEMPLATE)?,
                 })
             })
     });
@@ -41,7 +41,7 @@ pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
             label: item.label(),
             place: item.place.clone(),
             keys,
-            template: at(&item.value, keys)?,
+            template: get_path(&item.value, keys)?,
         })
     });
     deployments.chain(shipped).collect()
@@ -54,7 +54,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
                 let container = Container {
                     label: format!(
                         "container {:?} of {}",
-                        word(container, &["name"]),
+                        string_at(container, &["name"]),
                         workload.label
                     ),
                     place: workload.place.at(&path(&workload, field, index)),
@@ -80,13 +80,13 @@ fn path(workload: &Workload<'_>, field: &str, index: usize) -> Path {
 
 struct Container<'a> {
     label: String,
-    place: Place,
+    place: Location,
     value: &'a Value,
 }
 
 /// Reports an image that can change under the same reference.
 fn image(container: &Container<'_>, findings: &mut Findings) {
-    let image = word(container.value, &["image"]);
+    let image = string_at(container.value, &["image"]);
     let problem = match image.parse::<Reference>() {
         Err(error) => format!("cannot start: {error}"),
         Ok(reference) if reference.is_pinned() => return,
@@ -97,7 +97,7 @@ fn image(container: &Container<'_>, findings: &mut Findings) {
     };
     findings.warn(
         Code::MutableImage,
-        container.place.at(&near(container.value, &["image"])),
+        container.place.at(&suggestion(container.value, &["image"])),
         format!("{} {problem}", container.label),
         "pin the image by digest, <repository>@sha256:…, so that tests, mirrors and clusters use the same image",
     );
@@ -105,7 +105,7 @@ fn image(container: &Container<'_>, findings: &mut Findings) {
 
 fn privileged(container: &Container<'_>, findings: &mut Findings) {
     const KEYS: [&str; 2] = ["securityContext", "privileged"];
-    if at(container.value, &KEYS) == Some(&Value::Bool(true)) {
+    if get_path(container.value, &KEYS) == Some(&Value::Bool(true)) {
         findings.warn(
             Code::Privileged,
             container.place.at(&Path::from(KEYS)),
@@ -124,7 +124,7 @@ fn requests(container: &Container<'_>, findings: &mut Findings) {
     let has = |name| {
         ["requests", "limits"]
             .iter()
-            .any(|field| at(container.value, &["resources", field, name]).is_some())
+            .any(|field| get_path(container.value, &["resources", field, name]).is_some())
     };
     let missing: Vec<_> = ["cpu", "memory"]
         .into_iter()

@@ -31,10 +31,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::permissions::{self, Rights};
+    use crate::permissions::{self, SubjectPermissions};
 
     /// Permissions of two ServiceAccounts that are bound to the same role.
-    fn listed(rules: &Value, mut budget: Budget) -> Vec<Rights> {
+    fn listed(rules: &Value, mut budget: Budget) -> Vec<SubjectPermissions> {
         let rbac = "rbac.authorization.k8s.io/v1";
         let selectors = vec![json!({"matchLabels": {"a": "b"}}); 20];
         let objects = [
@@ -60,7 +60,7 @@ mod tests {
             .collect()
     }
 
-    fn brief(rights: &[Rights]) -> Vec<(usize, bool)> {
+    fn brief(rights: &[SubjectPermissions]) -> Vec<(usize, bool)> {
         rights
             .iter()
             .map(|rights| (rights.grants.len(), rights.is_incomplete))

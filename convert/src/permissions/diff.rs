@@ -10,7 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Holder, Rights, Rule, Scope,
+    Rule, Scope, Subject, SubjectPermissions,
     budget::{Budget, spend},
     of, rule,
 };
@@ -29,7 +29,7 @@ struct Remaining {
 
 /// Permissions that one bundle grants in addition to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gained {
+pub struct PermissionDiff {
     /// `sha256:…` of all lines: an approval covers exactly these.
     pub digest: String,
     /// Subject, scope and rule, one rule per line, sorted: `ServiceAccount a/b, in the whole cluster: {"apiGroups":…}`.
@@ -40,9 +40,9 @@ pub struct Gained {
 /// subjects instead of roles, because names of roles change with their rules.
 ///
 /// Permissions that are too many to compare count as gained.
-pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
+pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
     let before = of(before);
-    let held: BTreeMap<(&Holder, &Scope), &Rights> = before
+    let held: BTreeMap<(&Subject, &Scope), &SubjectPermissions> = before
         .iter()
         .map(|rights| ((&rights.holder, &rights.scope), rights))
         .collect();
@@ -54,7 +54,7 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
     let mut lines = BTreeSet::new();
     for rights in &of(after) {
         // Permissions for the cluster include every namespace.
-        let mut held_rights: Vec<&Rights> = [&Scope::Cluster, &rights.scope]
+        let mut held_rights: Vec<&SubjectPermissions> = [&Scope::Cluster, &rights.scope]
             .into_iter()
             .filter_map(|scope| held.get(&(&rights.holder, scope)).copied())
             .collect();
@@ -87,7 +87,7 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
             lines.insert(format!("{place}: more than can be listed"));
         }
     }
-    (!lines.is_empty()).then(|| Gained {
+    (!lines.is_empty()).then(|| PermissionDiff {
         digest: digest(&lines),
         lines: lines.into_iter().collect(),
     })

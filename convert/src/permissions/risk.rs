@@ -8,7 +8,7 @@ use super::{RBAC, rule::Rule};
 
 /// Risk of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Danger {
+pub enum Risk {
     /// `*` also covers resources that will exist in the future.
     Wildcard,
     /// Reads Secrets, including tokens and passwords of other users.
@@ -39,7 +39,7 @@ pub enum Danger {
     PrivilegedPods,
 }
 
-impl fmt::Display for Danger {
+impl fmt::Display for Risk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -52,57 +52,57 @@ const CREATE: &[&str] = &["create"];
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Rules for the risks: any of the verbs on a resource of a group.
-const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
+const TABLE: &[(Risk, &[&str], &str, &[&str])] = &[
     (
-        Danger::Escalate,
+        Risk::Escalate,
         &["escalate"],
         RBAC,
         &["roles", "clusterroles"],
     ),
-    (Danger::Bind, &["bind"], RBAC, &["roles", "clusterroles"]),
+    (Risk::Bind, &["bind"], RBAC, &["roles", "clusterroles"]),
     (
-        Danger::Impersonate,
+        Risk::Impersonate,
         &["impersonate"],
         "",
         &["users", "groups", "serviceaccounts"],
     ),
     (
-        Danger::Impersonate,
+        Risk::Impersonate,
         &["impersonate"],
         "authentication.k8s.io",
         &["userextras", "uids"],
     ),
     // GET opens a websocket, which the verb "get" covers.
     (
-        Danger::Exec,
+        Risk::Exec,
         &["create", "get"],
         "",
         &["pods/exec", "pods/attach", "pods/portforward"],
     ),
-    (Danger::Exec, CHANGE, "", &["pods/ephemeralcontainers"]),
+    (Risk::Exec, CHANGE, "", &["pods/ephemeralcontainers"]),
     (
-        Danger::Workloads,
+        Risk::Workloads,
         WRITE,
         "",
         &["pods", "replicationcontrollers", "podtemplates"],
     ),
     (
-        Danger::Workloads,
+        Risk::Workloads,
         WRITE,
         "apps",
         &["deployments", "daemonsets", "statefulsets", "replicasets"],
     ),
-    (Danger::Workloads, WRITE, "batch", &["jobs", "cronjobs"]),
-    (Danger::Volumes, CREATE, "", &["persistentvolumes"]),
+    (Risk::Workloads, WRITE, "batch", &["jobs", "cronjobs"]),
+    (Risk::Volumes, CREATE, "", &["persistentvolumes"]),
     (
-        Danger::NodeProxy,
+        Risk::NodeProxy,
         &["get", "create", "update", "patch", "delete"],
         "",
         &["nodes/proxy"],
     ),
-    (Danger::Tokens, CREATE, "", &["serviceaccounts/token"]),
+    (Risk::Tokens, CREATE, "", &["serviceaccounts/token"]),
     (
-        Danger::Certificates,
+        Risk::Certificates,
         CHANGE,
         "certificates.k8s.io",
         &[
@@ -111,13 +111,13 @@ const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
         ],
     ),
     (
-        Danger::Certificates,
+        Risk::Certificates,
         &["approve", "sign"],
         "certificates.k8s.io",
         &["signers"],
     ),
     (
-        Danger::Admission,
+        Risk::Admission,
         WRITE,
         ADMISSION,
         &[
@@ -129,7 +129,7 @@ const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
             "validatingadmissionpolicybindings",
         ],
     ),
-    (Danger::Namespaces, CHANGE, "", &["namespaces"]),
+    (Risk::Namespaces, CHANGE, "", &["namespaces"]),
 ];
 
 /// SecurityContextConstraints with few limits. `restricted` and `nonroot` are available to nearly all users.
@@ -144,8 +144,8 @@ const PRIVILEGED: &[&str] = &[
 ];
 
 /// Returns the risks of a rule.
-pub(super) fn of(rule: &Rule) -> BTreeSet<Danger> {
-    let mut dangers: BTreeSet<Danger> = TABLE
+pub(super) fn of(rule: &Rule) -> BTreeSet<Risk> {
+    let mut dangers: BTreeSet<Risk> = TABLE
         .iter()
         .filter(|(_, verbs, group, resources)| {
             resources
@@ -160,11 +160,11 @@ pub(super) fn of(rule: &Rule) -> BTreeSet<Danger> {
         || is_any(&rule.api_groups)
         || is_any(&rule.urls)
     {
-        dangers.insert(Danger::Wildcard);
+        dangers.insert(Risk::Wildcard);
     }
     // Named Secrets are usually the operator's own.
     if rule.resource_names.is_empty() && rule.allows(READ, "", "secrets") {
-        dangers.insert(Danger::Secrets);
+        dangers.insert(Risk::Secrets);
     }
     let names = &rule.resource_names;
     if rule.allows(
@@ -173,7 +173,7 @@ pub(super) fn of(rule: &Rule) -> BTreeSet<Danger> {
         "securitycontextconstraints",
     ) && (names.is_empty() || PRIVILEGED.iter().any(|name| names.contains(*name)))
     {
-        dangers.insert(Danger::PrivilegedPods);
+        dangers.insert(Risk::PrivilegedPods);
     }
     dangers
 }

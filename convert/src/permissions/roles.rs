@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{Object, at, text};
+use manifests::object::{Object, get_path, text};
 use serde_json::Value;
 
 use super::{
@@ -69,7 +69,7 @@ impl<'a> Roles<'a> {
         let selectors = self
             .bundled
             .get(key)
-            .and_then(|role| at(role.value, &["aggregationRule", "clusterRoleSelectors"]))
+            .and_then(|role| get_path(role.value, &["aggregationRule", "clusterRoleSelectors"]))
             .and_then(Value::as_array);
         for selector in selectors.into_iter().flatten() {
             let cost = (1 + size(selector)).saturating_mul(self.bundled.len());
@@ -86,7 +86,7 @@ impl<'a> Roles<'a> {
     pub(super) fn aggregated(&self) -> BTreeMap<&'a str, BTreeSet<Key<'a>>> {
         let mut into: BTreeMap<&str, BTreeSet<Key<'_>>> = BTreeMap::new();
         for (key, role) in &self.bundled {
-            let labels = at(role.value, &["metadata", "labels"]).and_then(Value::as_object);
+            let labels = get_path(role.value, &["metadata", "labels"]).and_then(Value::as_object);
             for (label, value) in labels.into_iter().flatten() {
                 if let Some(name) = label.strip_prefix(AGGREGATE)
                     && key.0 == "ClusterRole"
@@ -110,7 +110,7 @@ fn size(selector: &Value) -> usize {
 }
 
 fn own_rules(role: &Value) -> Vec<Rule> {
-    let rules = at(role, &["rules"]).and_then(Value::as_array);
+    let rules = get_path(role, &["rules"]).and_then(Value::as_array);
     rules
         .into_iter()
         .flatten()
@@ -122,15 +122,15 @@ fn own_rules(role: &Value) -> Vec<Rule> {
 /// Reports whether a label selector matches a role.
 pub(super) fn selects(selector: &Value, role: &Value) -> bool {
     let label = |key: &str| text(role, &["metadata", "labels", key]);
-    let labels = at(selector, &["matchLabels"]).and_then(Value::as_object);
-    let expressions = at(selector, &["matchExpressions"]).and_then(Value::as_array);
+    let labels = get_path(selector, &["matchLabels"]).and_then(Value::as_object);
+    let expressions = get_path(selector, &["matchExpressions"]).and_then(Value::as_array);
     labels
         .into_iter()
         .flatten()
         .all(|(key, value)| label(key) == value.as_str())
         && expressions.into_iter().flatten().all(|expression| {
             let value = label(text(expression, &["key"]).unwrap_or_default());
-            let list = at(expression, &["values"]).and_then(Value::as_array);
+            let list = get_path(expression, &["values"]).and_then(Value::as_array);
             let is_listed = value
                 .is_some_and(|value| list.is_some_and(|list| list.iter().any(|one| one == value)));
             match text(expression, &["operator"]) {

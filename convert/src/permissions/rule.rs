@@ -138,7 +138,7 @@ impl Rule {
 
     /// Merges another rule into this one if they differ in only one set: the union of the sets then allows exactly the
     /// operations of both.
-    fn absorb(&mut self, other: &mut Self) -> bool {
+    fn merge_into(&mut self, other: &mut Self) -> bool {
         let (mut mine, mut theirs) = (self.sets(), other.sets());
         let mut differing = mine
             .iter_mut()
@@ -178,7 +178,10 @@ pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> 
         }
         let mut merged: Vec<Rule> = Vec::with_capacity(before);
         for mut rule in rules {
-            if !merged.iter_mut().any(|existing| existing.absorb(&mut rule)) {
+            if !merged
+                .iter_mut()
+                .any(|existing| existing.merge_into(&mut rule))
+            {
                 merged.push(rule);
             }
         }

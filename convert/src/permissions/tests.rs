@@ -35,7 +35,7 @@ fn named(mut rule: Value, name: &str) -> Value {
 }
 
 /// Formats `verbs on groups:resources`, short enough for tables.
-fn short(rights: &Rights) -> Vec<String> {
+fn short(rights: &SubjectPermissions) -> Vec<String> {
     let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
     let line = |Grant { rule, .. }: &Grant| {
         let (verbs, groups) = (join(&rule.verbs), join(&rule.api_groups));
@@ -47,7 +47,7 @@ fn short(rights: &Rights) -> Vec<String> {
 
 /// Formats the holder, scope, grants and roles of others of each entry.
 fn described(values: &[Value]) -> Vec<String> {
-    let line = |rights: &Rights| {
+    let line = |rights: &SubjectPermissions| {
         let (grants, others) = (short(rights), &rights.other_roles);
         format!("{} {:?} {grants:?} {others:?}", rights.holder, rights.scope)
     };
@@ -112,7 +112,7 @@ fn equivalent_rules_are_merged() {
 
 #[test]
 fn dangerous_permissions_are_reported() {
-    use Danger::*;
+    use Risk::*;
     let rbac = "rbac.authorization.k8s.io";
     let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
     let scc = rule(&[group], &[constraints], &["use"]);
@@ -157,8 +157,8 @@ fn dangerous_permissions_are_reported() {
 fn dangers_of_default_roles_are_reported() {
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
     let rights = of(&objects(&[edit]));
-    let dangers = BTreeSet::from([Danger::Secrets, Danger::Impersonate, Danger::Exec]);
-    assert!(rights[0].dangers().is_superset(&dangers));
+    let dangers = BTreeSet::from([Risk::Secrets, Risk::Impersonate, Risk::Exec]);
+    assert!(rights[0].risks().is_superset(&dangers));
 }
 
 #[test]

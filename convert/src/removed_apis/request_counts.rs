@@ -60,7 +60,7 @@ pub struct User {
 /// Calls of an API by a ServiceAccount within a day.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Call {
+pub struct ApiCall {
     /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
     pub api: String,
     /// The first minor version of Kubernetes 1 that does not serve the API.
@@ -71,7 +71,7 @@ pub struct Call {
     pub count: u64,
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ApiCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             api,
@@ -90,14 +90,14 @@ impl fmt::Display for Call {
 
 /// All calls of removed APIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct ApiCalls {
     /// Calls by ServiceAccount, as `namespace:name`.
-    by_account: BTreeMap<String, Vec<Call>>,
+    by_account: BTreeMap<String, Vec<ApiCall>>,
     total: usize,
     is_incomplete: bool,
 }
 
-impl Calls {
+impl ApiCalls {
     /// Reports whether no calls were counted.
     pub fn is_empty(&self) -> bool {
         self.by_account.is_empty()
@@ -133,7 +133,7 @@ impl Calls {
             self.by_account
                 .entry(account.clone())
                 .or_default()
-                .push(Call {
+                .push(ApiCall {
                     api: api.clone(),
                     until: release.minor,
                     account,
@@ -148,7 +148,7 @@ impl Calls {
         accounts: impl IntoIterator<Item = &'a str>,
         from: KubeVersion,
         to: KubeVersion,
-    ) -> BTreeSet<Call> {
+    ) -> BTreeSet<ApiCall> {
         let calls = accounts
             .into_iter()
             .filter_map(|account| self.by_account.get(account));
@@ -189,7 +189,7 @@ mod tests {
     // parity: max-21
     #[test]
     fn accounts_are_listed_with_their_calls_to_removed_apis() {
-        let mut calls = Calls::default();
+        let mut calls = ApiCalls::default();
         let etcd = "system:serviceaccount:etcd:operator";
         let flow_schemas = "flowschemas.v1beta3.flowcontrol.apiserver.k8s.io";
         let (admin, other) = ("system:admin", "system:serviceaccount:a:b");
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn invalid_counts_are_ignored_and_calls_are_bounded() {
-        let mut calls = Calls::default();
+        let mut calls = ApiCalls::default();
         let name = "system:serviceaccount:a:b";
         for removed in ["soon", "1", "2.0", "1.x", "-1.30"] {
             calls.add("x.v1", &count(removed, &[(name, 1)]));

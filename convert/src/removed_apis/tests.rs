@@ -19,7 +19,7 @@ fn kube(minor: u64) -> KubeVersion {
 }
 
 /// API, the release that removes it, and its replacement.
-fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
+fn brief(removals: &RemovedApiUses) -> Vec<(&str, u64, Option<&str>)> {
     let gone = removals.found.iter().map(|removal| &removal.gone);
     gone.map(|gone| (gone.api_version, gone.until, gone.instead))
         .collect()
@@ -101,7 +101,7 @@ fn roles_reveal_the_removed_apis_in_use() {
         json!("rules"),
         json!(null),
     ] {
-        assert_rows!(between([&role(&rules)], kube(24), kube(25)) => Removals::default(), "{rules}");
+        assert_rows!(between([&role(&rules)], kube(24), kube(25)) => RemovedApiUses::default(), "{rules}");
     }
 }
 
@@ -138,7 +138,7 @@ fn resource_names_equal_those_of_kubernetes() {
 #[test]
 fn announced_removals_are_still_served() {
     for announced in ANNOUNCED {
-        assert!(announced.until > KubeVersion::NEWEST.minor);
+        assert!(announced.removed_in > KubeVersion::NEWEST.minor);
         for kind in announced.kinds {
             assert_rows!(unserved(announced.api_version, kind, KubeVersion::NEWEST) => None);
         }

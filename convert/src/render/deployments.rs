@@ -1,7 +1,7 @@
 //! Deployments of the install strategy, with OLM's additions to their pods.
 
 use manifests::{
-    object::{add_missing, at, child_mut, mapping, text},
+    object::{add_missing, child_mut, get_path, mapping, text},
     path::Path,
     yaml,
 };
@@ -33,7 +33,7 @@ pub(crate) fn objects(
     if deployments.is_empty() {
         findings.warn(
             Code::NoDeployment,
-            csv.at(&Path::from(DEPLOYMENTS)),
+            csv.path_place(&Path::from(DEPLOYMENTS)),
             "unable to find a deployment to install in the CSV: the operator will not run",
             "list the operator's Deployment under spec.install.spec.deployments",
         );
@@ -44,7 +44,7 @@ pub(crate) fn objects(
     let cost = Cost::new(input, &annotations);
     let mut objects = Vec::new();
     for (index, entry) in deployments.into_iter().enumerate() {
-        let place = csv.at(&Path::from(DEPLOYMENTS).index(index).key("spec"));
+        let place = csv.path_place(&Path::from(DEPLOYMENTS).index(index).key("spec"));
         if !budget.take(cost.memory(&entry)) {
             findings.too_large(place, "one of many Deployments");
             return Vec::new();
@@ -115,7 +115,7 @@ impl Cost {
     }
 
     fn memory(&self, entry: &Value) -> usize {
-        let pod = at(entry, &["spec", "template", "spec", "containers"]);
+        let pod = get_path(entry, &["spec", "template", "spec", "containers"]);
         let containers = pod.and_then(Value::as_array).map_or(0, Vec::len);
         self.deployment + containers.saturating_mul(self.container)
     }
@@ -139,7 +139,7 @@ fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String,
     if size > MAX_ANNOTATIONS {
         findings.error(
             Code::TooMany,
-            input.csv.at(&Path::from(["metadata", "annotations"])),
+            input.csv.path_place(&Path::from(["metadata", "annotations"])),
             format!(
                 "the annotations of the ClusterServiceVersion have {size} bytes and are copied to each Deployment; the \
                  limit is {MAX_ANNOTATIONS} bytes"

@@ -2,7 +2,7 @@
 
 use manifests::{
     names,
-    object::{add_missing, at, child_mut, mapping, text},
+    object::{add_missing, child_mut, get_path, mapping, text},
     path::Path,
 };
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::{
     budget::MAX_ANNOTATIONS,
     bundle::metadata::{Metadata, keys},
     csv::Csv,
-    finding::{Findings, Place, code::Code},
+    finding::{Findings, Location, code::Code},
     options::Options,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn choose(
         ),
         (None, Some(name)) => (
             name.to_owned(),
-            csv.map(|csv| csv.at(&Path::from(["metadata", "annotations", SUGGESTED]))),
+            csv.map(|csv| csv.path_place(&Path::from(["metadata", "annotations", SUGGESTED]))),
             "the namespace that the CSV suggests",
             "correct the annotation operatorframework.io/suggested-namespace, or set --install-namespace",
         ),
@@ -78,7 +78,7 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
         .filter(|json| json.len() <= MAX_ANNOTATIONS)
         .map(serde_json::from_str::<Value>);
     let mut metadata = Map::new();
-    let place = || csv.at(&Path::from(["metadata", "annotations", TEMPLATE]));
+    let place = || csv.path_place(&Path::from(["metadata", "annotations", TEMPLATE]));
     match &template {
         None => {}
         Some(Err(error)) => findings.warn(
@@ -120,11 +120,11 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
 fn texts(
     template: &Value,
     field: &str,
-    place: &Place,
+    place: &Location,
     findings: &mut Findings,
 ) -> Map<String, Value> {
     let mut texts = Map::new();
-    let given = at(template, &["metadata", field]).and_then(Value::as_object);
+    let given = get_path(template, &["metadata", field]).and_then(Value::as_object);
     for (key, value) in given.into_iter().flatten() {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -166,7 +166,7 @@ fn texts(
 /// Copies the labels and annotations of the bundle's own Namespace to the install namespace. Existing ones take precedence.
 pub(crate) fn inherit_metadata(namespace: &mut Value, shipped: &Value) {
     for field in ["labels", "annotations"] {
-        if let Some(more) = at(shipped, &["metadata", field]).and_then(Value::as_object) {
+        if let Some(more) = get_path(shipped, &["metadata", field]).and_then(Value::as_object) {
             add_missing(child_mut(child_mut(namespace, "metadata"), field), more);
         }
     }

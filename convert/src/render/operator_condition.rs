@@ -22,7 +22,7 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
     let pod = ["spec", "template", "spec", "serviceAccountName"];
     let accounts: BTreeSet<&str> = deployments
         .iter()
-        .map(|entry| service_accounts::named(text(entry, &pod).unwrap_or_default()))
+        .map(|entry| service_accounts::account_name(text(entry, &pod).unwrap_or_default()))
         .collect();
     if accounts.is_empty() || name.is_empty() {
         return Vec::new();

@@ -22,7 +22,7 @@ pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Finding
         );
         others
             .iter()
-            .map(|item| scopes.of(item.api_version(), item.kind()))
+            .map(|item| scopes.for_kind(item.api_version(), item.kind()))
             .collect()
     };
     others

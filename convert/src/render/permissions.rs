@@ -38,12 +38,14 @@ pub(crate) fn objects(
                 Some(Value::Array(rules)) => rules,
                 _ => Vec::new(),
             };
-            let account =
-                service_accounts::named(text(&entry, &["serviceAccountName"]).unwrap_or_default());
+            let account = service_accounts::account_name(
+                text(&entry, &["serviceAccountName"]).unwrap_or_default(),
+            );
             if promoted {
                 rules.push(json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}));
             }
-            let place = || csv.at(&Path::from(["spec", "install", "spec", list]).index(index));
+            let place =
+                || csv.path_place(&Path::from(["spec", "install", "spec", list]).index(index));
             if !budget.take(ROLE + 2 * account.len()) {
                 findings.too_large(place(), "one of many permissions");
                 return Vec::new();

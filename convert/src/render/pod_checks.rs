@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use manifests::{
-    object::{at, text},
+    object::{get_path, text},
     path::Path,
 };
 use serde_json::Value;
 
-use crate::finding::{Findings, Place, code::Code};
+use crate::finding::{Findings, Location, code::Code};
 
 /// Checks a rendered Deployment; `place` is that of its `spec` in the CSV.
-pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) {
+pub(crate) fn check(deployment: &Value, place: &Location, findings: &mut Findings) {
     selector(deployment, place, findings);
     let pod = ["spec", "template", "spec"];
     let containers = list(deployment, &pod, "containers");
@@ -53,7 +53,7 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
 }
 
 fn list<'a>(value: &'a Value, keys: &[&str], name: &str) -> &'a [Value] {
-    let list = at(value, keys)
+    let list = get_path(value, keys)
         .and_then(|value| value.get(name))
         .and_then(Value::as_array);
     list.map(Vec::as_slice).unwrap_or_default()
@@ -64,7 +64,7 @@ fn unique(
     entries: &[Value],
     path: &Path,
     rejected_by: &str,
-    place: &Place,
+    place: &Location,
     findings: &mut Findings,
 ) {
     let mut unique = BTreeSet::new();
@@ -86,7 +86,7 @@ fn report_duplicate(
     name: &str,
     path: &Path,
     rejected_by: &str,
-    place: &Place,
+    place: &Location,
     findings: &mut Findings,
 ) {
     findings.warn(
@@ -98,8 +98,8 @@ fn report_duplicate(
 }
 
 /// Checks the selector, which is required and must match the labels of the template.
-fn selector(deployment: &Value, place: &Place, findings: &mut Findings) {
-    let selector = at(deployment, &["spec", "selector"]).and_then(Value::as_object);
+fn selector(deployment: &Value, place: &Location, findings: &mut Findings) {
+    let selector = get_path(deployment, &["spec", "selector"]).and_then(Value::as_object);
     if selector.is_none_or(|selector| selector.values().all(is_empty)) {
         findings.warn(
             Code::WrongShape,
@@ -108,9 +108,9 @@ fn selector(deployment: &Value, place: &Place, findings: &mut Findings) {
             "select the labels of the pod template",
         );
     }
-    let labels = at(deployment, &["spec", "template", "metadata", "labels"]);
+    let labels = get_path(deployment, &["spec", "template", "metadata", "labels"]);
     let match_labels =
-        at(deployment, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
+        get_path(deployment, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
     for (key, value) in match_labels.into_iter().flatten() {
         if labels.and_then(|labels| labels.get(key)) != Some(value) {
             findings.warn(

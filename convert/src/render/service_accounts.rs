@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     names,
-    object::{at, text},
+    object::{get_path, text},
     path::Path,
 };
 use serde_json::{Value, json};
@@ -24,12 +24,12 @@ const ACCOUNT: usize = 4 << 10;
 pub(crate) const DEFAULT: &str = "default";
 
 /// Returns the ServiceAccount of a permission or a pod: an empty name is the default one.
-pub(crate) fn named(name: &str) -> &str {
+pub(crate) fn account_name(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
 /// Returns the names of the ServiceAccounts among the bundle's own objects.
-pub(crate) fn shipped(extra: &[Item]) -> BTreeSet<String> {
+pub(crate) fn bundled(extra: &[Item]) -> BTreeSet<String> {
     let is_account = |item: &&Item| item.kind() == "ServiceAccount" && item.api_version() == "v1";
     extra
         .iter()
@@ -50,21 +50,21 @@ pub(crate) fn objects(
     let mut objects = Vec::new();
     for (name, path) in used(install) {
         if !budget.take(ACCOUNT + 2 * name.len()) {
-            findings.too_large(csv.at(&path), "one of many ServiceAccounts");
+            findings.too_large(csv.path_place(&path), "one of many ServiceAccounts");
             break;
         }
         if let Err(problem) = names::dns_subdomain(name) {
             let message = format!("service account name {name:?} is invalid: {problem}");
             findings.error(
                 Code::IllegalName,
-                csv.at(&path),
+                csv.path_place(&path),
                 message,
                 "rename the service account",
             );
         } else if shipped.contains(name) {
             findings.change(
                 Code::ServiceAccount,
-                csv.at(&path),
+                csv.path_place(&path),
                 format!("ServiceAccount {name:?} is taken from the bundle"),
             );
         } else {
@@ -88,7 +88,7 @@ fn used(install: &Install) -> Vec<(&str, Path)> {
     ];
     for (list, entries) in lists {
         for (index, entry) in entries.iter().enumerate() {
-            let name = named(text(entry, &["serviceAccountName"]).unwrap_or_default());
+            let name = account_name(text(entry, &["serviceAccountName"]).unwrap_or_default());
             let path = || {
                 Path::from(["spec", "install", "spec", list])
                     .index(index)
@@ -100,11 +100,11 @@ fn used(install: &Install) -> Vec<(&str, Path)> {
         }
     }
     for (index, deployment) in install.deployments.iter().enumerate() {
-        let Some(pod) = at(deployment, &["spec", "template", "spec"]) else {
+        let Some(pod) = get_path(deployment, &["spec", "template", "spec"]) else {
             continue;
         };
         for field in ["serviceAccountName", "serviceAccount"] {
-            let Some(name) = text(pod, &[field]).map(named) else {
+            let Some(name) = text(pod, &[field]).map(account_name) else {
                 continue;
             };
             if name != DEFAULT && unique.insert(name) {

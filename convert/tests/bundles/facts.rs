@@ -114,7 +114,7 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
             };
             assert_eq!(found.code, Code::MaxOpenShiftVersion);
             assert_rows!(found.message.starts_with(&format!("{error} ({source}); {olm_v0}")) => true, "{found}");
-            let found = found.place.as_ref().unwrap();
+            let found = found.location.as_ref().unwrap();
             assert_rows!((&*found.file, found.line.is_some()) => (place, true), "{value} {source}");
         }
     }

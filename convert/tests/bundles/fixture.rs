@@ -82,7 +82,7 @@ pub(crate) fn extra(text: impl Display) -> Bundle {
 /// Returns the code, file and JSON path of each finding of one level.
 pub(crate) fn findings(conversion: &Conversion, level: Level) -> Vec<String> {
     let text = |finding: &Finding| {
-        let place = finding.place.as_ref();
+        let place = finding.location.as_ref();
         let place = place.map(|place| format!("{} {}", place.file, place.path));
         let text = format!("{} {}", finding.code, place.unwrap_or_default());
         text.trim_end().to_owned()

@@ -76,7 +76,7 @@ fn the_directory_that_is_converted_needs_regular_files() {
         let places = |code| -> Vec<_> {
             let found = report.refusals().filter(|finding| finding.code == code);
             found
-                .filter_map(|finding| Some(finding.place.as_ref()?.file.clone()))
+                .filter_map(|finding| Some(finding.location.as_ref()?.file.clone()))
                 .collect()
         };
         assert_rows!(places(Code::Unreadable) => [format!("{converted}/broken.yaml")], "{named:?}");

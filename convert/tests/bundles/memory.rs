@@ -79,7 +79,9 @@ fn findings_have_a_memory_limit() {
         bundle = bundle.file(&format!("manifests/crd{at}.yaml"), definition.to_string());
     }
     let findings = bundle.convert().report.findings;
-    let paths = findings.iter().filter_map(|finding| finding.place.as_ref());
+    let paths = findings
+        .iter()
+        .filter_map(|finding| finding.location.as_ref());
     let bytes: usize = paths.map(|place| place.path.to_string().len()).sum();
     let count = findings.len();
     assert_rows!(count > 500 && bytes < 12 << 20 => true, "{count} findings, {bytes} bytes");

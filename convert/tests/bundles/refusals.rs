@@ -126,7 +126,7 @@ fn a_csv_of_any_shape_gets_an_answer() {
             let bundle = Bundle::good().csv(&pointer, value.clone());
             for finding in bundle.convert().report.of(Level::Error) {
                 refused += 1;
-                let file = finding.place.as_ref().map(|place| place.file.as_str());
+                let file = finding.location.as_ref().map(|place| place.file.as_str());
                 assert_rows!(file.is_some() || finding.code == Code::CSVCount => true, "{pointer} = {value}: {finding}");
             }
         }

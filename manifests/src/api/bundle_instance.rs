@@ -200,15 +200,15 @@ pub enum Recreate {
 pub struct Preflight {
     /// Whether a new version of a CRD must be safe for existing custom resources.
     #[serde(default)]
-    pub crd_upgrade_safety: Enforcement,
+    pub crd_upgrade_safety: CheckMode,
     /// Whether `maxOpenShiftVersion` and `minKubeVersion` of the bundle are enforced.
     #[serde(default)]
-    pub cluster_version: Enforcement,
+    pub cluster_version: CheckMode,
 }
 
 /// Mode of a preflight check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Enforcement {
+pub enum CheckMode {
     /// The check is enforced.
     #[default]
     Enforce,

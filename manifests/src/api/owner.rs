@@ -45,7 +45,7 @@ impl InstanceOwner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectOwner {
     /// The BundleInstance itself.
-    Us,
+    ThisInstance,
     /// A former BundleInstance of the same name.
     FormerInstance,
     /// Another BundleInstance, by name.
@@ -65,7 +65,7 @@ pub enum ObjectOwner {
 impl fmt::Display for ObjectOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Us => f.write_str("this BundleInstance"),
+            Self::ThisInstance => f.write_str("this BundleInstance"),
             Self::FormerInstance => f.write_str("an earlier BundleInstance of the same name"),
             Self::Provisioner => f.write_str("the provisioner's own installation"),
             Self::Instance(name) => write!(f, "BundleInstance {name}"),
@@ -90,7 +90,7 @@ impl ObjectOwner {
             && let Some(name) = label(live, labels::OWNER_NAME).filter(|name| !name.is_empty())
         {
             return if name == owner.name {
-                Self::Us
+                Self::ThisInstance
             } else {
                 Self::Instance(name.to_owned())
             };
@@ -125,7 +125,7 @@ impl ObjectOwner {
             ..
         } = reference;
         if *uid == owner.uid {
-            Self::Us
+            Self::ThisInstance
         } else if kind != InstanceOwner::KIND || group_version(api_version).0 != GROUP {
             Self::Controller(format!("{kind} {name}"))
         } else if *name == owner.name {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{labels, owner::InstanceOwner};
-use crate::object::{Identity, Object, at, child_mut, mapping};
+use crate::object::{Identity, Object, child_mut, get_path, mapping};
 
 /// Metadata fields that only the API server writes, or that would make the apply request depend on the history of another
 /// cluster. Owner references of another cluster would even make the garbage collector delete the object.
@@ -20,7 +20,7 @@ pub const SERVER_SET_FIELDS: &[&str] = &[
 ];
 
 /// Sets the namespace of a namespaced object without one, and removes the namespace of a cluster-scoped object.
-pub fn place(object: &mut Object, namespaced: bool, namespace: &str) {
+pub fn set_namespace(object: &mut Object, namespaced: bool, namespace: &str) {
     let has_namespace = !object.namespace().is_empty();
     let metadata = mapping(child_mut(object.value_mut(), "metadata"));
     if !namespaced {
@@ -65,7 +65,7 @@ pub fn set_owner(object: &mut Object, owner: &InstanceOwner) {
 
 /// Reports whether an annotation keeps the object when it leaves the bundle and when the instance is deleted.
 pub fn is_annotated_keep(object: &Value) -> bool {
-    at(object, &["metadata", "annotations", labels::KEEP])
+    get_path(object, &["metadata", "annotations", labels::KEEP])
         .is_some_and(|keep| !matches!(keep.as_str(), None | Some("false")))
 }
 

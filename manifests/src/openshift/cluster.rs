@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Release;
 use crate::{
-    object::{at, text, truncate},
+    object::{get_path, text, truncate},
     version,
 };
 
@@ -58,7 +58,7 @@ impl ClusterRelease {
 
     /// Reads a ClusterVersion, whose history starts with the newest entry.
     pub fn of_cluster_version(cluster_version: &Value) -> Self {
-        let history = at(cluster_version, &["status", "history"])
+        let history = get_path(cluster_version, &["status", "history"])
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();

@@ -3,9 +3,9 @@
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use catalog::configmap::ConfigMap;
-use catalog::registry::startup::{self, last_words, listen};
-use catalog::registry::{self, Cache, Failed, Store};
-use catalog::source::{Files, Mounted};
+use catalog::registry::startup::{self, listen, write_termination_log};
+use catalog::registry::{self, Cache, ServeError, Store};
+use catalog::source::{Files, MountedDir};
 use catalog::sqlite::{self, Database};
 use catalog::{Limits, Source};
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ enum Error {
     #[error("failed to listen on port {0}; check that it is free")]
     Listen(u16, #[source] std::io::Error),
     #[error(transparent)]
-    Serve(#[from] Failed),
+    Serve(#[from] ServeError),
     #[error("the catalog was not read")]
     NotLoaded,
     #[error("stopped before the catalog was read")]
@@ -62,7 +62,7 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
         Err(error) => {
             let error = manifests::error::chain(&error);
             error!(error, "failed");
-            last_words(&args.termination_log, &error);
+            write_termination_log(&args.termination_log, &error);
             ExitCode::FAILURE
         }
     }
@@ -91,15 +91,15 @@ async fn serve(args: &ServeArgs) -> Result<(), Error> {
         opened = opened => opened.map_err(|_| Error::NotLoaded)??,
         _ = signals.next() => return Err(Error::Ended),
     };
-    for reason in store.left_out() {
+    for reason in store.skipped() {
         warn!(reason, "skipped a part of the catalog");
     }
     if args.strict
-        && let [first, ..] = store.left_out()
+        && let [first, ..] = store.skipped()
     {
         return Err(Error::Incomplete {
             first: first.clone(),
-            count: store.left_out().len(),
+            count: store.skipped().len(),
         });
     }
     if args.cache_only {
@@ -153,7 +153,7 @@ fn files(path: &Path) -> Result<Box<dyn Files>, Error> {
     let limits = Limits::default();
     // Opening the directory reports the error of an unreadable path.
     if !path.is_file() || !sqlite::is_database(path).unwrap_or_default() {
-        let mounted = Mounted::open(path, &limits)?;
+        let mounted = MountedDir::open(path, &limits)?;
         let map = ConfigMap::mounted(&mounted, &limits).map_err(Error::ConfigMap)?;
         return Ok(match map {
             None => Box::new(mounted),

@@ -19,7 +19,7 @@ use crate::{
         events::Events, leadership::Leading, metrics::Metrics, readiness::Ready, settings::Settings,
     },
 };
-use apply::{discovery::Kinds, informers::Watches};
+use apply::{discovery::Discovery, informers::Informers};
 
 /// Timeout of a new connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,8 +87,8 @@ pub fn context(
     let (waker, triggered) = mpsc::unbounded_channel();
     let release = settings.release.clone();
     let context = Context {
-        kinds: Arc::new(Kinds::new(client.clone())),
-        watches: Arc::new(Watches::new(accounts.clone(), waker)),
+        kinds: Arc::new(Discovery::new(client.clone())),
+        watches: Arc::new(Informers::new(accounts.clone(), waker)),
         versions: Arc::new(Versions::new(client.clone(), release)),
         mighty: Arc::default(),
         catalogs: Arc::default(),

@@ -93,7 +93,7 @@ impl Accounts {
             return Ok(client.clone());
         }
         let mut config = self.config.clone();
-        config.auth_info.impersonate = Some(account.user());
+        config.auth_info.impersonate = Some(account.service_account_user());
         let client = client::new(config, &self.fence)?;
         by_account.put(account, client.clone());
         Ok(client)

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use kube::Client;
-use manifests::api::bundle_instance::{BundleInstance, Constraint, Enforcement};
+use manifests::api::bundle_instance::{BundleInstance, CheckMode, Constraint};
 use manifests::openshift::{self, MaxOpenShiftVersion, Spelling};
 use manifests::version::{self, KubeVersion, Version};
 use serde_json::Value;
@@ -174,7 +174,7 @@ pub struct Candidate<'a> {
     /// Digests that identify the content of the bundle.
     pub digests: Digests<'a>,
     /// Constraints of the bundle.
-    pub facts: &'a Facts,
+    pub facts: &'a BundleInfo,
 }
 
 /// Compares the constraints of a bundle with the versions of the cluster.
@@ -183,7 +183,7 @@ pub struct Candidate<'a> {
 /// Returns an error if the API server does not respond; the check is retried.
 pub async fn check(input: &Candidate<'_>, versions: &Versions) -> Result<Findings, kube::Error> {
     let preflight = input.instance.spec.preflight.as_ref();
-    if preflight.is_some_and(|preflight| preflight.cluster_version == Enforcement::Off) {
+    if preflight.is_some_and(|preflight| preflight.cluster_version == CheckMode::Off) {
         return Ok(Findings::default());
     }
     let facts = input.facts;

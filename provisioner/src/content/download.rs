@@ -154,7 +154,7 @@ async fn converted(
 async fn refetch(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
     let is_lost = matches!(
         error,
-        store::Error::Missing { .. } | store::Error::Damaged { .. }
+        store::Error::Missing { .. } | store::Error::Corrupt { .. }
     );
     let Some(ctx) = parts.mender.clone().filter(|_| is_lost) else {
         return false;

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time;
 use tracing::{debug, info, warn};
-use unpacker::transfer::{self, Demand, Received, Terms};
+use unpacker::transfer::{self, ReceiveOptions, RequiredHeaders, StoredUpload};
 use unpacker::{Digest, Selection};
 
 use super::{
@@ -60,9 +60,9 @@ pub(super) async fn put(
     let mut options = shared.parts.settings.unpack.clone();
     // The declared digest covers all received files.
     options.select = Selection::All;
-    let terms = Terms {
+    let terms = ReceiveOptions {
         options,
-        demand: Demand::Claims,
+        demand: RequiredHeaders::Claims,
         expected: None,
         idle: IDLE_TIMEOUT,
         total: TOTAL_TIMEOUT,
@@ -96,7 +96,7 @@ pub(super) async fn put(
     }
 }
 
-fn log_upload(bundle: &str, token: &PodToken, received: &Received, status: StatusCode) {
+fn log_upload(bundle: &str, token: &PodToken, received: &StoredUpload, status: StatusCode) {
     let stored = &received.stored;
     info!(
         bundle,
@@ -146,7 +146,7 @@ async fn record_delivery(
     shared: &ServiceState,
     bundle: &Bundle,
     token: &PodToken,
-    received: &Received,
+    received: &StoredUpload,
 ) -> Result<(), Response> {
     let digest = &received.stored.digest;
     // The Bundle or the Job may have been deleted in the meantime.

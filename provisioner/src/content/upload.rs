@@ -16,7 +16,7 @@ use manifests::api::{bundle::Bundle, install::CONTENT_CLIENT};
 use tokio::{task, time};
 use tracing::{info, warn};
 use unpacker::store::Stored;
-use unpacker::transfer::{self, Accepted, Demand, Received, Terms};
+use unpacker::transfer::{self, Accepted, ReceiveOptions, RequiredHeaders, StoredUpload};
 use unpacker::{Digest, SkippedEntries};
 
 use super::{
@@ -70,9 +70,9 @@ pub(super) async fn put(
         Ok(slot) => slot,
         Err(response) => return refuse(request, response),
     };
-    let terms = Terms {
+    let terms = ReceiveOptions {
         options: shared.parts.settings.unpack.clone(),
-        demand: Demand::Nothing,
+        demand: RequiredHeaders::Optional,
         expected,
         idle: IDLE_TIMEOUT,
         total: TOTAL_TIMEOUT,
@@ -132,7 +132,7 @@ async fn find(shared: &ServiceState, name: &str) -> Result<Bundle, Response> {
 }
 
 /// Persists the received content, unless the Bundle has other content already.
-async fn persist(shared: &ServiceState, bundle: &Bundle, received: &Received) -> Response {
+async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload) -> Response {
     let parts = &shared.parts;
     let stored = &received.stored;
     // The Bundle may have been deleted, or another replica may have accepted an upload in the meantime.
@@ -232,8 +232,8 @@ async fn restore_previous(shared: &ServiceState, bundle: &Bundle, digest: Digest
 }
 
 /// Removes the content of a rejected upload from the store, unless the store had it before.
-pub(super) async fn forget(shared: &ServiceState, received: Received) {
-    if received.known {
+pub(super) async fn forget(shared: &ServiceState, received: StoredUpload) {
+    if received.already_stored {
         return;
     }
     let store = Arc::clone(&shared.parts.store);

@@ -22,7 +22,7 @@ use crate::{
         settings::Settings,
     },
 };
-use apply::{discovery::Kinds, informers::Watches, preflight::Mighty};
+use apply::{discovery::Discovery, informers::Informers, preflight::ClusterAdminCheck};
 
 /// Handles to all external dependencies, including the clock. Cheap to clone.
 #[derive(Clone)]
@@ -38,13 +38,13 @@ pub struct Context {
     /// Runner of conversions within a shared memory budget.
     pub conversions: Arc<Conversions>,
     /// Cached API discovery.
-    pub kinds: Arc<Kinds>,
+    pub kinds: Arc<Discovery>,
     /// Informers of the applied objects.
-    pub watches: Arc<Watches>,
+    pub watches: Arc<Informers>,
     /// Kubernetes and OpenShift versions of the cluster.
     pub versions: Arc<Versions>,
     /// Caches whether the provisioner has cluster-admin permissions.
-    pub mighty: Arc<Mighty>,
+    pub mighty: Arc<ClusterAdminCheck>,
     /// Pull configuration of the cluster.
     pub pulling: Arc<Pulling>,
     /// Contents of the catalogs.

@@ -8,10 +8,10 @@ mod status;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    discovery::Kinds,
+    discovery::Discovery,
     inventory::{Entry, Inventory},
     plan::{self, InstanceOwner, Plan},
-    ssa::{Apply, Report},
+    ssa::{Applier, ApplyReport},
 };
 use cluster::TempNamespace;
 use k8s_openapi::api::{
@@ -33,7 +33,7 @@ use crate::support::{config_map, crd, instance, unique, world};
 /// An instance, a namespace and the context for applying objects.
 pub(crate) struct Scene {
     pub(crate) client: Client,
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: Discovery,
     permits: Semaphore,
     pub(crate) owner: InstanceOwner,
     pub(crate) namespace: TempNamespace,
@@ -49,7 +49,7 @@ impl Scene {
         let owner = world.create(&owner).await;
         Self {
             client: world.client(),
-            kinds: Kinds::new(world.client()),
+            kinds: Discovery::new(world.client()),
             permits: Semaphore::new(8),
             owner: InstanceOwner {
                 name: owner.name_any(),
@@ -75,8 +75,8 @@ impl Scene {
         )
     }
 
-    pub(crate) fn apply<'a>(&'a self, client: &'a Client) -> Apply<'a> {
-        Apply {
+    pub(crate) fn apply<'a>(&'a self, client: &'a Client) -> Applier<'a> {
+        Applier {
             client,
             kinds: &self.kinds,
             concurrency: 8,
@@ -84,7 +84,7 @@ impl Scene {
         }
     }
 
-    pub(crate) async fn run(&self, objects: &[Value]) -> Report {
+    pub(crate) async fn run(&self, objects: &[Value]) -> ApplyReport {
         let plan = self.plan(objects, &Inventory::new()).await;
         assert_eq!(plan.missing, []);
         self.apply(&self.client).run(&plan.steps).await
@@ -267,9 +267,9 @@ async fn scaled_replicas_are_yielded(scene: &Scene) {
             .map(|conflict| format!("{} {}", conflict.field, conflict.manager))
             .collect()
     };
-    assert_eq!(lines(&applied.yielded), [".spec.replicas scaler"]);
+    assert_eq!(lines(&applied.scaler_fields), [".spec.replicas scaler"]);
     assert_eq!(
-        lines(&applied.taken),
+        lines(&applied.forced_fields),
         [".spec.template.spec.containers[name=\"main\"].image kubectl \"edit\""]
     );
     assert_ne!(applied.fields, before[identity].fields);

@@ -14,7 +14,7 @@ mod unread;
 
 use std::{path::Path, sync::Arc};
 
-use catalog::choose::Answer;
+use catalog::choose::CatalogAnswer;
 use cluster::{Cluster, Lease};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -354,13 +354,13 @@ fn offers_of(ctx: &Context, package: &str) -> Vec<String> {
     list.iter()
         .map(|offer| {
             let answer = match offer.answer {
-                Answer::Package(package) => {
+                CatalogAnswer::Package(package) => {
                     let names: Vec<&str> = package.bundles.keys().map(String::as_str).collect();
                     names.join(" ")
                 }
-                Answer::Absent => "absent".to_owned(),
-                Answer::Unknown(why) => format!("unknown: {why}"),
-                Answer::Pending => "pending".to_owned(),
+                CatalogAnswer::NotFound => "absent".to_owned(),
+                CatalogAnswer::Unavailable(why) => format!("unknown: {why}"),
+                CatalogAnswer::Pending => "pending".to_owned(),
             };
             format!("{}: {answer}", offer.catalog)
         })

@@ -8,9 +8,9 @@ mod told;
 
 use apply::{
     account::Account,
-    discovery::{Kind, Kinds},
+    discovery::{ApiKind, Discovery},
     inventory::Inventory,
-    plan::{InstanceOwner, Plan, Step, Wave},
+    plan::{ApplyStep, InstanceOwner, Plan, Wave},
     preflight::{self, Check, Findings, Input, Policy},
     revision::ObjectHash,
 };
@@ -21,7 +21,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use manifests::api::bundle_instance::{Enforcement, Preflight};
+use manifests::api::bundle_instance::{CheckMode, Preflight};
 use manifests::api::labels;
 use manifests::object::Object;
 use provisioner::controllers::bundle_instance::policy;
@@ -108,7 +108,7 @@ impl Definition {
         account: Option<Account>,
     ) -> Findings {
         let mut config = self.cluster.config().clone();
-        config.auth_info.impersonate = account.as_ref().map(Account::user);
+        config.auth_info.impersonate = account.as_ref().map(Account::service_account_user);
         let client = Client::try_from(config).unwrap();
         let plan = Plan {
             steps: vec![step(incoming)],
@@ -133,8 +133,8 @@ impl Definition {
             inventory: &Inventory::new(),
             client: &client,
             own,
-            kinds: &Kinds::new(own.clone()),
-            mighty: &preflight::Mighty::default(),
+            kinds: &Discovery::new(own.clone()),
+            is_cluster_admin: &preflight::ClusterAdminCheck::default(),
             namespace: None,
             system_namespace: "rukpak-system",
             concurrency: 8,
@@ -165,14 +165,14 @@ impl Drop for Definition {
     }
 }
 
-fn step(object: &Value) -> Step {
+fn step(object: &Value) -> ApplyStep {
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let object = Object::try_from(object.clone()).unwrap();
-    Step {
+    ApplyStep {
         wave: Wave::Definitions,
         hash: ObjectHash::new(&object),
         object,
-        kind: Kind {
+        kind: ApiKind {
             resource: ApiResource::from_gvk(&gvk),
             namespaced: false,
         }
@@ -200,14 +200,14 @@ fn with_required_color() -> Value {
     spec
 }
 
-fn messages(problems: &[preflight::Problem]) -> Vec<&str> {
+fn messages(problems: &[preflight::Finding]) -> Vec<&str> {
     for problem in problems {
         assert_eq!(problem.check, Check::DefinitionUpgrade);
     }
     problems.iter().map(|problem| &*problem.message).collect()
 }
 
-fn one_containing<'a>(problems: &'a [preflight::Problem], text: &str) -> &'a str {
+fn one_containing<'a>(problems: &'a [preflight::Finding], text: &str) -> &'a str {
     let mut found = messages(problems)
         .into_iter()
         .filter(|message| message.contains(text));
@@ -258,7 +258,7 @@ async fn required_field_is_denied(definition: &Definition) {
 async fn annotation_and_spec_turn_the_check_off(definition: &Definition) {
     let mut incoming = definition.crd(&[version("v1", &with_required_color())]);
     let off = Preflight {
-        crd_upgrade_safety: Enforcement::Off,
+        crd_upgrade_safety: CheckMode::Off,
         ..Preflight::default()
     };
     let findings = definition.check_by(&incoming, Some(off), None).await;

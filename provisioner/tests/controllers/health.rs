@@ -1,6 +1,6 @@
 //! Health from informers. The control plane has no node; the tests set pods Ready through the API in place of the kubelet.
 
-use apply::{health::Health, informers::View};
+use apply::{health::Health, informers::InstanceView};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, StatefulSet},
@@ -36,7 +36,7 @@ fn workload(kind: &str, extra: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": kind.to_lowercase()}, "spec": spec})
 }
 
-fn health<'a>(view: &'a View, object: &Object) -> &'a Health {
+fn health<'a>(view: &'a InstanceView, object: &Object) -> &'a Health {
     &view.objects[&object.identity].health
 }
 

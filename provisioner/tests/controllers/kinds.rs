@@ -1,6 +1,6 @@
 //! Discovery of kinds at a real API server.
 
-use apply::discovery::Kinds;
+use apply::discovery::Discovery;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::GroupVersionKind;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +9,7 @@ use crate::support::{crd, delete, unique, world};
 
 #[tokio::test]
 async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
-    let kinds = Kinds::new(world().await.client());
+    let kinds = Discovery::new(world().await.client());
     let rows = tests::rows![
         "", "v1", "Namespace" => Some(("namespaces", false));
         "", "v1", "Secret" => Some(("secrets", true));
@@ -52,7 +52,7 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
 #[tokio::test]
 async fn added_and_removed_apis_are_reported() {
     let world = world().await;
-    let kinds = Kinds::new(world.client());
+    let kinds = Discovery::new(world.client());
     let mut changes = kinds.changes();
     let stop = CancellationToken::new();
     let group = format!("{}.example.com", unique("kinds"));

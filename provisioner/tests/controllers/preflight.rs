@@ -5,7 +5,7 @@ mod rights;
 use std::collections::BTreeSet;
 
 use apply::{
-    discovery::Kinds,
+    discovery::Discovery,
     inventory::{Entry, Inventory},
     plan::{self, InstanceOwner, Plan},
     preflight::{self, Check, Findings, Input, ownership},
@@ -67,7 +67,7 @@ impl Case {
         }
     }
 
-    async fn plan(&self, kinds: &Kinds) -> Plan {
+    async fn plan(&self, kinds: &Discovery) -> Plan {
         let objects: Vec<Object> = self
             .objects
             .iter()
@@ -92,7 +92,7 @@ impl Case {
 
     async fn run(&self, world: &World) -> Findings {
         let own = world.client();
-        let kinds = Kinds::new(own.clone());
+        let kinds = Discovery::new(own.clone());
         let plan = self.plan(&kinds).await;
         let input = Input {
             owner: &self.owner(),
@@ -104,7 +104,7 @@ impl Case {
             client: &self.client,
             own: &own,
             kinds: &kinds,
-            mighty: &preflight::Mighty::default(),
+            is_cluster_admin: &preflight::ClusterAdminCheck::default(),
             namespace: None,
             system_namespace: SYSTEM,
             concurrency: 8,
@@ -213,10 +213,12 @@ async fn objects_of_other_owners_are_reported_together() {
     let found = case.run(world).await;
     assert_eq!(messages(&found, Check::Ownership), expected[..1]);
 
-    let kinds = Kinds::new(world.client());
+    let kinds = Discovery::new(world.client());
     let steps = case.plan(&kinds).await.steps;
     let (client, owner) = (world.client(), case.owner());
-    let taken = ownership::taken(&client, &steps, &owner, 4).await.unwrap();
+    let taken = ownership::recheck(&client, &steps, &owner, 4)
+        .await
+        .unwrap();
     let taken: Vec<&str> = taken
         .keys()
         .map(|identity| identity.name.as_str())
@@ -335,7 +337,7 @@ async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
         namespace: String::new(),
         name: shared.name().to_owned(),
     };
-    assert_eq!(found.shared, BTreeSet::from([identity]));
+    assert_eq!(found.used_as_is, BTreeSet::from([identity]));
     let warnings = found.warnings.iter();
     let warnings: Vec<_> = warnings.map(|warning| &warning.message).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");

@@ -4,7 +4,7 @@ pub(crate) mod observer;
 
 use apply::account::Account;
 use apply::drift;
-use apply::informers::View;
+use apply::informers::InstanceView;
 use apply::inventory::Entry;
 use cluster::Cluster;
 use k8s_openapi::{
@@ -156,7 +156,7 @@ async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
         .await;
     let api: Api<ConfigMap> = observer.namespaced();
     api.delete("one", &DeleteParams::default()).await.unwrap();
-    let is_deleting = |view: &View| view.objects.values().any(|object| object.deleting);
+    let is_deleting = |view: &InstanceView| view.objects.values().any(|object| object.deleting);
     let view = observer.wait(&instance, "deleting", is_deleting).await;
     let inventory = [(one.identity.clone(), Entry::default())].into();
     assert_eq!(drift::drifted(&inventory, &view), []);

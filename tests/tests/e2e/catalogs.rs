@@ -8,7 +8,7 @@
 mod forms;
 mod pods;
 
-use catalog::registry::{Bounds, Client};
+use catalog::registry::{Client, ClientLimits};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, api::DeleteParams};
@@ -62,7 +62,7 @@ async fn listed(services: &Api<Service>, service: &str) -> Result<Vec<String>, S
         .map_err(|error| error.to_string())?;
     let address = service.spec.and_then(|spec| spec.cluster_ip);
     let address = format!("{}:50051", address.ok_or("it has no address")?);
-    let client = Client::connect(&address, Bounds::default()).await;
+    let client = Client::connect(&address, ClientLimits::default()).await;
     let client = client.map_err(|error| error.to_string())?;
     let bundles = client.list_bundles().try_collect::<Vec<_>>().await;
     let bundles = bundles.map_err(|error| error.to_string())?;

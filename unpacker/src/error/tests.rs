@@ -6,7 +6,7 @@ use url::Url;
 use super::*;
 use crate::{
     Digest, Source, git, git::Problem, http_archive::Error as HttpError, http_client,
-    http_client::Shown, oci, oci::Document, registry::Error as RegistryError, trust::Quotes,
+    http_client::RedactedUrl, oci, oci::Document, registry::Error as RegistryError, trust::Quotes,
 };
 use manifests::error::chain;
 
@@ -18,9 +18,9 @@ fn remote() -> String {
 }
 
 /// Returns the URL of a redirect as `http_client::Client` reports it in errors.
-fn redirected() -> Shown {
+fn redirected() -> RedactedUrl {
     let url = Url::parse("https://internal.example.com/REMOTE").unwrap();
-    Shown::from(&url).with_written(Some("https://example.com/a (redirected)".into()))
+    RedactedUrl::from(&url).with_written(Some("https://example.com/a (redirected)".into()))
 }
 
 fn cause() -> Box<dyn std::error::Error + Send + Sync> {
@@ -60,7 +60,7 @@ fn git_problems() -> Vec<(Problem, &'static str)> {
         Problem::NotFound { said: text() }
             => "not found, or not visible with these credentials; check the URL and the credentials";
         Problem::Refused { said: text() } => "the server rejected the request; check its requirements";
-        Problem::GivenUp { said: text() } => "the server aborted the request; try again, or contact its operator";
+        Problem::AbortedByServer { said: text() } => "the server aborted the request; try again, or contact its operator";
         Problem::NotGit { found: "unexpected content type".to_owned(), media_type: remote() }
             => "not a git server: unexpected content type; check that \"git clone\" accepts this URL";
         Problem::NoReference { kind: "branch", name: "main".to_owned(), others: others() }

@@ -8,7 +8,7 @@ use futures::{StreamExt as _, stream};
 
 use super::{
     error::{Problem, Result},
-    object_id::{Id, Kind},
+    object_id::{Kind, ObjectId},
     pack::{Bounds, Pack},
     pack_receiver::receive,
     pkt_line::{ByteSource, PktLine, PktReader},
@@ -119,8 +119,8 @@ fn copy(count: u16) -> [u8; 3] {
     [0xb0, low, high]
 }
 
-fn id(bytes: &[u8]) -> Id {
-    Id::of(Kind::Blob, bytes).unwrap()
+fn id(bytes: &[u8]) -> ObjectId {
+    ObjectId::of(Kind::Blob, bytes).unwrap()
 }
 
 fn resolved(pack: &[u8], bounds: Bounds) -> Result<Pack> {

@@ -6,7 +6,7 @@ use manifests::content::{self, Irregular, Kind as IrregularKind};
 
 use super::{
     error::{Problem, Result},
-    object_id::{Id, Kind},
+    object_id::{Kind, ObjectId},
     pack::Pack,
     tree::{self, EntryKind},
 };
@@ -40,7 +40,7 @@ impl From<content::Error> for FaultOrigin {
 }
 
 /// Returns the commit that an object is, or that a tag points to.
-pub(super) fn commit(pack: &mut Pack, start: Id) -> Result<Id> {
+pub(super) fn commit(pack: &mut Pack, start: ObjectId) -> Result<ObjectId> {
     let mut id = start;
     for _ in 0..8 {
         match pack.kind(id) {
@@ -66,15 +66,15 @@ pub(super) fn commit(pack: &mut Pack, start: Id) -> Result<Id> {
 }
 
 /// Returns the id on the first line of a commit or tag, which must start with `word`.
-fn field(object: &[u8], word: &[u8]) -> Option<Id> {
+fn field(object: &[u8], word: &[u8]) -> Option<ObjectId> {
     let line = object.split(|byte| *byte == b'\n').next()?;
-    Id::from_hex(line.strip_prefix(word)?)
+    ObjectId::from_hex(line.strip_prefix(word)?)
 }
 
 /// Reads the files of a directory of a commit.
 pub(super) fn read(
     pack: &mut Pack,
-    commit: Id,
+    commit: ObjectId,
     directory: Option<&str>,
     options: &Options,
 ) -> Result<(Tree, usize), FaultOrigin> {
@@ -105,7 +105,7 @@ pub(super) fn read(
 }
 
 /// Returns the directory at a path. Symbolic links are not followed.
-fn find(pack: &mut Pack, commit: Id, root: Id, directory: &str) -> Result<Id> {
+fn find(pack: &mut Pack, commit: ObjectId, root: ObjectId, directory: &str) -> Result<ObjectId> {
     let mut id = root;
     let mut path = String::new();
     for part in directory.split('/') {
@@ -146,13 +146,17 @@ struct Walk<'a> {
     limit: usize,
     files: Builder,
     listed: usize,
-    selected: Vec<(String, u32, Id)>,
+    selected: Vec<(String, u32, ObjectId)>,
     unselected: usize,
 }
 
 impl Walk<'_> {
     /// Lists one directory: records its selected files, and returns the subdirectories to visit.
-    fn folder(&mut self, folder: &str, id: Id) -> Result<Vec<(String, Id)>, FaultOrigin> {
+    fn folder(
+        &mut self,
+        folder: &str,
+        id: ObjectId,
+    ) -> Result<Vec<(String, ObjectId)>, FaultOrigin> {
         let bytes = self.pack.read(id, Kind::Tree)?;
         let mut subdirs = Vec::new();
         for entry in tree::entries(&bytes)? {
@@ -200,7 +204,7 @@ impl Walk<'_> {
 
     /// Reads the recorded files.
     fn add(mut self, limit: u64) -> Result<(Tree, usize), FaultOrigin> {
-        let ids: HashSet<Id> = self.selected.iter().map(|(_, _, id)| *id).collect();
+        let ids: HashSet<ObjectId> = self.selected.iter().map(|(_, _, id)| *id).collect();
         self.pack.resolve(&[Kind::Blob], Some(&ids))?;
         for (path, mode, id) in std::mem::take(&mut self.selected) {
             match self.pack.read(id, Kind::Blob) {
@@ -209,7 +213,7 @@ impl Walk<'_> {
                 Err(Problem::Missing { .. }) if self.pack.has_oversized() => {
                     return Err(content::Error::FileTooLarge { path, limit }.into());
                 }
-                Err(Problem::TooLarge { what, .. }) if what == super::pack::ONE_OBJECT => {
+                Err(Problem::TooLarge { resource, .. }) if resource == super::pack::ONE_OBJECT => {
                     return Err(content::Error::FileTooLarge { path, limit }.into());
                 }
                 Err(problem) => return Err(problem.into()),

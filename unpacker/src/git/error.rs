@@ -4,7 +4,7 @@ mod withhold;
 
 use std::{fmt, io, time::Duration};
 
-use crate::http_client::{self, Shown};
+use crate::http_client::{self, RedactedUrl};
 
 /// Result of functions in this module that do not know the repository.
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -12,7 +12,7 @@ pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 /// An error with the repository it belongs to. The URL is printed without user and password.
 #[derive(Debug)]
 pub struct Error {
-    pub(super) repository: Shown,
+    pub(super) repository: RedactedUrl,
     pub(super) problem: Box<Problem>,
 }
 
@@ -63,7 +63,7 @@ pub enum Problem {
     },
     /// The server reports an error after the start of its response.
     #[error("the server aborted the request{}; try again, or contact its operator", quoted(.said))]
-    GivenUp {
+    AbortedByServer {
         /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
@@ -158,11 +158,11 @@ pub enum Problem {
     },
     /// The repository exceeds a limit.
     #[error(
-        "the repository is too large: {what} exceed the limit of {limit}; use a smaller repository for bundles"
+        "the repository is too large: {resource} exceed the limit of {limit}; use a smaller repository for bundles"
     )]
     TooLarge {
         /// Items that exceed the limit.
-        what: &'static str,
+        resource: &'static str,
         /// Limit that is exceeded.
         limit: u64,
     },
@@ -353,7 +353,7 @@ impl Problem {
             Self::NotGit { .. } => "NotGit",
             Self::Refused { .. } => "Refused",
             Self::Protocol { .. } => "ProtocolViolated",
-            Self::GivenUp { .. } => "ServerFailed",
+            Self::AbortedByServer { .. } => "ServerFailed",
             Self::Disconnected { .. } => "ConnectionBroken",
             Self::Sha256 => "Unsupported",
             Self::NoReference { .. }
@@ -384,7 +384,7 @@ impl Problem {
         match self {
             Self::Web(error) => error.is_terminal(),
             Self::Disconnected { .. }
-            | Self::GivenUp { .. }
+            | Self::AbortedByServer { .. }
             | Self::Connect { .. }
             | Self::Ssh { .. }
             | Self::Idle { .. }

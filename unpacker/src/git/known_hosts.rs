@@ -11,7 +11,7 @@ pub(super) struct KnownHosts {
     keys: Vec<KnownKey>,
     /// Keys of the host without a port. As in OpenSSH, they are used only if the host has no keys at this port. They
     /// can only confirm a key: a server on another port may be a different one.
-    bare: Vec<KnownKey>,
+    host_only: Vec<KnownKey>,
 }
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct KnownKey {
 /// The result of the lookup of a host key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyCheck {
-    Known,
+    KnownKey,
     /// The host has no known keys.
     Unknown,
     /// The host has other known keys.
@@ -47,7 +47,7 @@ impl KnownHosts {
         };
         Self {
             keys: lines_of(&name),
-            bare: if name == host {
+            host_only: if name == host {
                 Vec::new()
             } else {
                 lines_of(host)
@@ -66,7 +66,7 @@ impl KnownHosts {
         let keys = if has_valid(&self.keys) {
             &self.keys
         } else {
-            &self.bare
+            &self.host_only
         };
         let mut valid = keys.iter().filter(|key| !key.is_revoked);
         valid.any(|key| key.kind == kind)
@@ -77,7 +77,7 @@ impl KnownHosts {
             return KeyCheck::Unknown;
         };
         match check_key(&self.keys, &bytes) {
-            KeyCheck::Unknown => match check_key(&self.bare, &bytes) {
+            KeyCheck::Unknown => match check_key(&self.host_only, &bytes) {
                 KeyCheck::Changed => KeyCheck::Unknown,
                 other => other,
             },
@@ -99,7 +99,7 @@ fn check_key(keys: &[KnownKey], key: &[u8]) -> KeyCheck {
         return if same.any(|entry| entry.is_revoked) {
             KeyCheck::Revoked
         } else {
-            KeyCheck::Known
+            KeyCheck::KnownKey
         };
     }
     if keys.iter().any(|entry| !entry.is_revoked) {
@@ -212,25 +212,25 @@ mod tests {
             format!("|1|{salt}|{}", BASE64_STANDARD.encode(mac))
         };
         assert_each!(|lines, port, verdict| KnownHosts::new(&lines, "git.example.com", port).check(&key) => verdict;
-            format!("git.example.com {KEY}"), 22 => KeyCheck::Known;
-            format!("GIT.example.com {KEY} me@home"), 22 => KeyCheck::Known;
-            format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => KeyCheck::Known;
-            format!("*.example.com {KEY}"), 22 => KeyCheck::Known;
-            format!("git?example.c* {KEY}"), 22 => KeyCheck::Known;
+            format!("git.example.com {KEY}"), 22 => KeyCheck::KnownKey;
+            format!("GIT.example.com {KEY} me@home"), 22 => KeyCheck::KnownKey;
+            format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => KeyCheck::KnownKey;
+            format!("*.example.com {KEY}"), 22 => KeyCheck::KnownKey;
+            format!("git?example.c* {KEY}"), 22 => KeyCheck::KnownKey;
             format!("*.example.com,!git.* {KEY}"), 22 => KeyCheck::Unknown;
-            format!("{hashed} {KEY}"), 22 => KeyCheck::Known;
-            format!("[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::Known;
+            format!("{hashed} {KEY}"), 22 => KeyCheck::KnownKey;
+            format!("[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::KnownKey;
             format!("[git.example.com]:2222 {KEY}"), 22 => KeyCheck::Unknown;
-            format!("git.example.com {KEY}"), 2222 => KeyCheck::Known;
+            format!("git.example.com {KEY}"), 2222 => KeyCheck::KnownKey;
             format!("git.example.com {OTHER}"), 22 => KeyCheck::Changed;
             // A key of port 22 does not make another key of port 2222 a changed one.
             format!("git.example.com {OTHER}"), 2222 => KeyCheck::Unknown;
             format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::Changed;
-            format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::Known;
-            format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"), 2222 => KeyCheck::Known;
+            format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::KnownKey;
+            format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"), 2222 => KeyCheck::KnownKey;
             format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"), 2222 => KeyCheck::Revoked;
-            format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::Known;
-            format!("git.example.com {OTHER}\ngit.example.com {KEY}"), 22 => KeyCheck::Known;
+            format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::KnownKey;
+            format!("git.example.com {OTHER}\ngit.example.com {KEY}"), 22 => KeyCheck::KnownKey;
             format!("@revoked * {KEY}\ngit.example.com {KEY}"), 22 => KeyCheck::Revoked;
             format!("@revoked * {OTHER}"), 22 => KeyCheck::Unknown;
             format!("@cert-authority * {KEY}"), 22 => KeyCheck::Unknown;
@@ -238,7 +238,7 @@ mod tests {
             "git.example.com ssh-ed25519 !!".to_owned(), 22 => KeyCheck::Unknown;
             "git.example.com".to_owned(), 22 => KeyCheck::Unknown;
             "|1|x git.example.com x".to_owned(), 22 => KeyCheck::Unknown;
-            format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => KeyCheck::Known;
+            format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => KeyCheck::KnownKey;
             String::new(), 22 => KeyCheck::Unknown;
         );
     }
@@ -259,6 +259,6 @@ mod tests {
     #[test]
     fn hmac_matches_the_published_test_vector() {
         let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
-        assert_rows!(crate::git::object_id::Id::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+        assert_rows!(crate::git::object_id::ObjectId::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
     }
 }

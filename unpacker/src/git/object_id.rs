@@ -6,7 +6,7 @@ use super::error::{Problem, Result};
 
 /// The name of an object: its SHA-1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Id([u8; Id::LEN]);
+pub(super) struct ObjectId([u8; ObjectId::LEN]);
 
 /// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub(super) enum Kind {
     Tag,
 }
 
-/// A hasher for an [`Id`]. It detects crafted SHA-1 collisions.
+/// A hasher for an [`ObjectId`]. It detects crafted SHA-1 collisions.
 pub(super) struct Hasher(sha1dc::Hasher);
 
-impl Id {
+impl ObjectId {
     pub(super) const LEN: usize = 20;
 
     /// Creates an id from its binary form, as used in packs and trees.
@@ -54,13 +54,13 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
@@ -93,8 +93,8 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    pub(super) fn finish(self) -> Result<Id> {
+    pub(super) fn finish(self) -> Result<ObjectId> {
         let digest = self.0.finalize().map_err(|_| Problem::Collision)?;
-        Ok(Id(digest.into()))
+        Ok(ObjectId(digest.into()))
     }
 }

@@ -16,7 +16,7 @@ use super::{
     delta,
     error::{Problem, Result},
     inflate::Inflater,
-    object_id::{Id, Kind},
+    object_id::{Kind, ObjectId},
 };
 
 /// Temporary storage for packed bytes: in memory, and in an unnamed file above a certain size.
@@ -64,7 +64,7 @@ pub(super) struct Entry {
     pub(super) size: u64,
     pub(super) encoding: Encoding,
     /// Name of the object; `None` for deltas that are not reconstructed yet.
-    pub(super) id: Option<Id>,
+    pub(super) id: Option<ObjectId>,
 }
 
 /// The encoding of an object in the pack.
@@ -74,7 +74,7 @@ pub(super) enum Encoding {
     /// A delta whose base is an earlier entry of the pack.
     OffsetDelta(usize),
     /// A delta whose base has this name and may be anywhere in the pack.
-    RefDelta(Id),
+    RefDelta(ObjectId),
 }
 
 /// A received pack.
@@ -83,10 +83,10 @@ pub(super) struct Pack {
     spool: Spool,
     inflater: Inflater,
     entries: Vec<Entry>,
-    ids: HashMap<Id, usize>,
+    ids: HashMap<ObjectId, usize>,
     /// Pairs of base and delta, sorted by base.
     offset_deltas: Vec<(usize, usize)>,
-    ref_deltas: Vec<(Id, usize)>,
+    ref_deltas: Vec<(ObjectId, usize)>,
     work: u64,
     /// Whether an object was skipped because it exceeds the size limit.
     has_oversized: bool,
@@ -127,7 +127,7 @@ impl Pack {
     /// Deducts bytes from the budget before they are produced.
     pub(super) fn spend(&mut self, bytes: u64) -> Result<()> {
         self.work = self.work.checked_sub(bytes).ok_or(Problem::TooLarge {
-            what: "its unpacked bytes",
+            resource: "its unpacked bytes",
             limit: self.bounds.work,
         })?;
         Ok(())
@@ -157,7 +157,7 @@ impl Pack {
     }
 
     /// Reads the object with this name, if it exists and is of this kind.
-    pub(super) fn read(&mut self, id: Id, kind: Kind) -> Result<Vec<u8>> {
+    pub(super) fn read(&mut self, id: ObjectId, kind: Kind) -> Result<Vec<u8>> {
         let missing = || Problem::Missing { id: id.to_string() };
         let index = *self.ids.get(&id).ok_or_else(missing)?;
         let (actual, bytes) = self.read_entry(index)?;
@@ -169,7 +169,7 @@ impl Pack {
     }
 
     /// Returns the kind of an object, if its name is known.
-    pub(super) fn kind(&self, id: Id) -> Option<Kind> {
+    pub(super) fn kind(&self, id: ObjectId) -> Option<Kind> {
         let mut index = *self.ids.get(&id)?;
         for _ in 0..=self.bounds.depth {
             index = match self.entries.get(index)?.encoding {
@@ -190,10 +190,10 @@ impl Pack {
     pub(super) fn resolve(
         &mut self,
         kinds: &[Kind],
-        requested: Option<&HashSet<Id>>,
+        requested: Option<&HashSet<ObjectId>>,
     ) -> Result<()> {
-        let mut missing: Option<HashSet<Id>> = requested.map(|requested| {
-            let unknown = |id: &&Id| !self.ids.contains_key(*id);
+        let mut missing: Option<HashSet<ObjectId>> = requested.map(|requested| {
+            let unknown = |id: &&ObjectId| !self.ids.contains_key(*id);
             requested.iter().filter(unknown).copied().collect()
         });
         for index in 0..self.entries.len() {
@@ -216,7 +216,7 @@ impl Pack {
         &mut self,
         root: usize,
         kind: Kind,
-        missing: &mut Option<HashSet<Id>>,
+        missing: &mut Option<HashSet<ObjectId>>,
     ) -> Result<()> {
         let id = self.entries.get(root).and_then(|entry| entry.id);
         let id = id.filter(|id| self.ids.get(id) == Some(&root));
@@ -252,7 +252,7 @@ impl Pack {
                 base.bytes = Some(bytes);
             }
             let Some(object) = object else { continue };
-            let id = Id::of(kind, &object)?;
+            let id = ObjectId::of(kind, &object)?;
             let is_new = !self.ids.contains_key(&id);
             if is_new {
                 self.ids.insert(id, next);
@@ -294,7 +294,7 @@ impl Pack {
     }
 
     /// Returns the deltas whose base is this object.
-    fn dependents(&self, index: usize, id: Option<Id>) -> Vec<usize> {
+    fn dependents(&self, index: usize, id: Option<ObjectId>) -> Vec<usize> {
         let from = self
             .offset_deltas
             .partition_point(|(base, _)| *base < index);
@@ -335,7 +335,7 @@ impl Pack {
         let mut bytes = self.inflate(at)?;
         while let Some(delta) = deltas.pop() {
             bytes = self.apply_delta(&bytes, delta)?.ok_or(Problem::TooLarge {
-                what: ONE_OBJECT,
+                resource: ONE_OBJECT,
                 limit: self.bounds.object,
             })?;
         }
@@ -370,7 +370,7 @@ impl Pack {
         let (data, size) = (entry.data, entry.size);
         if size > self.bounds.object {
             return Err(Problem::TooLarge {
-                what: ONE_OBJECT,
+                resource: ONE_OBJECT,
                 limit: self.bounds.object,
             });
         }

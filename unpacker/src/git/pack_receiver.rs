@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write as _};
 use super::{
     error::{Problem, Result},
     inflate::Inflater,
-    object_id::{Hasher, Id, Kind},
+    object_id::{Hasher, Kind, ObjectId},
     pack::{Bounds, Encoding, Entry, Pack, Spool},
 };
 
@@ -29,7 +29,7 @@ pub(super) fn receive(from: impl Read, bounds: Bounds) -> Result<Pack> {
     let count = u32::from_be_bytes(count);
     if u64::from(count) > bounds.objects {
         return Err(Problem::TooLarge {
-            what: "its objects",
+            resource: "its objects",
             limit: bounds.objects,
         });
     }
@@ -42,8 +42,8 @@ pub(super) fn receive(from: impl Read, bounds: Bounds) -> Result<Pack> {
         spool_reader.check()?;
         std::mem::replace(&mut spool_reader.hasher, Hasher::plain()).finish()?
     };
-    let trailer: [u8; Id::LEN] = spool_reader.exact()?;
-    if Id::from_bytes(&trailer) != Some(checksum) {
+    let trailer: [u8; ObjectId::LEN] = spool_reader.exact()?;
+    if ObjectId::from_bytes(&trailer) != Some(checksum) {
         return Err(Problem::Damaged {
             problem: "pack checksum mismatch",
         });
@@ -79,7 +79,7 @@ fn entry(
         7 => Encoding::RefDelta(
             spool_reader
                 .exact()
-                .map(|bytes: [u8; Id::LEN]| Id::from_bytes(&bytes))?
+                .map(|bytes: [u8; ObjectId::LEN]| ObjectId::from_bytes(&bytes))?
                 .ok_or(Problem::Damaged {
                     problem: "the base of a delta is missing",
                 })?,
@@ -175,7 +175,7 @@ impl<R: Read> HashingSpool<R> {
         }
         if self.at > self.limit {
             return Err(Problem::TooLarge {
-                what: "the bytes to transfer",
+                resource: "the bytes to transfer",
                 limit: self.limit,
             });
         }

@@ -137,7 +137,7 @@ impl PktReader {
             self.remaining = (self.remaining)
                 .checked_sub(chunk.remaining() as u64)
                 .ok_or(Problem::TooLarge {
-                    what: self.context,
+                    resource: self.context,
                     limit: self.limit,
                 })?;
             self.buffer.extend_from_slice(&chunk);

@@ -5,7 +5,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::{
     error::{Problem, Result},
-    object_id::Id,
+    object_id::ObjectId,
     pkt_line::{self, ByteSource, DELIMITER, FLUSH, PktLine, PktReader},
     refs::Refs,
     smart_http::SmartHttp,
@@ -128,7 +128,7 @@ impl GitConnection {
                     .collect();
             }
             let (id, name) = split(head);
-            match Id::from_hex(id) {
+            match ObjectId::from_hex(id) {
                 // A repository without commits lists this single entry, which is not a reference.
                 Some(_) if name == b"capabilities^{}" => {}
                 Some(id) => refs.add(name, id, None)?,
@@ -170,8 +170,9 @@ impl GitConnection {
                     let (id, rest) = split(trimmed(&line));
                     let (name, more) = split(rest);
                     let mut more = more.split(|byte| *byte == b' ');
-                    let peeled = more.find_map(|word| Id::from_hex(word.strip_prefix(b"peeled:")?));
-                    match Id::from_hex(id) {
+                    let peeled =
+                        more.find_map(|word| ObjectId::from_hex(word.strip_prefix(b"peeled:")?));
+                    match ObjectId::from_hex(id) {
                         Some(id) => refs.add(name, id, peeled)?,
                         None if id == b"unborn" => {}
                         None => {
@@ -216,7 +217,7 @@ impl GitConnection {
     /// Requests commits, and sends their pack to a channel.
     pub(super) async fn fetch(
         &mut self,
-        wants: &[Id],
+        wants: &[ObjectId],
         depth: Depth,
         limit: u64,
         to: Sender<Bytes>,
@@ -251,7 +252,7 @@ impl GitConnection {
         Ok(())
     }
 
-    fn fetch_body_v2(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
+    fn fetch_body_v2(&self, wants: &[ObjectId], depth: Depth) -> Vec<u8> {
         let mut body = Vec::new();
         pkt_line::write(&mut body, "command=fetch");
         pkt_line::write(&mut body, AGENT);
@@ -274,7 +275,7 @@ impl GitConnection {
         body
     }
 
-    fn fetch_body_v0(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
+    fn fetch_body_v0(&self, wants: &[ObjectId], depth: Depth) -> Vec<u8> {
         let mut body = Vec::new();
         let supported = ["side-band-64k", "ofs-delta", "no-progress"];
         let mut capabilities: Vec<&str> = supported
@@ -332,14 +333,14 @@ impl GitConnection {
                     Some(2) => {
                         let size = line.len() as u64;
                         *sideband = sideband.checked_sub(size).ok_or(Problem::TooLarge {
-                            what: "its progress messages",
+                            resource: "its progress messages",
                             limit: MAX_SIDEBAND,
                         })?;
                     }
                     Some(3) => {
                         let message = String::from_utf8_lossy(&line.split_off(1)).into_owned();
                         let message = printable(&message, 300);
-                        return Err(Problem::GivenUp { said: message });
+                        return Err(Problem::AbortedByServer { said: message });
                     }
                     _ => {
                         return Err(Problem::Protocol {

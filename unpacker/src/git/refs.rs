@@ -2,7 +2,7 @@
 
 use super::{
     error::{Problem, Result},
-    object_id::Id,
+    object_id::ObjectId,
 };
 use crate::{http_client::printable, source::Revision};
 
@@ -15,9 +15,9 @@ const MAX_SHOWN: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ref {
     pub(super) name: String,
-    pub(super) id: Id,
+    pub(super) id: ObjectId,
     /// Commit that an annotated tag points to; `None` for other references.
-    pub(super) peeled: Option<Id>,
+    pub(super) peeled: Option<ObjectId>,
 }
 
 /// HEAD, branches and tags. Other references of a server, such as pull requests, are ignored.
@@ -27,8 +27,8 @@ pub(super) struct Refs(Vec<Ref>);
 /// The object to request, and the commit that it is or points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) want: Id,
-    pub(super) commit: Id,
+    pub(super) want: ObjectId,
+    pub(super) commit: ObjectId,
 }
 
 impl Ref {
@@ -41,7 +41,12 @@ impl Ref {
 }
 
 impl Refs {
-    pub(super) fn add(&mut self, name: &[u8], id: Id, peeled: Option<Id>) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        name: &[u8],
+        id: ObjectId,
+        peeled: Option<ObjectId>,
+    ) -> Result<()> {
         let is_relevant =
             name == b"HEAD" || name.starts_with(b"refs/heads/") || name.starts_with(b"refs/tags/");
         let Some(name) = std::str::from_utf8(name).ok().filter(|_| is_relevant) else {
@@ -56,7 +61,7 @@ impl Refs {
         }
         if self.0.len() >= MAX_REFS {
             return Err(Problem::TooLarge {
-                what: "its branches and tags",
+                resource: "its branches and tags",
                 limit: MAX_REFS as u64,
             });
         }
@@ -107,8 +112,8 @@ impl Refs {
     }
 
     /// Returns the objects that all branches and tags point to, without duplicates.
-    pub(super) fn tips(&self) -> Vec<Id> {
-        let mut tips: Vec<Id> = self.0.iter().map(|reference| reference.id).collect();
+    pub(super) fn tips(&self) -> Vec<ObjectId> {
+        let mut tips: Vec<ObjectId> = self.0.iter().map(|reference| reference.id).collect();
         tips.sort_unstable();
         tips.dedup();
         tips
@@ -173,11 +178,11 @@ fn is_short_hash(name: &str) -> bool {
 }
 
 /// Parses the hash of a commit.
-pub(super) fn commit(text: &str) -> Result<Id> {
+pub(super) fn commit(text: &str) -> Result<ObjectId> {
     if text.len() == 64 {
         return Err(Problem::Sha256);
     }
-    Id::from_hex(text.as_bytes()).ok_or_else(|| Problem::NotACommit {
+    ObjectId::from_hex(text.as_bytes()).ok_or_else(|| Problem::NotACommit {
         text: printable(text, 100),
     })
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Access,
-    http_client::{Client, Request, Response, Shown, printable},
+    http_client::{Client, RedactedUrl, Request, Response, printable},
     trust::{Basic, Secret},
 };
 
@@ -56,7 +56,8 @@ pub(super) async fn connect(repository: &Url, access: &Access) -> Result<GitConn
         base,
         // The server that the request was redirected to did not get the credentials, and must not get them later.
         authorization: authorization.filter(|_| is_same),
-        written: is_redirected.then(|| format!("{} (redirected)", Shown::from(repository)).into()),
+        written: is_redirected
+            .then(|| format!("{} (redirected)", RedactedUrl::from(repository)).into()),
     };
     GitConnection::connect(Transport::Http(http), input(response)).await
 }
@@ -72,7 +73,7 @@ impl SmartHttp {
         let request = Request {
             method: Method::POST,
             // The request changes nothing on the server.
-            repeatable: true,
+            idempotent: true,
             url: join(&self.base, "git-upload-pack"),
             headers,
             authorization: self.authorization.clone(),

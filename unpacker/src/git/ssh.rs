@@ -108,7 +108,7 @@ impl Address {
 pub(super) async fn connect(url: &Url, access: &Access) -> Result<GitConnection> {
     let address = Address::new(url)?;
     let host = address.host_and_port();
-    let patience = &access.patience;
+    let patience = &access.timeouts;
     let ssh = access.ssh.as_ref().ok_or(Problem::KeyNeeded)?;
     let keys = Keys::read(ssh)?;
     let check = HostKeyCheck {
@@ -239,7 +239,7 @@ impl client::Handler for HostKeyCheck {
         let host = self.host.clone();
         let fingerprint = key.fingerprint(HashAlg::Sha256).to_string();
         let problem = match self.known.check(key) {
-            KeyCheck::Known => return Ok(true),
+            KeyCheck::KnownKey => return Ok(true),
             KeyCheck::Revoked => Problem::HostRevoked { host },
             KeyCheck::Changed => Problem::HostChanged { host, fingerprint },
             KeyCheck::Unknown => Problem::HostUnknown {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     error::{Problem, Result},
-    object_id::Id,
+    object_id::ObjectId,
 };
 
 /// An entry of a directory.
@@ -12,7 +12,7 @@ use super::{
 pub(super) struct Entry<'a> {
     pub(super) name: &'a [u8],
     pub(super) sort: EntryKind,
-    pub(super) id: Id,
+    pub(super) id: ObjectId,
 }
 
 /// The kind of a directory entry.
@@ -53,7 +53,7 @@ fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let rest = rest.get(1..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     let (name, rest) = rest.split_at_checked(end)?;
-    let id = rest.get(1..=Id::LEN)?;
+    let id = rest.get(1..=ObjectId::LEN)?;
     // Old programs wrote a leading zero before the mode of directories, and the write permission of the group.
     let sort = match mode {
         b"40000" | b"040000" => EntryKind::Folder,
@@ -63,8 +63,8 @@ fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
         b"160000" => EntryKind::Submodule,
         _ => return None,
     };
-    let id = Id::from_bytes(id)?;
-    (!name.is_empty()).then_some((Entry { name, sort, id }, rest.get(Id::LEN + 1..)?))
+    let id = ObjectId::from_bytes(id)?;
+    (!name.is_empty()).then_some((Entry { name, sort, id }, rest.get(ObjectId::LEN + 1..)?))
 }
 
 /// Returns the problem of a name that git itself never stores in a directory.

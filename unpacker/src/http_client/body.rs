@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt as _, stream};
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{Error, Result, Shown, classify, deadline::Deadline};
+use super::{Error, RedactedUrl, Result, classify, deadline::Deadline};
 
 // === Body ===
 
@@ -20,13 +20,13 @@ use super::{Error, Result, Shown, classify, deadline::Deadline};
 #[derive(Debug)]
 pub(super) struct Body {
     response: reqwest::Response,
-    url: Shown,
+    url: RedactedUrl,
     deadline: Deadline,
     read: u64,
 }
 
 impl Body {
-    pub(super) fn new(response: reqwest::Response, url: Shown, deadline: Deadline) -> Self {
+    pub(super) fn new(response: reqwest::Response, url: RedactedUrl, deadline: Deadline) -> Self {
         Self {
             response,
             url,
@@ -52,7 +52,7 @@ impl Body {
         let deadline = &self.deadline;
         deadline.touch();
         let chunk = deadline.bound(&self.url, self.response.chunk()).await?;
-        let chunk = chunk.map_err(|error| Error::Broken {
+        let chunk = chunk.map_err(|error| Error::Disconnected {
             url: self.url.clone(),
             read: self.read,
             source: classify::cause(&error),

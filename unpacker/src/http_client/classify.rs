@@ -2,11 +2,11 @@
 
 use std::{error::Error as StdError, io};
 
-use super::{Error, Shown, Untrusted};
+use super::{Error, RedactedUrl, Untrusted};
 use rustls::CertificateError;
 
 /// Converts the error of a request without a response.
-pub(super) fn classify(error: &reqwest::Error, url: Shown, tries: u32) -> Error {
+pub(super) fn classify(error: &reqwest::Error, url: RedactedUrl, tries: u32) -> Error {
     let source = cause(error);
     match find::<rustls::Error>(error) {
         Some(rustls::Error::InvalidCertificate(problem)) => {

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::{Instant, timeout};
 
-use super::{Error, Patience, Result, Shown};
+use super::{Error, RedactedUrl, Result, Timeouts};
 
 /// The deadline of a request, and the time of its last progress.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    pub(super) fn new(patience: &Patience) -> Self {
+    pub(super) fn new(patience: &Timeouts) -> Self {
         Self {
             started: Instant::now(),
             idle: patience.idle,
@@ -56,7 +56,11 @@ impl Deadline {
     }
 
     /// Waits for a future while the request makes progress, until the deadline at the latest.
-    pub(super) async fn bound<T>(&self, url: &Shown, future: impl Future<Output = T>) -> Result<T> {
+    pub(super) async fn bound<T>(
+        &self,
+        url: &RedactedUrl,
+        future: impl Future<Output = T>,
+    ) -> Result<T> {
         let mut future = std::pin::pin!(future);
         let last = || Duration::from_millis(self.last.load(Ordering::Relaxed));
         loop {
@@ -67,13 +71,13 @@ impl Deadline {
                 return Ok(output);
             }
             if self.remaining().is_zero() {
-                return Err(Error::Slow {
+                return Err(Error::TotalTimeout {
                     url: url.clone(),
                     total: self.total,
                 });
             }
             if last().saturating_add(self.idle) <= self.started.elapsed() {
-                return Err(Error::Idle {
+                return Err(Error::IdleTimeout {
                     url: url.clone(),
                     idle: self.idle,
                 });

@@ -10,13 +10,13 @@ use crate::trust::Secret;
 /// A URL for messages: scheme, host, port and path. Other parts may contain secrets, such as the signature of a
 /// storage service in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct RedactedUrl {
     text: Box<str>,
     /// Text that replaces `text` where errors must not repeat texts of servers; `None` if the caller wrote the URL.
     written: Option<Box<str>>,
 }
 
-impl Shown {
+impl RedactedUrl {
     /// Sets the text that replaces a URL which a server chose.
     pub(crate) fn with_written(self, written: Option<Box<str>>) -> Self {
         Self { written, ..self }
@@ -31,7 +31,7 @@ impl Shown {
     }
 }
 
-impl From<&Url> for Shown {
+impl From<&Url> for RedactedUrl {
     fn from(url: &Url) -> Self {
         let host = url.host_str().unwrap_or_default();
         let port = url
@@ -45,7 +45,7 @@ impl From<&Url> for Shown {
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for RedactedUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -76,7 +76,7 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// Reports whether a body is HTML or XML.
-pub(crate) fn is_markup(bytes: &[u8]) -> bool {
+pub(crate) fn is_html(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     bytes.trim_ascii_start().first() == Some(&b'<')
 }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn urls_are_shown_without_credentials_queries_and_fragments() {
-        assert_each!(|url, expected| Shown::from(&Url::parse(url).unwrap()).to_string() => expected;
+        assert_each!(|url, expected| RedactedUrl::from(&Url::parse(url).unwrap()).to_string() => expected;
             "https://name:word@h:1/p/x?sig=word#f" => "https://h:1/p/x";
             "https://h:443" => "https://h/";
             "http://[::1]:5000/v2/" => "http://[::1]:5000/v2/";

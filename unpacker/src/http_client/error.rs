@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::display::Shown;
+use super::display::RedactedUrl;
 
 /// Result of an HTTP request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -67,7 +67,7 @@ pub enum Error {
     #[error("unsupported URL {url}: only https:// and http:// are supported")]
     Scheme {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
     },
     /// The credentials contain characters that are invalid in a header.
     #[error(
@@ -75,13 +75,13 @@ pub enum Error {
     )]
     Credentials {
         /// URL that the credentials are for.
-        url: Shown,
+        url: RedactedUrl,
     },
     /// The connection failed, or broke before the response.
     #[error("failed to reach {url}{}; check the address, the network and the proxy settings", after_attempts(*.tries))]
     Connect {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Number of attempts.
         tries: u32,
         /// Cause of the last failure.
@@ -92,7 +92,7 @@ pub enum Error {
     #[error("failed to resolve the host of {url}; check the URL")]
     Host {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Error of the resolver.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -103,7 +103,7 @@ pub enum Error {
     )]
     Tunnel {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -112,7 +112,7 @@ pub enum Error {
     #[error("the certificate of {url} {problem}")]
     Untrusted {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Problem of the certificate.
         problem: Untrusted,
         /// Result of the verification, which may name other hosts of the certificate; `None` where remote texts are
@@ -126,7 +126,7 @@ pub enum Error {
     )]
     NotTls {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
     },
     /// The TLS handshake failed, because client and server support no common parameters.
     #[error(
@@ -134,24 +134,24 @@ pub enum Error {
     )]
     Handshake {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server sent no data within the idle timeout.
     #[error("{url} sent nothing for {} s; try again later", .idle.as_secs_f64())]
-    Idle {
+    IdleTimeout {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Timeout without received data.
         idle: Duration,
     },
     /// The operation exceeded the total timeout.
     #[error("{url} took longer than {} s; try again over a faster connection, or raise --timeout", .total.as_secs_f64())]
-    Slow {
+    TotalTimeout {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Timeout of the whole operation.
         total: Duration,
     },
@@ -159,15 +159,15 @@ pub enum Error {
     #[error("{url} redirects {problem}")]
     Redirect {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Target of the redirect and its problem, as a continuation of the message.
         problem: String,
     },
     /// The connection broke while the body was read.
     #[error("the response of {url} was interrupted after {read} bytes; try again")]
-    Broken {
+    Disconnected {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Number of received bytes.
         read: u64,
         /// Cause of the failure.
@@ -178,7 +178,7 @@ pub enum Error {
     #[error("the response of {url} is larger than the limit of {limit} bytes")]
     TooLarge {
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Limit in bytes.
         limit: u64,
     },
@@ -188,7 +188,7 @@ pub enum Error {
         /// Method of the request.
         method: Method,
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
         /// Status of the response.
         status: StatusCode,
         /// Beginning of the body.
@@ -203,7 +203,7 @@ pub enum Error {
         /// Method of the request.
         method: Method,
         /// URL of the request.
-        url: Shown,
+        url: RedactedUrl,
     },
 }
 
@@ -247,9 +247,9 @@ impl Error {
             Self::Tunnel { .. } => "ProxyRefused",
             Self::Untrusted { .. } => "CertificateUntrusted",
             Self::NotTls { .. } | Self::Handshake { .. } => "NotTLS",
-            Self::Idle { .. } | Self::Slow { .. } => "TimedOut",
+            Self::IdleTimeout { .. } | Self::TotalTimeout { .. } => "TimedOut",
             Self::Redirect { .. } => "RedirectRefused",
-            Self::Broken { .. } => "ConnectionBroken",
+            Self::Disconnected { .. } => "ConnectionBroken",
             Self::TooLarge { .. } => "LimitExceeded",
             Self::Status { status, .. } => match status.as_u16() {
                 401 | 403 => "Unauthorized",
@@ -267,9 +267,9 @@ impl Error {
             Self::Connect { .. }
             | Self::Host { .. }
             | Self::Tunnel { .. }
-            | Self::Idle { .. }
-            | Self::Slow { .. }
-            | Self::Broken { .. } => false,
+            | Self::IdleTimeout { .. }
+            | Self::TotalTimeout { .. }
+            | Self::Disconnected { .. } => false,
             Self::Status { status, .. } => {
                 !(status.is_server_error() || matches!(status.as_u16(), 408 | 429))
             }
@@ -314,11 +314,11 @@ impl Error {
                 url: url.withheld(),
                 source,
             },
-            Self::Idle { url, idle } => Self::Idle {
+            Self::IdleTimeout { url, idle } => Self::IdleTimeout {
                 url: url.withheld(),
                 idle,
             },
-            Self::Slow { url, total } => Self::Slow {
+            Self::TotalTimeout { url, total } => Self::TotalTimeout {
                 url: url.withheld(),
                 total,
             },
@@ -326,7 +326,7 @@ impl Error {
                 url: url.withheld(),
                 problem: "to an address that is not followed; use the final address".to_owned(),
             },
-            Self::Broken { url, read, source } => Self::Broken {
+            Self::Disconnected { url, read, source } => Self::Disconnected {
                 url: url.withheld(),
                 read,
                 source,

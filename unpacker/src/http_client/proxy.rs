@@ -148,7 +148,7 @@ impl fmt::Debug for Proxies {
             let proxy = proxy
                 .as_ref()
                 .map(|proxy| proxy.as_ref().map_err(|bad| *bad));
-            proxy.map(|proxy| proxy.map(|url| super::Shown::from(url).to_string()))
+            proxy.map(|proxy| proxy.map(|url| super::RedactedUrl::from(url).to_string()))
         };
         f.debug_struct("Proxies")
             .field("http", &redacted(&self.http))

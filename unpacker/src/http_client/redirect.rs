@@ -35,7 +35,7 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
     if request.url.scheme() == "https" && url.scheme() == "http" {
         return Err(fail(format!(
             "to {}, which is not encrypted; use that address if you trust it",
-            super::Shown::from(&url)
+            super::RedactedUrl::from(&url)
         )));
     }
     let mut next = request.clone();
@@ -50,7 +50,7 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
             return Err(fail(format!(
                 "a {} to {} with status {status}, which is followed only for reads; use that address",
                 request.method,
-                super::Shown::from(&url)
+                super::RedactedUrl::from(&url)
             )));
         }
         // The body may contain data that the other server must not see, such as a token in a form.
@@ -58,7 +58,7 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
             return Err(fail(format!(
                 "a {} to another server, {}; use that address if you trust it",
                 request.method,
-                super::Shown::from(&url)
+                super::RedactedUrl::from(&url)
             )));
         }
         _ => {}

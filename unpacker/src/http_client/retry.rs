@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
 
-use super::{Error, Patience, Request};
+use super::{Error, Request, Timeouts};
 
 /// Maximum delay, both for `Retry-After` and for the exponential back-off.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Reports whether a request can be repeated without side effects, even if it has reached the server.
 pub(super) fn is_repeatable(request: &Request) -> bool {
-    request.repeatable || matches!(request.method, Method::GET | Method::HEAD | Method::PUT)
+    request.idempotent || matches!(request.method, Method::GET | Method::HEAD | Method::PUT)
 }
 
 /// Reports whether a status is transient.
@@ -21,17 +21,17 @@ pub(super) fn is_transient(status: StatusCode) -> bool {
 
 /// Reports whether an error is transient.
 pub(crate) fn is_retryable(error: &Error) -> bool {
-    matches!(error, Error::Connect { .. } | Error::Idle { .. })
+    matches!(error, Error::Connect { .. } | Error::IdleTimeout { .. })
 }
 
 /// Returns the delay before the next attempt: the delay that the server requests, or an exponential back-off with
 /// jitter. Jitter prevents many clients from retrying at the same time.
-pub(super) fn delay(patience: &Patience, attempts: u32, headers: Option<&HeaderMap>) -> Duration {
+pub(super) fn delay(patience: &Timeouts, attempts: u32, headers: Option<&HeaderMap>) -> Duration {
     if let Some(requested) = headers.and_then(retry_after) {
         return requested.min(MAX_DELAY);
     }
     let doubled = 2u32.saturating_pow(attempts.saturating_sub(1));
-    let max = patience.pause.saturating_mul(doubled).min(MAX_DELAY);
+    let max = patience.retry_delay.saturating_mul(doubled).min(MAX_DELAY);
     max.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_minute_and_jitter_by_half() {
-        let patience = Patience::default();
+        let patience = Timeouts::default();
         let rows = [(1, 0.5), (2, 1.0), (4, 4.0), (8, 60.0), (40, 60.0)];
         for (attempts, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
             for _ in 0..100 {
@@ -80,7 +80,7 @@ mod tests {
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
-            let waited = delay(&Patience::default(), 1, Some(&headers)).as_secs_f64();
+            let waited = delay(&Timeouts::default(), 1, Some(&headers)).as_secs_f64();
             let range = seconds.map_or(0.25..=0.5, |seconds| seconds - 0.001..=seconds + 0.001);
             assert!(range.contains(&waited), "{value}: {waited}");
         }

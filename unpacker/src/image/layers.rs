@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
     Options, Progress, Tree,
-    http_client::{Patience, Reader},
+    http_client::{Reader, Timeouts},
     layers::Layers,
     oci::{Descriptor, Manifest},
     registry::{Blob, Checksum, Error, Failure, session::Session},
@@ -33,7 +33,7 @@ pub(super) struct Fetch<'a> {
     /// Name of the image in messages.
     pub(super) image: &'a str,
     pub(super) options: &'a Options,
-    pub(super) patience: &'a Patience,
+    pub(super) patience: &'a Timeouts,
     pub(super) progress: &'a Progress,
 }
 
@@ -75,7 +75,7 @@ impl Fetch<'_> {
             }
         }
         drop(sender);
-        reading.await.map_err(|source| Error::Stopped {
+        reading.await.map_err(|source| Error::Cancelled {
             what: self.image.to_owned(),
             source,
         })?
@@ -102,7 +102,7 @@ impl Fetch<'_> {
             let image = self.image.to_owned();
             let buffered =
                 spawn_blocking(move || buffer_layer(&mut reader, &failure, folder)).await;
-            Input::File(buffered.map_err(|source| Error::Stopped {
+            Input::File(buffered.map_err(|source| Error::Cancelled {
                 what: image,
                 source,
             })??)
@@ -129,7 +129,7 @@ fn buffer_layer(
     let copied = copied
         .and_then(|_| file.flush())
         .and_then(|()| file.rewind());
-    if let Some(error) = failure.take() {
+    if let Some(error) = failure.download() {
         return Err(error);
     }
     match copied {
@@ -176,7 +176,7 @@ impl OpenLayer {
         };
         // A read failure is stored in `failure`.
         let _ = io::copy(&mut reader.take(limit), &mut io::sink());
-        match failure.take() {
+        match failure.download() {
             Some(error) => Err(error),
             None => Ok(result),
         }

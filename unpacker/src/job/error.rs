@@ -124,7 +124,7 @@ pub enum Error {
     #[error(
         "unexpected response of {to}: {problem}; check that the URL is that of the content service"
     )]
-    Answer {
+    InvalidResponse {
         /// Host and port.
         to: String,
         /// Problem of the response.
@@ -177,7 +177,7 @@ impl Error {
             Self::Broken { .. } | Self::Stalled { .. } => "ConnectionBroken",
             Self::Refused { reason, .. } => reason,
             Self::Unavailable { .. } => "ReceiverUnavailable",
-            Self::Answer { .. } => "UnexpectedAnswer",
+            Self::InvalidResponse { .. } => "UnexpectedAnswer",
             Self::RetriesExhausted { source, .. } => {
                 source.as_ref().map_or("TimedOut", |source| source.reason())
             }

@@ -15,7 +15,7 @@ use crate::{
 
 /// The selected files of a directory. They are listed, allowed and readable, but not read yet.
 #[derive(Debug)]
-pub struct Load {
+pub struct Payload {
     folder: PathBuf,
     listing: DirListing,
 }
@@ -29,7 +29,7 @@ pub struct Packed {
     pub size: u64,
 }
 
-impl Load {
+impl Payload {
     /// Lists the selected files of a directory. For the root of a container, only files of the image are included.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Load {
                 folder: folder.to_owned(),
                 wanted: match &options.select {
                     Selection::Only(paths) => paths.join(", "),
-                    Selection::Natural | Selection::All => "any file".to_owned(),
+                    Selection::Default | Selection::All => "any file".to_owned(),
                 },
             });
         }

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use manifests::object::is_unprintable;
 use tokio::time::{self, Instant};
 
-use super::{Address, Error, Load, Packed, connect, upload};
+use super::{Address, Error, Packed, Payload, connect, upload};
 use crate::transfer::{self, Accepted, Problem};
 
 /// Maximum size of a response in bytes.
@@ -41,11 +41,11 @@ pub struct Receiver {
 
 /// The result of a successful upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendReport {
     /// Archive that the receiver has now.
     pub packed: Packed,
     /// Whether the receiver already had the content.
-    pub known: bool,
+    pub already_stored: bool,
     /// Number of attempts.
     pub tries: u32,
 }
@@ -56,10 +56,10 @@ pub struct Sent {
 /// # Errors
 /// Returns an error if the receiver does not get or does not accept the content.
 pub async fn send(
-    load: &Arc<Load>,
+    load: &Arc<Payload>,
     receiver: &Receiver,
     mut on_retry: impl FnMut(&Error, u32, Duration),
-) -> Result<Sent, Error> {
+) -> Result<SendReport, Error> {
     let started = Instant::now();
     let deadline = started + receiver.total;
     let gave_up = |attempts, source: Option<Error>| Error::RetriesExhausted {
@@ -71,9 +71,9 @@ pub async fn send(
     for attempt_number in 1..=receiver.tries.max(1) {
         let error = match time::timeout_at(deadline, attempt(load, receiver)).await {
             Ok(Ok((packed, known))) => {
-                return Ok(Sent {
+                return Ok(SendReport {
                     packed,
-                    known,
+                    already_stored: known,
                     tries: attempt_number,
                 });
             }
@@ -109,7 +109,7 @@ fn retry_delay(error: &Error, attempts: u32) -> Duration {
 }
 
 /// Performs one attempt: one connection, one request and one response.
-async fn attempt(load: &Arc<Load>, receiver: &Receiver) -> Result<(Packed, bool), Error> {
+async fn attempt(load: &Arc<Payload>, receiver: &Receiver) -> Result<(Packed, bool), Error> {
     let address = &receiver.address;
     let broken = |source| Error::Broken {
         to: address.host_and_port().to_owned(),
@@ -231,7 +231,7 @@ impl Response<'_> {
     fn classify(&self, archive: Result<Packed, Error>) -> Result<(Packed, bool), Error> {
         let to = self.to.to_owned();
         let status = self.head.status;
-        let invalid = |problem: String| Error::Answer {
+        let invalid = |problem: String| Error::InvalidResponse {
             to: self.to.to_owned(),
             problem,
         };

@@ -16,7 +16,7 @@ use http_body::{Body, Frame};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task, time};
 
-use super::{Error, Load, Packed};
+use super::{Error, Packed, Payload};
 use crate::transfer::Claims;
 
 /// Size of a chunk in bytes.
@@ -41,7 +41,7 @@ pub(super) struct ProgressCounter(Arc<AtomicU64>);
 pub(super) struct ArchiveAborted;
 
 /// Starts to create the archive. The handle returns the result after the body was read or dropped.
-pub(super) fn start(load: Arc<Load>) -> (Upload, task::JoinHandle<Result<Packed, Error>>) {
+pub(super) fn start(load: Arc<Payload>) -> (Upload, task::JoinHandle<Result<Packed, Error>>) {
     let (sender, frames) = mpsc::channel(CHANNEL_CAPACITY);
     let archive = task::spawn_blocking(move || {
         let mut chunks = Chunks {

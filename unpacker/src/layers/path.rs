@@ -1,6 +1,6 @@
 //! Names of layer entries: their path in the image, and their effect on lower layers.
 
-use crate::{Result, archive::refuse, tar::pax::lossy};
+use crate::{Result, archive::refuse, tar::pax::to_utf8};
 
 /// A path relative to the root of the image.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct LayerPath {
 
 /// The effect of an entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Whiteout {
     /// Adds an entry at this path.
     Add(String),
     /// Removes this path and everything below it from lower layers.
@@ -35,13 +35,13 @@ impl LayerPath {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         const REMEDY: &str = "build the image again with another tool";
         if bytes.contains(&0) {
-            return refuse(&lossy(bytes), "named with a zero byte", REMEDY);
+            return refuse(&to_utf8(bytes), "named with a zero byte", REMEDY);
         }
         let text = String::from_utf8_lossy(bytes);
         let is_text = matches!(text, std::borrow::Cow::Borrowed(_));
         let parts = || text.split('/').filter(|part| !matches!(*part, "" | "."));
         if parts().any(|part| part == "..") {
-            return refuse(&lossy(bytes), "named with \"..\"", REMEDY);
+            return refuse(&to_utf8(bytes), "named with \"..\"", REMEDY);
         }
         let mut path = String::with_capacity(text.len());
         for part in parts() {
@@ -54,14 +54,14 @@ impl LayerPath {
     }
 
     /// Returns the effect of an entry with this name.
-    pub(super) fn change(&self) -> Result<Change> {
+    pub(super) fn change(&self) -> Result<Whiteout> {
         let path = self.path.as_str();
         let (dir, base) = path.rsplit_once('/').unwrap_or(("", path));
         if base == OPAQUE {
-            return Ok(Change::Opaque(dir.to_owned()));
+            return Ok(Whiteout::Opaque(dir.to_owned()));
         }
         if path.split('/').any(|part| part.starts_with(META)) {
-            return Ok(Change::Nothing);
+            return Ok(Whiteout::Nothing);
         }
         let reject = |kind| {
             let remedy = "build the image again with another tool";
@@ -73,9 +73,9 @@ impl LayerPath {
         match base.strip_prefix(WHITEOUT) {
             // Joined to the directory, these names would refer to the directory or its parent.
             Some("" | "." | "..") => reject("a whiteout without a name"),
-            Some(removed) if dir.is_empty() => Ok(Change::Remove(removed.to_owned())),
-            Some(removed) => Ok(Change::Remove(format!("{dir}/{removed}"))),
-            None => Ok(Change::Add(path.to_owned())),
+            Some(removed) if dir.is_empty() => Ok(Whiteout::Remove(removed.to_owned())),
+            Some(removed) => Ok(Whiteout::Remove(format!("{dir}/{removed}"))),
+            None => Ok(Whiteout::Add(path.to_owned())),
         }
     }
 }
@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn names_are_read_from_the_root_and_whiteouts_by_their_prefix() {
         let read = |name: &str| LayerPath::read(name.as_bytes()).and_then(|name| name.change());
-        let kinds: [fn(String) -> Change; 3] = [Change::Add, Change::Remove, Change::Opaque];
+        let kinds: [fn(String) -> Whiteout; 3] =
+            [Whiteout::Add, Whiteout::Remove, Whiteout::Opaque];
         let [add, hide, opaque] = kinds;
         assert_each!(|name, kind, path| read(name).ok() => Some(kind(path.to_owned()));
             "a/b", add => "a/b";
@@ -109,7 +110,7 @@ mod tests {
             ".wh..wh..opq", opaque => "";
         );
         for name in "a/.wh..wh.plnk .wh..wh.plnk/3.4 .wh..wh.aufs a/.wh..wh.b".split(' ') {
-            assert_eq!(read(name).ok(), Some(Change::Nothing), "{name:?}");
+            assert_eq!(read(name).ok(), Some(Whiteout::Nothing), "{name:?}");
         }
         let bad = "a/.wh. .wh. .wh.. a/.wh... .wh.a/b a/.wh.b/.wh.c .. ../a /../a a/../b a/../../b a/../.wh.b .wh.a/../b \
             a/.wh.b/../c ../.wh.a a\0b";

@@ -17,7 +17,7 @@ use crate::{
     decompress::Decompressor,
     layers::LayerPath,
     oci,
-    tar::blocks::{Blocks, Meter, Wrapping, explain},
+    tar::blocks::{Compression, Meter, TarBlocks, explain},
 };
 
 /// Maximum number of entries. Every layer in older archives of Docker has four entries.
@@ -81,7 +81,7 @@ impl LayoutFiles {
             source,
         };
         if !fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Failure::Kind {
+            return Err(Failure::NotReadable {
                 path: path.to_owned(),
             });
         }
@@ -90,7 +90,7 @@ impl LayoutFiles {
         let inflated = Decompressor::new(Meter::new(&file, limit))
             .map_err(|error| explain(error, "at its start".to_owned()))?;
         let file = match inflated.wrapping() {
-            Wrapping::Plain => File::open(path).map_err(failed)?,
+            Compression::Plain => File::open(path).map_err(failed)?,
             _ => options
                 .storage()
                 .to_file(&mut Meter::new(inflated, limit))?,
@@ -202,7 +202,7 @@ pub(super) fn digest_of<R: Read>(path: &str, reader: HashingReader<R>) -> Result
 }
 
 fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, EntryLocation>> {
-    let mut blocks = Blocks::new(Meter::new(reader, limit), Wrapping::Plain, limit);
+    let mut blocks = TarBlocks::new(Meter::new(reader, limit), Compression::Plain, limit);
     let mut entries = BTreeMap::new();
     let mut remaining = MAX_ENTRIES;
     archive::each(&mut blocks, EXTENDED, |blocks, entry| {

@@ -1,7 +1,7 @@
 //! Errors in image documents.
 
 use super::{DOCUMENT_LIMIT, LAYERS_LIMIT};
-use crate::NotADigest;
+use crate::ParseDigestError;
 
 /// An error in a document that describes an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// A digest is malformed, or uses another algorithm.
     #[error("the manifest names a blob by an unsupported digest")]
-    Digest(#[source] Option<NotADigest>),
+    Digest(#[source] Option<ParseDigestError>),
     /// The image exceeds the limit for layers.
     #[error(
         "the image has {count} layers, more than the limit of {LAYERS_LIMIT}; build it with fewer steps, or squash it"

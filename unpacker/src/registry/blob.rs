@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Progress,
-    http_client::{self, Patience, Reader, Response},
+    http_client::{self, Reader, Response, Timeouts},
 };
 
 /// Progress in bytes that resets the attempt counter. A large blob may lose its connection more often than a small
@@ -39,7 +39,7 @@ pub(crate) struct Blob {
 pub(crate) struct Failure(Arc<Mutex<Option<Error>>>);
 
 impl Failure {
-    pub(crate) fn take(&self) -> Option<Error> {
+    pub(crate) fn download(&self) -> Option<Error> {
         self.lock().take()
     }
 
@@ -50,7 +50,7 @@ impl Failure {
 
 impl Blob {
     /// Downloads the whole blob into memory. Use it for small blobs only.
-    pub(crate) async fn bytes(self, session: &Session, patience: &Patience) -> Result<Bytes> {
+    pub(crate) async fn bytes(self, session: &Session, patience: &Timeouts) -> Result<Bytes> {
         let mut transfer =
             BlobTransfer::new(session.clone(), self, patience.clone(), Progress::default());
         let mut bytes = Vec::new();
@@ -64,7 +64,7 @@ impl Blob {
     pub(crate) fn reader(
         self,
         session: &Session,
-        patience: &Patience,
+        patience: &Timeouts,
         progress: &Progress,
     ) -> (Reader, Failure) {
         let failure = Failure::default();
@@ -80,7 +80,7 @@ impl Blob {
 struct BlobTransfer {
     session: Session,
     blob: Blob,
-    patience: Patience,
+    patience: Timeouts,
     progress: Progress,
     started: Instant,
     body: Option<Pin<Box<dyn Stream<Item = http_client::Result<Bytes>> + Send>>>,
@@ -94,7 +94,7 @@ struct BlobTransfer {
 }
 
 impl BlobTransfer {
-    fn new(session: Session, blob: Blob, patience: Patience, progress: Progress) -> Self {
+    fn new(session: Session, blob: Blob, patience: Timeouts, progress: Progress) -> Self {
         Self {
             hasher: blob.digest.hasher(),
             session,
@@ -133,7 +133,7 @@ impl BlobTransfer {
                 if self.read == self.blob.size {
                     self.blob
                         .digest
-                        .expect(self.hasher.clone(), &self.blob.what)?;
+                        .verify(self.hasher.clone(), &self.blob.what)?;
                     return Ok(None);
                 }
                 self.open().await?;
@@ -230,7 +230,7 @@ impl BlobTransfer {
             self.attempts = 1;
         }
         let doubled = 2u32.saturating_pow(self.attempts.saturating_sub(1));
-        let delay = self.patience.pause.saturating_mul(doubled);
+        let delay = self.patience.retry_delay.saturating_mul(doubled);
         let delay = delay.mul_f64(0.5 + fastrand::f64() / 2.0);
         let out_of_time = self.started.elapsed() + delay >= self.patience.total;
         if self.attempts >= self.patience.tries || out_of_time {

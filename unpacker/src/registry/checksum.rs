@@ -56,11 +56,11 @@ impl Checksum {
     pub(crate) fn check(&self, bytes: &[u8], subject: &str) -> Result<()> {
         let mut hasher = self.hasher();
         hasher.update(bytes);
-        self.expect(hasher, subject)
+        self.verify(hasher, subject)
     }
 
     /// Verifies that the bytes hashed so far have this digest.
-    pub(crate) fn expect(&self, hasher: Hasher, subject: &str) -> Result<()> {
+    pub(crate) fn verify(&self, hasher: Hasher, subject: &str) -> Result<()> {
         let actual = hasher.finish();
         if actual == self.text {
             return Ok(());

@@ -41,7 +41,7 @@ pub(crate) enum Credential {
     /// A user name and a password.
     Basic(Basic),
     /// An identity token. The token service of the registry exchanges it for registry tokens.
-    Identity(Secret),
+    IdentityToken(Secret),
     /// A token for the registry itself.
     Token(Secret),
 }
@@ -51,7 +51,7 @@ impl Credential {
     pub(crate) fn user(&self) -> String {
         match self {
             Self::Basic(basic) => format!("user {:?}", truncate(&basic.username)),
-            Self::Identity(_) => "an identity token".to_owned(),
+            Self::IdentityToken(_) => "an identity token".to_owned(),
             Self::Token(_) => "a registry token".to_owned(),
         }
     }
@@ -215,7 +215,7 @@ impl Credentials {
                     Credential::Basic(basic) => ["basic", &basic.username, basic.password.reveal()]
                         .into_iter()
                         .for_each(&mut visit),
-                    Credential::Identity(secret) => {
+                    Credential::IdentityToken(secret) => {
                         ["identity", secret.reveal()]
                             .into_iter()
                             .for_each(&mut visit);
@@ -257,14 +257,14 @@ impl Credentials {
                 // The helper may have no credentials for this registry, but the next file may.
                 Some(CredentialLookup::Helper(helper)) => {
                     match helper::get(helper, registry).await? {
-                        HelperResult::Found(credential) => return Ok(Some(credential)),
+                        HelperResult::CredentialLookup(credential) => return Ok(Some(credential)),
                         HelperResult::NotFound => {}
                         HelperResult::HelperMissing(error) => return Err(error),
                     }
                 }
                 Some(CredentialLookup::Store(helper)) => match helper::get(helper, registry).await?
                 {
-                    HelperResult::Found(credential) => return Ok(Some(credential)),
+                    HelperResult::CredentialLookup(credential) => return Ok(Some(credential)),
                     HelperResult::NotFound => {}
                     // The file may come from another machine, and most images are public.
                     HelperResult::HelperMissing(error) => {

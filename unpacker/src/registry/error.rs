@@ -188,7 +188,7 @@ pub enum Error {
     },
     /// The thread that reads the layers ended early.
     #[error("unpacking {what} was stopped; try again")]
-    Stopped {
+    Cancelled {
         /// Name of the image.
         what: String,
         /// Cause of the failure.
@@ -246,7 +246,7 @@ impl Error {
             Self::LimitExceeded { .. } => "LimitExceeded",
             Self::Content { source, .. } => source.reason(),
             Self::Disk { .. } => "WriteFailed",
-            Self::Stopped { .. } => "Stopped",
+            Self::Cancelled { .. } => "Stopped",
             Self::AllEndpointsFailed { failures, .. } => failures
                 .last()
                 .map_or("NotFound", |(_, error)| error.reason()),
@@ -282,7 +282,7 @@ impl Error {
                 | Self::LimitExceeded { .. }
                 | Self::Content { .. }
                 | Self::Disk { .. }
-                | Self::Stopped { .. }
+                | Self::Cancelled { .. }
                 | Self::NoBundle { .. }
         )
     }
@@ -348,7 +348,7 @@ impl Error {
             | Self::Invalid { .. }
             | Self::LimitExceeded { .. }
             | Self::Disk { .. }
-            | Self::Stopped { .. }
+            | Self::Cancelled { .. }
             | Self::NoBundle { .. }) => error,
         }
     }

@@ -22,7 +22,7 @@ use manifests::image::Reference;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirrors {
     rules: Vec<Rule>,
-    admissions: Vec<Admission>,
+    admissions: Vec<ImageAdmission>,
     /// Tag that resolved to the digest that is fetched.
     tag: Option<String>,
 }
@@ -45,7 +45,7 @@ pub struct Rule {
 /// A rule for the images that may be pulled. It applies to the name of the image, so a mirror cannot serve an image
 /// that is not admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Admission {
+pub struct ImageAdmission {
     /// Origin of the rule, as named in messages.
     pub by: String,
     /// Allowed registries, repositories and images, in the form of [`Rule::source`]. `None` allows all images; an
@@ -83,7 +83,7 @@ pub enum Pull {
 pub enum Error {
     /// The text is not a registry, or not a part of one.
     #[error("{text:?} {problem}; use host[:port][/path], without https:// and without tag")]
-    Place {
+    RegistryEndpoint {
         /// Text as written, truncated to a readable length.
         text: String,
         /// Problem of the text, as a continuation of the message.
@@ -169,7 +169,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// Returns an error if a list contains a text that is not a registry, a part of one, or an image.
-    pub fn admitting(mut self, admission: Admission) -> Result<Self, Error> {
+    pub fn with_admissions(mut self, admission: ImageAdmission) -> Result<Self, Error> {
         let allowed = admission.allowed.iter().flatten();
         let mut scopes = allowed.chain(&admission.blocked);
         scopes.try_for_each(|scope| check(scope, true))?;
@@ -201,12 +201,12 @@ impl Mirrors {
     }
 
     /// Returns the admission rules in their original order.
-    pub fn admissions(&self) -> &[Admission] {
+    pub fn admissions(&self) -> &[ImageAdmission] {
         &self.admissions
     }
 
     /// Reports whether the rules admit an image. The image may still have no usable endpoint.
-    pub fn admits(&self, image: &Reference) -> bool {
+    pub fn is_admitted(&self, image: &Reference) -> bool {
         self.admit(image).is_ok()
     }
 
@@ -288,7 +288,7 @@ impl Mirrors {
         Some(MatchedRule {
             rule,
             // A source with a tag is longer than the name, which has no tag.
-            rest: name.text().get(length..).unwrap_or_default().to_owned(),
+            suffix: name.text().get(length..).unwrap_or_default().to_owned(),
         })
     }
 }
@@ -310,7 +310,7 @@ impl FromIterator<Mirrors> for Mirrors {
 struct MatchedRule<'a> {
     rule: &'a Rule,
     /// Suffix of the image name after the source of the rule.
-    rest: String,
+    suffix: String,
 }
 
 impl MatchedRule<'_> {
@@ -329,11 +329,14 @@ impl MatchedRule<'_> {
     ) -> Result<RegistryEndpoint, Error> {
         // Locations from a `registries.conf` are not checked before they are used.
         check(location, false)?;
-        let rewritten = format!("{location}{}", self.rest);
-        let (registry, repository) = rewritten.split_once('/').ok_or_else(|| Error::Place {
-            text: rewritten.clone(),
-            problem: "has a registry but no repository",
-        })?;
+        let rewritten = format!("{location}{}", self.suffix);
+        let (registry, repository) =
+            rewritten
+                .split_once('/')
+                .ok_or_else(|| Error::RegistryEndpoint {
+                    text: rewritten.clone(),
+                    problem: "has a registry but no repository",
+                })?;
         Ok(RegistryEndpoint {
             registry: registry.to_owned(),
             repository: repository.to_owned(),
@@ -354,7 +357,7 @@ fn direct(image: &Reference, insecure: bool) -> RegistryEndpoint {
 }
 
 fn check(text: &str, wildcard: bool) -> Result<(), Error> {
-    let fail = |problem| Error::Place {
+    let fail = |problem| Error::RegistryEndpoint {
         text: text.chars().take(200).collect(),
         problem,
     };

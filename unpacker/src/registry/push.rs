@@ -60,7 +60,7 @@ async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
     let mut request = Request::new(Method::POST, session.url("blobs/uploads/")?);
     request.body = Some(Bytes::new());
     // The registry discards an abandoned upload, so the request can be repeated.
-    request.repeatable = true;
+    request.idempotent = true;
     let response = session.send(request).await?;
     let response = expect_status(session, response, &[StatusCode::ACCEPTED]).await?;
     let mut url = upload(session, &response)?;

@@ -320,7 +320,7 @@ fn access_for(endpoint: &RegistryEndpoint, access: &Access) -> Access {
     }
     Access {
         trust,
-        patience: access.patience.clone(),
+        timeouts: access.timeouts.clone(),
         quotes: access.quotes,
         proxies: access.proxies.clone(),
         ..Access::default()
@@ -342,17 +342,17 @@ async fn speaks_https(https: &Url, http: &Url, access: &Access) -> http_client::
         if probe(http, access).await.is_ok() {
             return Ok(false);
         }
-        if attempts >= access.patience.tries || !http_client::is_retryable(&error) {
+        if attempts >= access.timeouts.tries || !http_client::is_retryable(&error) {
             return Err(error);
         }
-        tokio::time::sleep(access.patience.pause_after(attempts)).await;
+        tokio::time::sleep(access.timeouts.delay_after(attempts)).await;
     }
 }
 
 /// Sends one request without repeating it; the session repeats its own requests.
 async fn probe(base: &Url, access: &Access) -> http_client::Result<()> {
     let mut once = access.clone();
-    once.patience.tries = 1;
+    once.timeouts.tries = 1;
     let client = Client::of(&once)?;
     let mut url = base.clone();
     url.set_path("/v2/");

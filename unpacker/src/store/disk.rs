@@ -149,7 +149,7 @@ impl Disk {
             // Some more content is evicted, so that not every following write has to scan the directory.
             let (victims, freed) = self.victims(needed, self.budget / SPARE_DIVISOR)?;
             if needed > freed {
-                return Err(Error::OverBudget {
+                return Err(Error::BudgetExceeded {
                     size,
                     used: usage.used().saturating_sub(freed),
                     budget: self.budget,
@@ -274,7 +274,7 @@ impl Disk {
             return Ok(());
         }
         match self.evict(&mut usage, &[*digest])? {
-            0 => Err(Error::Held { digest: *digest }),
+            0 => Err(Error::InUse { digest: *digest }),
             _ => Ok(()),
         }
     }

@@ -51,13 +51,13 @@ pub enum Error {
     #[error(
         "content {digest} was corrupt on disk and has been removed; check the disk and unpack the source again"
     )]
-    Damaged {
+    Corrupt {
         /// Digest that the content should have.
         digest: Digest,
     },
     /// The content cannot be removed, because it is in use.
     #[error("content {digest} is in use; release it before removing it")]
-    Held {
+    InUse {
         /// Digest of the content.
         digest: Digest,
     },
@@ -65,7 +65,7 @@ pub enum Error {
     #[error(
         "content of {size} bytes does not fit into the store: {used} of {budget} bytes are in use; raise the disk budget or delete bundles"
     )]
-    OverBudget {
+    BudgetExceeded {
         /// Size of the content to store, in bytes.
         size: u64,
         /// Bytes that cannot be evicted.
@@ -135,9 +135,9 @@ impl Error {
                 "StoreUnavailable"
             }
             Self::Missing { .. } => "ContentMissing",
-            Self::Damaged { .. } => "ContentDamaged",
-            Self::Held { .. } => "ContentInUse",
-            Self::OverBudget { .. } | Self::DiskFull { .. } => "StoreFull",
+            Self::Corrupt { .. } => "ContentDamaged",
+            Self::InUse { .. } => "ContentInUse",
+            Self::BudgetExceeded { .. } | Self::DiskFull { .. } => "StoreFull",
             Self::File { .. } => "StoreFailed",
             Self::Content(error) => error.reason(),
             Self::Cancelled => "Cancelled",

@@ -112,7 +112,7 @@ impl Seek for Reader {
 /// The archive of content in the requested format. Compression is deterministic and happens while the archive is
 /// read.
 #[derive(Debug)]
-pub struct Served(Encoding);
+pub struct PackedReader(Encoding);
 
 #[derive(Debug)]
 enum Encoding {
@@ -120,7 +120,7 @@ enum Encoding {
     TarGz(Box<GzEncoder<BufReader<Reader>>>),
 }
 
-impl Served {
+impl PackedReader {
     pub(super) fn new(reader: Reader, format: Format) -> Self {
         Self(match format {
             Format::Tar => Encoding::Tar(reader),
@@ -141,7 +141,7 @@ impl Served {
     }
 }
 
-impl Read for Served {
+impl Read for PackedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Encoding::Tar(reader) => reader.read(buffer),

@@ -13,7 +13,7 @@ use futures::{
     future::{BoxFuture, Shared, WeakShared},
 };
 
-use super::{Hold, Key, Stored};
+use super::{Hold, SourceKey, Stored};
 use crate::{
     Access, Digest, Error, ImageLimits, Limits, Options, Progress, Result, SkippedEntries, Source,
     registry::Credentials,
@@ -51,7 +51,7 @@ impl Pinned {
 /// or limits do not apply to this caller, and content from an unverified server must not be shared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FetchKey {
-    key: Key,
+    key: SourceKey,
     limits: Limits,
     image: ImageLimits,
     /// Trust, timeouts, mirrors and known hosts.
@@ -59,7 +59,7 @@ pub(crate) struct FetchKey {
 }
 
 impl FetchKey {
-    pub(crate) fn new(key: Key, source: &Source, access: &Access, options: &Options) -> Self {
+    pub(crate) fn new(key: SourceKey, source: &Source, access: &Access, options: &Options) -> Self {
         let is_ssh = matches!(source, Source::Git(git) if git.repository.scheme() == "ssh");
         Self {
             key,

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Key, Result, files, usage::UsageLock};
+use super::{Error, Result, SourceKey, files, usage::UsageLock};
 use crate::{Digest, SkippedEntries};
 
 /// Maximum number of links. They are small, but commits and credentials accumulate. A source without a link is
@@ -57,7 +57,7 @@ impl SourceIndex {
     pub(super) fn record(
         &self,
         usage: &UsageLock<'_>,
-        key: &Key,
+        key: &SourceKey,
         digest: &Digest,
         skipped: &SkippedEntries,
     ) -> Result<()> {
@@ -87,7 +87,7 @@ impl SourceIndex {
     }
 
     /// Returns the content of a source, which may be missing from the store, and the entries that were skipped.
-    pub(super) fn find(&self, key: &Key) -> Option<(Digest, SkippedEntries)> {
+    pub(super) fn find(&self, key: &SourceKey) -> Option<(Digest, SkippedEntries)> {
         read(&self.dir.join(key.hex()))
     }
 

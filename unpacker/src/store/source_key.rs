@@ -15,9 +15,9 @@ use crate::{
 /// visible in file names, reveals nothing about a secret, not even whether a guess is right. Keys of different stores
 /// cannot be compared. Trust settings are not part of the key, because pinned content is the same from every server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(Digest);
+pub struct SourceKey(Digest);
 
-impl Key {
+impl SourceKey {
     /// Returns the key of a pinned source. Returns `None` for a tag, a branch, a local file, a URL without a digest,
     /// or an image from a blocked registry.
     pub(super) fn new(
@@ -48,7 +48,7 @@ impl Key {
         fields.add("regular");
         fields.source(source);
         match &options.select {
-            Selection::Natural => fields.add("natural"),
+            Selection::Default => fields.add("natural"),
             Selection::All => fields.add("all"),
             Selection::Only(only) => {
                 fields.add("only");

@@ -162,7 +162,7 @@ pub(crate) fn fill(reader: &mut dyn Read, mut buffer: &mut [u8]) -> io::Result<u
 
 /// The compression of a stream, which determines whether truncation is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wrapping {
+pub(crate) enum Compression {
     /// No compression. Only the end marker shows that the archive is complete.
     Plain,
     /// Gzip, which ends with a checksum and a length.
@@ -172,21 +172,21 @@ pub(crate) enum Wrapping {
 }
 
 /// A reader of tar blocks.
-pub(crate) struct Blocks<R> {
+pub(crate) struct TarBlocks<R> {
     reader: Meter<R>,
-    wrapping: Wrapping,
+    wrapping: Compression,
     /// Whether the last byte is verified otherwise, so that the end marker is optional.
     is_length_verified: bool,
     skip_buffer: Vec<u8>,
 }
 
-impl<R: Read> Blocks<R> {
-    pub(crate) fn new(reader: R, wrapping: Wrapping, limit: u64) -> Self {
+impl<R: Read> TarBlocks<R> {
+    pub(crate) fn new(reader: R, wrapping: Compression, limit: u64) -> Self {
         Self {
             reader: Meter::new(reader, limit),
             wrapping,
             // Go also reads archives without an end marker, and the checksum shows that nothing is missing.
-            is_length_verified: wrapping != Wrapping::Plain,
+            is_length_verified: wrapping != Compression::Plain,
             skip_buffer: Vec::new(),
         }
     }
@@ -354,7 +354,7 @@ fn has_valid_checksum(header: &Header) -> bool {
 }
 
 /// Guesses the format of data that is not a tar archive, for the message only.
-fn detect_format(head: &[u8], wrapping: Wrapping) -> &'static str {
+fn detect_format(head: &[u8], wrapping: Compression) -> &'static str {
     const SIGNATURES: [(&[u8], &str); 8] = [
         (b"PK\x03\x04", "a zip archive"),
         (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
@@ -367,10 +367,10 @@ fn detect_format(head: &[u8], wrapping: Wrapping) -> &'static str {
     ];
     let signature = SIGNATURES.iter().find(|(magic, _)| head.starts_with(magic));
     match (wrapping, signature) {
-        (Wrapping::Plain, Some((_, found))) => found,
-        (Wrapping::Plain, None) => "of an unknown format",
-        (Wrapping::Gzip, Some((b"\x1f\x8b", _))) => "compressed with gzip twice",
-        (Wrapping::Gzip, _) => "something else compressed with gzip",
-        (Wrapping::Zstd, _) => "something else compressed with zstd",
+        (Compression::Plain, Some((_, found))) => found,
+        (Compression::Plain, None) => "of an unknown format",
+        (Compression::Gzip, Some((b"\x1f\x8b", _))) => "compressed with gzip twice",
+        (Compression::Gzip, _) => "something else compressed with gzip",
+        (Compression::Zstd, _) => "something else compressed with zstd",
     }
 }

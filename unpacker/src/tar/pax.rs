@@ -99,7 +99,7 @@ impl PendingHeaders {
 fn single(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<Vec<u8>>> {
     match (long, extended) {
         (Some(long), Some(extended)) if long != extended => Err(Error::Refused {
-            path: lossy(extended),
+            path: to_utf8(extended),
             kind: "named differently by two extended headers",
             remedy: "pack the bundle again with one tar program",
         }),
@@ -108,7 +108,7 @@ fn single(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<V
 }
 
 /// Converts a name to text for messages, truncated to a readable length.
-pub(crate) fn lossy(name: &[u8]) -> String {
+pub(crate) fn to_utf8(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(200).collect()
 }
 

@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, task, time};
 use tracing::error;
 
 use super::{
-    Accepted, CONTENT_TYPE, Claims, Refusal,
+    Accepted, CONTENT_TYPE, Claims, Rejection,
     verify::{self, BodyReader, Message},
 };
 use crate::{Digest, Options, SkippedEntries, Store, store::Stored};
@@ -25,11 +25,11 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// Settings of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReceiveOptions {
     /// Limits and selection. Claims are about the selected content, so select everything if claims are required.
     pub options: Options,
     /// Claims that the sender must make.
-    pub demand: Demand,
+    pub demand: RequiredHeaders,
     /// Required digest of the content, in addition to the claims of the sender; `None` accepts any content.
     pub expected: Option<Digest>,
     /// Timeout without received data.
@@ -38,12 +38,12 @@ pub struct Terms {
     pub total: Duration,
 }
 
-impl Default for Terms {
+impl Default for ReceiveOptions {
     /// Returns the settings for unpack Jobs.
     fn default() -> Self {
         Self {
             options: Options::default(),
-            demand: Demand::Claims,
+            demand: RequiredHeaders::Claims,
             expected: None,
             idle: Duration::from_secs(60),
             total: Duration::from_secs(600),
@@ -53,23 +53,23 @@ impl Default for Terms {
 
 /// The claims that a sender must make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Demand {
+pub enum RequiredHeaders {
     /// All claims, as sent by unpack Jobs.
     Claims,
     /// No claims. Without claims about the content, the bundle may be in a top-level directory of the archive, as
     /// created by users. Claims that are made must be correct.
-    Nothing,
+    Optional,
 }
 
 /// Content that was received and stored.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct StoredUpload {
     /// Content in the store.
     pub stored: Stored,
     /// Entries that are not regular files, and that the bundle does not need.
     pub skipped: SkippedEntries,
     /// Whether the store already had the content.
-    pub known: bool,
+    pub already_stored: bool,
 }
 
 /// Receives content, verifies it with all its claims, and stores it. The caller authenticates and authorizes the
@@ -79,9 +79,9 @@ pub struct Received {
 /// Returns an error if the content is rejected. No data is kept in this case.
 pub async fn receive<B>(
     store: &Store,
-    terms: &Terms,
+    terms: &ReceiveOptions,
     request: Request<B>,
-) -> Result<Received, Refusal>
+) -> Result<StoredUpload, Rejection>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn error::Error + Send + Sync>>,
@@ -96,9 +96,13 @@ where
 }
 
 /// Returns the response for a result.
-pub fn answer(result: &Result<Received, Refusal>) -> Response<Bytes> {
+pub fn answer(result: &Result<StoredUpload, Rejection>) -> Response<Bytes> {
     let (status, body) = match result {
-        Ok(Received { stored, known, .. }) => {
+        Ok(StoredUpload {
+            stored,
+            already_stored: known,
+            ..
+        }) => {
             let accepted = Accepted {
                 digest: stored.digest.to_string(),
                 size: stored.size,
@@ -128,10 +132,10 @@ pub fn answer(result: &Result<Received, Refusal>) -> Response<Bytes> {
 
 async fn receive_body<B>(
     store: &Store,
-    terms: &Terms,
+    terms: &ReceiveOptions,
     headers: &HeaderMap,
     body: &mut Pin<Box<B>>,
-) -> Result<Received, Refusal>
+) -> Result<StoredUpload, Rejection>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn error::Error + Send + Sync>>,
@@ -145,7 +149,7 @@ where
     let (messages, receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let reading = task::spawn_blocking(move || verify::read(BodyReader::new(receiver), &options));
 
-    let timed_out = |_| Refusal::Late { after: terms.total };
+    let timed_out = |_| Rejection::Timeout { after: terms.total };
     let trailers = time::timeout(terms.total, forward_body(body, &messages, terms.idle)).await;
     let trailers = match trailers.map_err(timed_out).and_then(|result| result) {
         Ok(Some(trailers)) => {
@@ -157,26 +161,26 @@ where
     };
     drop(messages);
     let archive = reading.await.map_err(|error| failed(&error))??;
-    let claims = claims.and(Claims::read(&trailers)?)?;
+    let claims = claims.merge(Claims::read(&trailers)?)?;
     let (store, demand, expected) = (store.clone(), terms.demand, terms.expected);
     task::spawn_blocking(move || verify::pack_and_store(&store, demand, expected, &claims, archive))
         .await
         .map_err(|error| failed(&error))?
 }
 
-fn failed(error: &task::JoinError) -> Refusal {
+fn failed(error: &task::JoinError) -> Rejection {
     error!(%error, "failed to receive content");
-    Refusal::Failed
+    Rejection::Failed
 }
 
 /// Rejects a request by its headers, before the body is read.
-fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
+fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Rejection> {
     let text = |name| {
         let value = headers.get(name)?;
         let text = String::from_utf8_lossy(value.as_bytes());
         Some(text.trim().to_ascii_lowercase())
     };
-    let media = |found: String| Refusal::Media {
+    let media = |found: String| Rejection::Media {
         found: found.chars().take(100).collect(),
     };
     // Parameters such as `; charset=binary` are irrelevant here.
@@ -199,7 +203,7 @@ fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     }
     let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
     match length {
-        Some(size) if size > limit => Err(Refusal::TooLong { size, limit }),
+        Some(size) if size > limit => Err(Rejection::TooLong { size, limit }),
         _ => Ok(()),
     }
 }
@@ -209,7 +213,7 @@ async fn forward_body<B>(
     body: &mut Pin<Box<B>>,
     messages: &mpsc::Sender<Message>,
     idle: Duration,
-) -> Result<Option<HeaderMap>, Refusal>
+) -> Result<Option<HeaderMap>, Rejection>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn error::Error + Send + Sync>>,
@@ -220,11 +224,11 @@ where
             frame = time::timeout(idle, body.frame()) => frame,
             () = messages.closed() => return Ok(None),
         };
-        let frame = frame.map_err(|_| Refusal::Stalled { after: idle })?;
+        let frame = frame.map_err(|_| Rejection::Stalled { after: idle })?;
         let Some(frame) = frame else {
             return Ok(Some(trailers));
         };
-        let frame = frame.map_err(|error| Refusal::Broken {
+        let frame = frame.map_err(|error| Rejection::Broken {
             source: error.into(),
         })?;
         match frame.into_data() {

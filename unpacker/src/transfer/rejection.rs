@@ -11,7 +11,7 @@ use crate::{Digest, Error, store};
 
 /// The reason why content was not stored, with a message for the sender.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     /// The headers declare another media type.
     #[error("the upload is {found}; send a tar.gz with Content-Type: application/gzip")]
     Media {
@@ -42,13 +42,13 @@ pub enum Refusal {
     BadClaim(#[from] BadClaim),
     /// A required claim is missing.
     #[error("the upload ends without {name}; send it as a trailer, and announce that in Trailer")]
-    NoClaim {
+    MissingHeader {
         /// Name of the trailer.
         name: HeaderName,
     },
     /// A claim does not match the received content.
     #[error("{name} does not match the upload: declared {claimed}, received {found}; restart it")]
-    WrongClaim {
+    HeaderMismatch {
         /// Name of the header or trailer.
         name: HeaderName,
         /// Value of the claim.
@@ -82,7 +82,7 @@ pub enum Refusal {
     },
     /// The upload exceeded the total timeout.
     #[error("the upload was not complete after {after:?}; restart it over a faster connection")]
-    Late {
+    Timeout {
         /// Timeout of the whole upload.
         after: Duration,
     },
@@ -94,7 +94,7 @@ pub enum Refusal {
     Failed,
 }
 
-impl Refusal {
+impl Rejection {
     /// Returns the status of the response. A status below 500 is caused by the sender. From 500 on, the receiver failed,
     /// and a retry may succeed. The status 408 can have either cause.
     pub fn status(&self) -> StatusCode {
@@ -113,13 +113,14 @@ impl Refusal {
             Self::Archive(error) if error.reason() == "LimitExceeded" => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
-            Self::Archive(_) | Self::Empty | Self::WrongClaim { .. } | Self::Unexpected { .. } => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            Self::BadClaim(_) | Self::NoClaim { .. } | Self::Broken { .. } => {
+            Self::Archive(_)
+            | Self::Empty
+            | Self::HeaderMismatch { .. }
+            | Self::Unexpected { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::BadClaim(_) | Self::MissingHeader { .. } | Self::Broken { .. } => {
                 StatusCode::BAD_REQUEST
             }
-            Self::Stalled { .. } | Self::Late { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Stalled { .. } | Self::Timeout { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Store(error) if error.reason() == "StoreFull" => StatusCode::INSUFFICIENT_STORAGE,
             Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
@@ -135,13 +136,15 @@ impl Refusal {
             Self::Archive(error) => error.reason(),
             Self::Empty => "NothingUploaded",
             Self::BadClaim(_) => "InvalidClaim",
-            Self::NoClaim { .. } => "ClaimMissing",
-            Self::WrongClaim { name, .. } if *name == super::BODY_DIGEST => "BodyDigestMismatch",
-            Self::WrongClaim { name, .. } if *name == super::CONTENT_SIZE => "SizeMismatch",
-            Self::WrongClaim { .. } | Self::Unexpected { .. } => "DigestMismatch",
+            Self::MissingHeader { .. } => "ClaimMissing",
+            Self::HeaderMismatch { name, .. } if *name == super::BODY_DIGEST => {
+                "BodyDigestMismatch"
+            }
+            Self::HeaderMismatch { name, .. } if *name == super::CONTENT_SIZE => "SizeMismatch",
+            Self::HeaderMismatch { .. } | Self::Unexpected { .. } => "DigestMismatch",
             Self::Broken { .. } => "UploadBroken",
             Self::Stalled { .. } => "UploadStalled",
-            Self::Late { .. } => "UploadTooSlow",
+            Self::Timeout { .. } => "UploadTooSlow",
             Self::Store(error) => error.reason(),
             Self::Failed => "UploadFailed",
         }

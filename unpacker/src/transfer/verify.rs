@@ -7,7 +7,9 @@ use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Demand, Received, Refusal};
+use super::{
+    BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Rejection, RequiredHeaders, StoredUpload,
+};
 use crate::{Digest, Error, Options, Store, Tree, store::Stored, stream_tree, tar::blocks::fill};
 
 /// A message of the channel for the body.
@@ -62,21 +64,24 @@ pub(super) struct ReceivedArchive {
     body: Digest,
 }
 
-pub(super) fn read(mut reader: BodyReader, options: &Options) -> Result<ReceivedArchive, Refusal> {
+pub(super) fn read(
+    mut reader: BodyReader,
+    options: &Options,
+) -> Result<ReceivedArchive, Rejection> {
     let failed = |source| {
         let path = "upload".to_owned();
-        Refusal::Archive(Error::Read { path, source })
+        Rejection::Archive(Error::Read { path, source })
     };
     let mut magic = [0; 2];
     let count = fill(&mut reader, &mut magic).map_err(failed)?;
     if count == 0 {
-        return Err(Refusal::Archive(Error::Empty));
+        return Err(Rejection::Archive(Error::Empty));
     }
     if magic != [0x1f, 0x8b] {
-        return Err(Refusal::NotGzip);
+        return Err(Rejection::NotGzip);
     }
     let full = Read::chain(magic.as_slice(), &mut reader);
-    let (tree, _) = stream_tree(full, options).map_err(Refusal::Archive)?;
+    let (tree, _) = stream_tree(full, options).map_err(Rejection::Archive)?;
     Ok(ReceivedArchive {
         tree,
         body: reader.hash.into(),
@@ -87,65 +92,66 @@ pub(super) fn read(mut reader: BodyReader, options: &Options) -> Result<Received
 /// match.
 pub(super) fn pack_and_store(
     store: &Store,
-    demand: Demand,
+    demand: RequiredHeaders,
     expected: Option<Digest>,
     claims: &Claims,
     archive: ReceivedArchive,
-) -> Result<Received, Refusal> {
+) -> Result<StoredUpload, Rejection> {
     let ReceivedArchive { tree, body } = archive;
     compare(demand, BODY_DIGEST, claims.body, &body)?;
-    let has_claims = demand == Demand::Claims || (claims.content, claims.size) != (None, None);
+    let has_claims =
+        demand == RequiredHeaders::Claims || (claims.content, claims.size) != (None, None);
     let tree = if has_claims {
         tree
     } else {
         tree.strip_top_folder()
     };
-    let skipped = tree.ensure_regular().map_err(Refusal::Archive)?;
+    let skipped = tree.ensure_regular().map_err(Rejection::Archive)?;
     if tree.is_empty() {
-        return Err(Refusal::Empty);
+        return Err(Rejection::Empty);
     }
     let mut size = Count(0);
-    let digest = tree.write_tar(&mut size).map_err(Refusal::Archive)?;
+    let digest = tree.write_tar(&mut size).map_err(Rejection::Archive)?;
     if let Some(expected) = expected.filter(|expected| *expected != digest) {
         let found = digest;
-        return Err(Refusal::Unexpected { expected, found });
+        return Err(Rejection::Unexpected { expected, found });
     }
     compare(demand, CONTENT_DIGEST, claims.content, &digest)?;
     compare(demand, CONTENT_SIZE, claims.size, &size.0)?;
     // The store is queried only after the claims were verified, so that a claim does not reveal whether the store has
     // the content. Existing content is verified, so that a corrupt copy is replaced by the received content.
     let Ok(hold) = store.verified(&digest) else {
-        return Ok(Received {
+        return Ok(StoredUpload {
             stored: store.put(&tree)?,
             skipped,
-            known: false,
+            already_stored: false,
         });
     };
-    Ok(Received {
+    Ok(StoredUpload {
         stored: Stored {
             digest,
             size: hold.size(),
             hold,
         },
         skipped,
-        known: true,
+        already_stored: true,
     })
 }
 
 fn compare<T: PartialEq + ToString>(
-    demand: Demand,
+    demand: RequiredHeaders,
     name: HeaderName,
     claimed: Option<T>,
     found: &T,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     match claimed {
         Some(claimed) if claimed == *found => Ok(()),
-        Some(claimed) => Err(Refusal::WrongClaim {
+        Some(claimed) => Err(Rejection::HeaderMismatch {
             name,
             claimed: claimed.to_string(),
             found: found.to_string(),
         }),
-        None if demand == Demand::Claims => Err(Refusal::NoClaim { name }),
+        None if demand == RequiredHeaders::Claims => Err(Rejection::MissingHeader { name }),
         None => Ok(()),
     }
 }

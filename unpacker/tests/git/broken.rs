@@ -76,7 +76,7 @@ async fn broken_ssh_connection_is_opened_again() {
     let known_hosts = server.known_hosts();
     let (_, key) = known_hosts.split_once(' ').unwrap();
     let access =
-        with!(with_key(server.key(), format!("127.0.0.1 {key}")) => patience: brisk().patience);
+        with!(with_key(server.key(), format!("127.0.0.1 {key}")) => timeouts: brisk().timeouts);
     let found = outcome(&url, "main", &access).await;
     assert!(found.starts_with("a="), "{found}");
     assert_eq!(broken.connections(), 3);

@@ -83,7 +83,7 @@ fn trusting(authority: &Authority) -> Trust {
 
 /// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Access {
-    with!(Access::default() => patience.pause: Duration::from_millis(1))
+    with!(Access::default() => timeouts.retry_delay: Duration::from_millis(1))
 }
 
 fn with_key(key: String, known_hosts: String) -> Access {

@@ -111,7 +111,7 @@ async fn silent_and_other_servers_are_reported_in_time() {
     let web = FileServer::start(None, None);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = Port::take().host();
-    let access = with!(with_key(server.key(), server.known_hosts()) => patience.idle: Duration::from_millis(500));
+    let access = with!(with_key(server.key(), server.known_hosts()) => timeouts.idle: Duration::from_millis(500));
     assert_each!(|host, expected| outcome(&format!("ssh://{host}/repo.git"), "", &access).await => has expected;
         web.host() => "over ssh";
         silent.local_addr().unwrap().to_string() => "sent nothing for 0.5 s";

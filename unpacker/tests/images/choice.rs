@@ -61,10 +61,10 @@ fn names_digests_and_platforms_choose_an_image() {
     table::compare(rows, &Values::default(), run);
 
     let layout = |name: &str| Local::OciLayout(store.path("layout"), Some(name.to_owned()));
-    let fetched = read(&layout("one"), Selection::Natural);
+    let fetched = read(&layout("one"), Selection::Default);
     let digest = fetched.digest.unwrap().to_string();
     assert_eq!(fetched.resolved, Source::Local(layout(&digest)));
-    let again = read(&layout(&digest), Selection::Natural);
+    let again = read(&layout(&digest), Selection::Default);
     assert_eq!(again.digest, fetched.digest);
     assert_eq!(crate::listed(&again.tree), crate::listed(&fetched.tree));
 }

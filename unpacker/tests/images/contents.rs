@@ -8,7 +8,7 @@ fn assert_seen(store: &Store, image: &str, select: &Selection) -> String {
     let bundle = ["manifests", "metadata", "tests"].map(str::to_owned);
     let options = Options {
         select: match select {
-            Selection::Natural => Selection::Only(bundle.to_vec()),
+            Selection::Default => Selection::Only(bundle.to_vec()),
             select => select.clone(),
         },
         ..Options::default()
@@ -59,7 +59,7 @@ fn a_bundle_from_scratch_is_read_from_every_form() {
          COPY README.md /\n";
     let store = Store::new(&format!("{expected} README.md"), &[("bundle", dockerfile)]);
     let files = |select| assert_seen(&store, "bundle", &select);
-    assert_eq!(files(Selection::Natural), expected);
+    assert_eq!(files(Selection::Default), expected);
     assert_eq!(files(Selection::All), format!("README.md {expected}"));
 }
 
@@ -79,7 +79,7 @@ fn upper_layers_delete_replace_and_add_as_in_a_container() {
         : >'metadata/file/now a folder'
     ";
     store.layer("lower", "middle", change);
-    let paths = |image| assert_seen(&store, image, &Selection::Natural);
+    let paths = |image| assert_seen(&store, image, &Selection::Default);
     let remaining =
         "manifests/emptied/b manifests/folder manifests/kept.yaml manifests/replaced.yaml";
     assert_eq!(
@@ -111,9 +111,9 @@ fn only_the_bundle_in_an_operating_system_image_is_read() {
     ";
     store.layer("base", "bundle", change);
     let expected = "manifests/csv.yaml manifests/same.yaml metadata/annotations.yaml";
-    assert_eq!(assert_seen(&store, "bundle", &Selection::Natural), expected);
+    assert_eq!(assert_seen(&store, "bundle", &Selection::Default), expected);
     let layout = Local::OciLayout(store.path("layout"), None);
-    let fetched = read(&layout, Selection::Natural);
+    let fetched = read(&layout, Selection::Default);
     assert!(fetched.unselected >= 12, "{}", fetched.unselected);
     assert_eq!(fetched.tree.irregular().count(), 0);
     // A device, and one that an upper layer deletes.
@@ -130,7 +130,7 @@ fn every_compression_gives_the_same() {
     let store = Store::new(files, &[("bundle", dockerfile)]);
     store.save("bundle");
     let layout = Local::OciLayout(store.path("layout"), None);
-    let same = listed(&read(&layout, Selection::Natural).tree);
+    let same = listed(&read(&layout, Selection::Default).tree);
     for (from, to) in [("oci:layout:v1", "dir:zstd"), ("dir:zstd", "oci:zstd:v1")] {
         let zstd = ["--dest-compress", "--dest-compress-format", "zstd"];
         store.skopeo(&[&["copy"], &zstd[..], &[from, to]].concat());
@@ -154,6 +154,6 @@ fn every_compression_gives_the_same() {
         Local::DockerArchive(path("docker.tar.gzip"), None),
         Local::DockerArchive(path("docker.tar.zstd"), None),
     ] {
-        assert_rows!(listed(&read(&form, Selection::Natural).tree) => same, "{form}");
+        assert_rows!(listed(&read(&form, Selection::Default).tree) => same, "{form}");
     }
 }

@@ -54,10 +54,10 @@ use unpacker::{
     Content, Digest, Format, Limits, Options, Store,
     access::Trust,
     http_client,
-    http_client::{Client, Patience, Proxies},
+    http_client::{Client, Proxies, Timeouts},
     store::Budget,
     transfer,
-    transfer::{Accepted, Claims, Demand, Problem, Terms},
+    transfer::{Accepted, Claims, Problem, ReceiveOptions, RequiredHeaders},
 };
 
 use command::{BINARY, Run, printed};

@@ -18,7 +18,7 @@ impl Drop for Receiver {
 }
 
 impl Receiver {
-    pub(crate) async fn new(terms: Terms, tls: Option<ServerConfig>) -> Self {
+    pub(crate) async fn new(terms: ReceiveOptions, tls: Option<ServerConfig>) -> Self {
         let (directory, disk, memory) = (tempfile::tempdir().unwrap(), 1 << 30, 1 << 20);
         let store = Store::open(directory.path(), Budget { disk, memory }).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -74,7 +74,7 @@ impl Receiver {
 
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (store, terms): (Store, Terms),
+    (store, terms): (Store, ReceiveOptions),
 ) -> Option<()> {
     let service = service_fn(|request: Request<Incoming>| {
         let (store, terms) = (store.clone(), terms.clone());

@@ -12,7 +12,7 @@ fn front(script: &str, receiver: &Receiver) -> ScriptedServer {
 ///
 /// Settings: `MIB=COUNT` for a larger bundle, `file=COUNT` and `total=COUNT` for limits of the receiver, and arguments.
 async fn outcome([script, settings]: &[Cell; 2]) -> String {
-    let (mut terms, mut args, mut mebibytes) = (Terms::default(), Vec::new(), 0);
+    let (mut terms, mut args, mut mebibytes) = (ReceiveOptions::default(), Vec::new(), 0);
     for word in settings.words() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match name {
@@ -90,7 +90,10 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
 
 #[tokio::test]
 async fn bundles_arrive_as_they_are_and_are_stored_once() {
-    let (bundle, receiver) = (bundle(), Receiver::new(Terms::default(), None).await);
+    let (bundle, receiver) = (
+        bundle(),
+        Receiver::new(ReceiveOptions::default(), None).await,
+    );
     let server = front("nothing ~ pass", &receiver);
     let expected = content(bundle.path());
     let (tar, digest) = tar(&expected);
@@ -116,7 +119,10 @@ async fn bundles_arrive_as_they_are_and_are_stored_once() {
 // parity: rukpak-23
 #[tokio::test]
 async fn token_is_sent_and_read_again_for_each_try() {
-    let (bundle, receiver) = (bundle(), Receiver::new(Terms::default(), None).await);
+    let (bundle, receiver) = (
+        bundle(),
+        Receiver::new(ReceiveOptions::default(), None).await,
+    );
     let token = bundle.path().join("token");
     fs::write(&token, "first\n").unwrap();
     let server = front("503; Retry-After: 2 then nothing ~ pass", &receiver);

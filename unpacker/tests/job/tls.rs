@@ -20,7 +20,7 @@ async fn only_certificates_of_trusted_authorities_are_accepted() {
     table::check(rows, &values, async |[name, roots]: &[Cell; 2]| {
         let (bundle, roots) = (bundle(), roots.text());
         let tls = own.server(&[name.raw()], |_| {});
-        let receiver = Receiver::new(Terms::default(), Some(tls)).await;
+        let receiver = Receiver::new(ReceiveOptions::default(), Some(tls)).await;
         let url = receiver.url().replace("http:", "https:");
         let mut run = Run::from_to(bundle.path(), &url).args(["--tries", "1"]);
         if roots.is_empty() {

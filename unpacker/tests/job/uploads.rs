@@ -7,14 +7,14 @@ fn small() -> Vec<u8> {
 }
 
 /// Reads `kind` (claims are optional), `limit` (content of a mebibyte), `idle=MS`, `total=MS` and `expects-other`.
-fn terms(settings: &Cell) -> Terms {
-    let mut terms = Terms::default();
+fn terms(settings: &Cell) -> ReceiveOptions {
+    let mut terms = ReceiveOptions::default();
     for word in settings.words() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let milliseconds = || Duration::from_millis(value.parse().unwrap());
         let limits = &mut terms.options.limits;
         match name {
-            "kind" => terms.demand = Demand::Nothing,
+            "kind" => terms.demand = RequiredHeaders::Optional,
             "limit" => {
                 (limits.total, limits.file, limits.entries) = (1 << 20, 1 << 20, 100);
             }
@@ -45,12 +45,12 @@ async fn outcome([settings, body, changes]: &[Cell; 3]) -> String {
     let terms = terms(settings);
     let answer = upload(terms.clone(), settings, body, changes).await;
     if settings.has("both") {
-        assert_rows!(upload(Terms { demand: Demand::Nothing, ..terms }, settings, body, changes).await => answer);
+        assert_rows!(upload(ReceiveOptions { demand: RequiredHeaders::Optional, ..terms }, settings, body, changes).await => answer);
     }
     answer
 }
 
-async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> String {
+async fn upload(terms: ReceiveOptions, settings: &Cell, body: &Cell, changes: &Cell) -> String {
     let receiver = Receiver::new(terms, None).await;
     let tar = body.values().get("tar");
     if settings.has("stored") {
@@ -243,7 +243,7 @@ async fn uploads_that_break_off_or_stall_leave_nothing() {
 #[tokio::test]
 async fn hanging_uploads_do_not_block_others() {
     let (body, tar) = large_upload();
-    let mut terms = Terms::default();
+    let mut terms = ReceiveOptions::default();
     (terms.idle, terms.total) = (Duration::from_secs(30), Duration::from_secs(20));
     let receiver = Receiver::new(terms, None).await;
     let whole = Sender::claiming(body, &tar);
@@ -262,10 +262,10 @@ async fn hanging_uploads_do_not_block_others() {
 async fn damaged_content_is_replaced_by_the_next_upload() {
     let tar = small();
     for (demand, sender) in [
-        (Demand::Claims, Sender::claiming(gzip(&tar), &tar)),
-        (Demand::Nothing, Sender::new(gzip(&tar))),
+        (RequiredHeaders::Claims, Sender::claiming(gzip(&tar), &tar)),
+        (RequiredHeaders::Optional, Sender::new(gzip(&tar))),
     ] {
-        let receiver = Receiver::new(with!(Terms, demand), None).await;
+        let receiver = Receiver::new(with!(ReceiveOptions, demand), None).await;
         assert_eq!(sender.clone().send(&receiver).await.unwrap().0, 201);
         let digest = Digest::of(&tar);
         let mut bytes = tar.clone();
@@ -281,13 +281,17 @@ async fn damaged_content_is_replaced_by_the_next_upload() {
 /// A request of `curl -T`.
 #[tokio::test]
 async fn uploads_may_have_a_length_and_a_top_directory() {
-    let receiver = Receiver::new(with!(Terms, demand: Demand::Nothing), None).await;
+    let receiver = Receiver::new(
+        with!(ReceiveOptions, demand: RequiredHeaders::Optional),
+        None,
+    )
+    .await;
     let bundle = bundle();
     let command = "tar czf - --exclude=etc --transform='s,^\\.,bundle,' .";
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(bundle.path());
     let packed = shell.output().await.unwrap().stdout;
-    let (trust, patience) = (Trust::default(), Patience::default());
+    let (trust, patience) = (Trust::default(), Timeouts::default());
     let client = Client::with_proxies(&trust, &patience, &Proxies::default());
     let mut request = http_client::Request::get(receiver.url().parse().unwrap());
     (request.method, request.body) = (http::Method::PUT, Some(packed.into()));

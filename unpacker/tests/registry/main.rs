@@ -33,7 +33,7 @@ use tests::{
 use unpacker::{
     Access, Digest, Error, Fetched, Options, Progress, Source,
     access::Verify,
-    http_client::Patience,
+    http_client::Timeouts,
     image,
     registry::{BundleImage, Credentials, Mirrors, push},
     source::Image,
@@ -43,9 +43,9 @@ use images::{INDEX, LAYER, MANIFEST, Registry, Store, descriptor, digest, layer}
 use real::{bundle, pushed};
 
 /// Returns settings with the default number of attempts and a delay of 1 ms.
-fn brisk() -> Patience {
+fn brisk() -> Timeouts {
     let [ten, thirty] = [10, 30].map(Duration::from_secs);
-    with!(Patience::default() => connect: ten, idle: ten, total: thirty, tries: 4, pause: Duration::from_millis(1))
+    with!(Timeouts::default() => connect: ten, idle: ten, total: thirty, tries: 4, retry_delay: Duration::from_millis(1))
 }
 
 /// Returns access to a registry over plain HTTP.
@@ -55,7 +55,7 @@ fn plain() -> Access {
 
 /// Returns access to a registry with a certificate of these CAs.
 fn trusting(roots: String) -> Access {
-    with!(Access::default() => patience: brisk(), trust.roots: roots)
+    with!(Access::default() => timeouts: brisk(), trust.roots: roots)
 }
 
 fn with(access: Access, docker_config: &str) -> Access {

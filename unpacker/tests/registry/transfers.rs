@@ -76,7 +76,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         let registry = Registry::with_rules(store, rules.raw(), rules.values());
         let mut access = Registry::access();
         if !time.raw().is_empty() {
-            access.patience.total = Duration::from_millis(time.raw().parse().unwrap());
+            access.timeouts.total = Duration::from_millis(time.raw().parse().unwrap());
         }
         let (options, progress, start) = (Options::default(), Progress::default(), Instant::now());
         let image = source(&registry.image("app:v1"));
@@ -90,7 +90,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         let took = start.elapsed();
         assert!(took < Duration::from_secs(15), "{took:?}");
         if rules.raw().starts_with("GET => 429") {
-            assert_eq!(registry.0.seen().len(), access.patience.tries as usize);
+            assert_eq!(registry.0.seen().len(), access.timeouts.tries as usize);
         }
         format!("{}: {result}", registry.request_count("GET", &digest(&bytes)))
     })
@@ -148,7 +148,7 @@ async fn timeout_is_that_of_all_layers_together() {
     let registry = Registry::on(Port::take(), script);
     let image = Source::Image(source(&registry.image("app:v1")));
     let fetch = async |seconds| {
-        let access = with!(Registry::access() => patience.total: Duration::from_secs(seconds));
+        let access = with!(Registry::access() => timeouts.total: Duration::from_secs(seconds));
         unpacker::fetch(&image, &access, &Options::default(), &Progress::default()).await
     };
     let error = fetch(1).await.unwrap_err();

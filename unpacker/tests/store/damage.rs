@@ -37,7 +37,7 @@ fn damaged_content_is_reported_removed_and_storable_again() {
 
             damage(&file(directory, &stored.digest), change);
             let error = read(&store, &stored.digest).unwrap();
-            assert!(matches!(error, Error::Damaged { digest } if digest == stored.digest));
+            assert!(matches!(error, Error::Corrupt { digest } if digest == stored.digest));
             assert_rows!((error.reason(), error.is_terminal()) => ("ContentDamaged", false));
             assert!(store.find(&key).is_none());
             assert!(
@@ -51,7 +51,7 @@ fn damaged_content_is_reported_removed_and_storable_again() {
             assert_eq!(again.digest, stored.digest);
             assert_rows!(*store.get(&again.digest, &Limits::default()).unwrap() => content(1, 20_000));
             let held = store.remove(&again.digest);
-            assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
+            assert!(matches!(held, Err(Error::InUse { .. })), "{held:?}");
             assert_whole(&store, directory);
         }
     }
@@ -90,7 +90,7 @@ fn served_bytes_equal_the_stored_bytes() {
     reader.read_to_end(&mut end).unwrap();
     assert_eq!(end, [0; 512]);
     assert!(reader.seek(SeekFrom::Current(-1 << 40)).is_err());
-    assert!(matches!(store.remove(&digest), Err(Error::Held { .. })));
+    assert!(matches!(store.remove(&digest), Err(Error::InUse { .. })));
 
     for format in [Format::Tar, Format::TarGz] {
         let sent = || {

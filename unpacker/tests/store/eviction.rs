@@ -24,8 +24,8 @@ fn least_recently_used_content_without_holds_is_evicted() {
     let clone = hold.clone();
     drop(hold);
     let error = store.put(&tree(6, 100_000)).unwrap_err();
-    assert_rows!(matches!(error, Error::OverBudget { used, .. } if used == 3 * one()) => true, "{error:?}");
-    assert!(matches!(store.remove(&second), Err(Error::Held { .. })));
+    assert_rows!(matches!(error, Error::BudgetExceeded { used, .. } if used == 3 * one()) => true, "{error:?}");
+    assert!(matches!(store.remove(&second), Err(Error::InUse { .. })));
     assert!(listed(directory, "tmp").is_empty());
     assert_eq!(store.stats().held, 3);
     drop((clone, fourth.hold));
@@ -48,7 +48,7 @@ fn holds_and_uses_count_for_all_stores_of_the_directory() {
     assert!(is_missing(&own, &second));
     other.get(&first.digest, &Limits::default()).unwrap();
     let held = other.remove(&first.digest);
-    assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
+    assert!(matches!(held, Err(Error::InUse { .. })), "{held:?}");
     other.remove(&third).unwrap();
     other.remove(&third).unwrap();
     drop(first.hold);
@@ -63,7 +63,7 @@ fn content_that_cannot_fit_is_rejected_before_eviction() {
     let idle = put(&store, 2, 50_000).digest;
     for size in [150_000, 500_000] {
         let error = store.put(&tree(3, size)).unwrap_err();
-        assert!(matches!(error, Error::OverBudget { .. }), "{error:?}");
+        assert!(matches!(error, Error::BudgetExceeded { .. }), "{error:?}");
         assert_has(&error, "raise the disk budget");
         assert!(fs::exists(file(directory.path(), &idle)).unwrap());
     }
@@ -132,7 +132,10 @@ fn unreadable_content_does_not_protect_other_content() {
     assert!(is_missing(&store, &second));
     // Storing the content again repairs it.
     let again = store.put(&tree(1, 50_000)).err();
-    assert!(matches!(again, Some(Error::OverBudget { .. })), "{again:?}");
+    assert!(
+        matches!(again, Some(Error::BudgetExceeded { .. })),
+        "{again:?}"
+    );
     drop(third);
     put(&store, 1, 100_000);
     store.reader(&first).unwrap();

@@ -39,7 +39,7 @@ use unpacker::{
     Tree,
     access::{Basic, Ssh},
     registry::Credentials,
-    store::{Budget, Error, Hold, Key, Stored},
+    store::{Budget, Error, Hold, SourceKey, Stored},
 };
 
 /// Variable with the role of a process that a test starts from its own binary.
@@ -79,7 +79,7 @@ fn put(store: &Store, seed: u64, size: usize) -> Stored {
 }
 
 /// Returns the key of a pinned source with a password.
-fn key(store: &Store, path: impl Display) -> Key {
+fn key(store: &Store, path: impl Display) -> SourceKey {
     let text = format!("https://h/{path}#{}", Digest::of(b""));
     let source = Source::parse(&text, |_| false).unwrap();
     let access = with!(Access, basic: Some(basic("tenant", "hunter2")));

@@ -88,7 +88,7 @@ fn concurrent_callers_share_one_read_and_its_result() {
         for outcome in &outcomes {
             assert!(match (outcome, &outcomes[0]) {
                 (Ok(content), Ok(first)) => !is_damaged && Arc::ptr_eq(content, first),
-                (outcome, _) => is_damaged && matches!(outcome, Err(Error::Damaged { .. })),
+                (outcome, _) => is_damaged && matches!(outcome, Err(Error::Corrupt { .. })),
             });
         }
     }

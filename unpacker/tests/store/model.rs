@@ -71,7 +71,7 @@ fn random_operations_match_a_list_model() {
                         model.touch(&digest);
                     }
                     Err(error) => {
-                        let is_full = matches!(error, Error::OverBudget { .. });
+                        let is_full = matches!(error, Error::BudgetExceeded { .. });
                         assert!(!has_room && is_full, "{error}");
                         counts[0] += 1;
                     }

@@ -24,7 +24,7 @@ fn share(directory: &Path, seed: u64) {
                     held.push((stored.hold, number, size));
                 }
             }
-            Err(Error::OverBudget { .. }) => refused += 1,
+            Err(Error::BudgetExceeded { .. }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
         if held.len() > 2 {
@@ -44,7 +44,7 @@ fn share(directory: &Path, seed: u64) {
             Err(error) => panic!("{error}"),
         }
         if random.below(10) == 0 {
-            assert_rows!(matches!(store.remove(digest), Ok(()) | Err(Error::Held { .. })) => true);
+            assert_rows!(matches!(store.remove(digest), Ok(()) | Err(Error::InUse { .. })) => true);
         }
         if random.below(20) == 0 {
             open(directory, DISK, 0); // opening removes temporary files

@@ -17,8 +17,8 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
     bytes
 }
 
-fn access(patience: Patience) -> Access {
-    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), patience)
+fn access(patience: Timeouts) -> Access {
+    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts)
 }
 
 /// Small limits, so that small archives exceed them.

@@ -34,7 +34,7 @@ use unpacker::{
     Access, Digest, Format, Limits, Options, Progress, Source,
     access::{Basic, Quotes, Secret, Trust, Verify},
     http_archive::fetch,
-    http_client::{Client, Error, Patience, Proxies, Request, reader},
+    http_client::{Client, Error, Proxies, Request, Timeouts, reader},
     pack,
     source::Http,
 };
@@ -46,13 +46,13 @@ const SECRET: &str = "sesame";
 const BASIC: &str = "Basic bmFtZTpzZXNhbWU=";
 
 /// Returns settings with the default number of attempts and a delay of 1 ms.
-fn brisk() -> Patience {
+fn brisk() -> Timeouts {
     let [five, twenty] = [5, 20].map(Duration::from_secs);
-    with!(Patience::default() => connect: five, idle: five, total: twenty, tries: 5, pause: Duration::from_millis(1))
+    with!(Timeouts::default() => connect: five, idle: five, total: twenty, tries: 5, retry_delay: Duration::from_millis(1))
 }
 
 /// Reads `idle=MS`, `total=MS`, `tries=COUNT` and `endless`.
-fn patience(settings: &Cell) -> Patience {
+fn patience(settings: &Cell) -> Timeouts {
     let mut patience = brisk();
     for word in settings.words() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -81,7 +81,7 @@ async fn sent(client: &Client, request: &Request) -> Result<(Url, String), Error
     Ok((url, String::from_utf8(body.to_vec()).unwrap()))
 }
 
-fn client(trust: &Trust, patience: &Patience) -> Client {
+fn client(trust: &Trust, patience: &Timeouts) -> Client {
     Client::with_proxies(trust, patience, &Proxies::default()).unwrap()
 }
 

@@ -21,7 +21,10 @@ async fn reader_distinguishes_whole_and_broken_bodies() {
     assert!(read(Answer::of("200", &[], &content)).await.unwrap() == content);
     let broken = Answer::of("200", &[("Content-Length", "9")], b"abc");
     let error = read(broken).await.unwrap_err().downcast::<Error>().unwrap();
-    assert!(matches!(error, Error::Broken { read: 3, .. }), "{error}");
+    assert!(
+        matches!(error, Error::Disconnected { read: 3, .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -39,7 +39,7 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
             request.body = Some("content".into());
         }
     }
-    request.repeatable = settings.has("repeatable");
+    request.idempotent = settings.has("repeatable");
     let mut trust = Trust::default();
     if settings.raw().contains("tls-") {
         trust.roots = authority.pem();
@@ -49,7 +49,7 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
     }
     let mut client = client(&trust, &patience(settings));
     if settings.has("withheld") {
-        client = client.quoting(Quotes::Withheld);
+        client = client.with_server_messages(Quotes::Withheld);
     }
 
     let start = Instant::now();
@@ -185,7 +185,7 @@ async fn redirects_get_credentials_only_on_the_same_server() {
 
 #[tokio::test]
 async fn slow_upload_does_not_time_out() {
-    let patience = with!(Patience, idle: Duration::from_millis(800); ..brisk());
+    let patience = with!(Timeouts, idle: Duration::from_millis(800); ..brisk());
     let server = ScriptedServer::follow("200 ~ slowly");
     let request = with!(Request::new(Method::PUT, server.url("/").parse().unwrap()) => body: Some(vec![7; 96 << 20].into()));
     let start = Instant::now();

@@ -5,7 +5,7 @@ use crate::*;
 /// Returns the error message of a failed fetch.
 async fn failed(source: &str, quotes: Quotes) -> String {
     let access =
-        with!(Access::default() => patience: brisk(), quotes: quotes, trust.verify: Verify::Never);
+        with!(Access::default() => timeouts: brisk(), quotes: quotes, trust.verify: Verify::Never);
     let source = Source::parse(source, |_| false).unwrap();
     let (options, progress) = (Options::default(), Progress::default());
     let fetched = unpacker::fetch(&source, &access, &options, &progress).await;

@@ -3,7 +3,7 @@ use std::slice;
 use kube::core::ApiResource;
 
 use super::*;
-use crate::discovery::Kind;
+use crate::discovery::ApiKind;
 
 const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
 const DEPLOYMENT: (&str, &str, &str) = ("apps", "Deployment", "deployments");
@@ -18,7 +18,7 @@ fn identity((group, kind, _): (&str, &str, &str), namespace: &str, name: &str) -
     crate::tests::identity(group, kind, namespace, name)
 }
 
-fn kind((group, kind, plural): (&str, &str, &str), namespaced: bool) -> Arc<Kind> {
+fn kind((group, kind, plural): (&str, &str, &str), namespaced: bool) -> Arc<ApiKind> {
     let resource = ApiResource {
         group: group.to_owned(),
         version: "v1".to_owned(),
@@ -26,13 +26,13 @@ fn kind((group, kind, plural): (&str, &str, &str), namespaced: bool) -> Arc<Kind
         kind: kind.to_owned(),
         plural: plural.to_owned(),
     };
-    Arc::new(Kind {
+    Arc::new(ApiKind {
         resource,
         namespaced,
     })
 }
 
-fn desired(objects: &[((&str, &str, &str), &str)]) -> Wanted {
+fn desired(objects: &[((&str, &str, &str), &str)]) -> WatchedObjects {
     let object = |&(api, name): &(_, &str)| (identity(api, "shop", name), kind(api, true));
     objects.iter().map(object).collect()
 }
@@ -52,14 +52,14 @@ fn observed(owner: &str, name: &str, version: u64, fields: &str) -> ReducedObjec
     (Key::new("shop", name), entry)
 }
 
-fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, Applied> {
-    let applied = Applied {
+fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, AppliedObject> {
+    let applied = AppliedObject {
         hash: None,
         uid: format!("uid of {name}"),
         resource_version: version.to_string(),
         fields: Some(fields.parse().unwrap()),
-        taken: Vec::new(),
-        yielded: Vec::new(),
+        forced_fields: Vec::new(),
+        scaler_fields: Vec::new(),
     };
     BTreeMap::from([(identity(CONFIG_MAP, "shop", name), applied)])
 }
@@ -128,7 +128,7 @@ fn wakes(instances: &[&str]) -> WakeSet {
     instances.iter().map(|&instance| instance.into()).collect()
 }
 
-fn names(view: &View) -> Vec<&str> {
+fn names(view: &InstanceView) -> Vec<&str> {
     view.objects
         .keys()
         .map(|identity| identity.name.as_str())
@@ -185,7 +185,7 @@ fn each_account_has_one_watch_per_namespace() {
 
 #[test]
 fn full_objects_are_read_only_for_kinds_with_health_rules() {
-    let depth = |objects: &Wanted, kind| {
+    let depth = |objects: &WatchedObjects, kind| {
         let scopes = scope::scopes("till", None, objects);
         let mut found = scopes
             .iter()
@@ -194,11 +194,11 @@ fn full_objects_are_read_only_for_kinds_with_health_rules() {
     };
     let mut objects = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a"), (TILL, "a")]);
     assert_eq!(depth(&objects, "ConfigMap"), Depth::Metadata);
-    assert_eq!(depth(&objects, "Deployment"), Depth::Full);
+    assert_eq!(depth(&objects, "Deployment"), Depth::HealthView);
     assert_eq!(depth(&objects, "Till"), Depth::Metadata);
     let crd = identity(CRD, "", "tills.example.com");
     objects.insert(crd, kind(CRD, false));
-    assert_eq!(depth(&objects, "Till"), Depth::Full);
+    assert_eq!(depth(&objects, "Till"), Depth::HealthView);
 }
 
 #[test]
@@ -216,9 +216,9 @@ fn instance_wakes_when_its_last_watch_has_listed() {
     let view = cache.view("till");
     assert!(view.synced && view.unknown.is_empty() && view.objects.is_empty());
     assert_eq!(view.absent.len(), 2);
-    cache.want("empty", None, &Wanted::new());
+    cache.want("empty", None, &WatchedObjects::new());
     assert!(cache.view("empty").synced);
-    assert_eq!(cache.view("nobody"), View::default());
+    assert_eq!(cache.view("nobody"), InstanceView::default());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use super::{
@@ -35,16 +35,17 @@ impl CrdSummary {
     pub(super) fn read(value: &Value) -> Self {
         let string = |keys: &[&str]| text(value, keys).unwrap_or_default().to_owned();
         let list = |keys: &[&str]| {
-            at(value, keys)
+            get_path(value, keys)
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
         };
         let preserves_unknown_fields =
-            at(value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true));
+            get_path(value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true));
         let versions = list(&["spec", "versions"])
             .filter_map(|version| {
-                let schema = at(version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
+                let schema =
+                    get_path(version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
                 let mut schema = Schema::read(schema);
                 if preserves_unknown_fields {
                     schema.keep_unknown();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{plan::Wave, tests::owner};
 
-fn step(api_version: &str, kind: &str, name: &str) -> Step {
+fn step(api_version: &str, kind: &str, name: &str) -> ApplyStep {
     crate::tests::step(Wave::Configuration, api_version, kind, name)
 }
 
@@ -21,7 +21,7 @@ fn controlled(kind: &str, name: &str, uid: &str) -> Value {
     json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true}])
 }
 
-fn verdict(step: &Step, live: &ObjectMeta) -> OwnershipDecision {
+fn verdict(step: &ApplyStep, live: &ObjectMeta) -> OwnershipDecision {
     let deleted = BTreeSet::from(["gone".to_owned()]);
     decide(
         step,
@@ -33,7 +33,7 @@ fn verdict(step: &Step, live: &ObjectMeta) -> OwnershipDecision {
 }
 
 #[track_caller]
-fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
+fn assert_refused(step: &ApplyStep, live: &ObjectMeta, parts: &[&str]) {
     let (OwnershipDecision::Conflict(message) | OwnershipDecision::Terminating(message)) =
         verdict(step, live)
     else {
@@ -49,7 +49,7 @@ fn holder_is_read_from_the_metadata() {
     let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
     let cases = ::tests::rows![
         json!({}) => ObjectOwner::None;
-        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => ObjectOwner::Us;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => ObjectOwner::ThisInstance;
         json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => ObjectOwner::FormerInstance;
         json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => ObjectOwner::Instance("other".to_owned());
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
@@ -58,7 +58,7 @@ fn holder_is_read_from_the_metadata() {
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another"), "labels": {
             "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd",
         }}) => ObjectOwner::Controller("ReplicaSet other".to_owned());
-        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::Us;
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::ThisInstance;
         json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::None;
         json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => ObjectOwner::None;
         json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}})

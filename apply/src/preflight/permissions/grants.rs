@@ -11,12 +11,12 @@ use k8s_openapi::api::{
 use kube::Api;
 use manifests::{
     api::rbac::Scope,
-    object::{Identity, at, text},
+    object::{Identity, get_path, text},
 };
 use serde_json::Value;
 
-use super::super::{Check, Input, Problem, access_review};
-use crate::plan::Step;
+use super::super::{Check, Finding, Input, access_review};
+use crate::plan::ApplyStep;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -38,7 +38,7 @@ type RoleKey<'a> = (bool, &'a str, &'a str);
 /// Returns all grants of the plan, and a problem for each role that could not be read.
 pub(super) async fn find<'a>(
     input: &Input<'a>,
-) -> Result<(Vec<Grant<'a>>, Vec<Problem>), kube::Error> {
+) -> Result<(Vec<Grant<'a>>, Vec<Finding>), kube::Error> {
     let steps = || {
         input
             .plan
@@ -78,7 +78,7 @@ pub(super) async fn find<'a>(
                 rules: rules.clone(),
                 escalation: escalation("bind", is_cluster, scope, name),
             }),
-            _ => unknown.push(Problem {
+            _ => unknown.push(Finding {
                 check: Check::Rights,
                 message: format!(
                     "{} refers to {} {name}, which cannot be read, or neither exists nor is part of the bundle: cannot \
@@ -92,7 +92,7 @@ pub(super) async fn find<'a>(
     Ok((grants, unknown))
 }
 
-fn role(step: &Step) -> Option<(RoleKey<'_>, Grant<'_>)> {
+fn role(step: &ApplyStep) -> Option<(RoleKey<'_>, Grant<'_>)> {
     let object = &step.object;
     let (is_cluster, scope) = match object.kind() {
         "ClusterRole" => (true, None),
@@ -100,7 +100,7 @@ fn role(step: &Step) -> Option<(RoleKey<'_>, Grant<'_>)> {
         _ => return None,
     };
     let mut rules = rules(object.value());
-    if at(object.value(), &["aggregationRule"]).is_some_and(|rule| !rule.is_null()) {
+    if get_path(object.value(), &["aggregationRule"]).is_some_and(|rule| !rule.is_null()) {
         // The rules that an aggregated role collects are unknown, so API servers require all permissions.
         let everything = || Some(vec!["*".to_owned()]);
         rules = vec![
@@ -129,7 +129,7 @@ fn role(step: &Step) -> Option<(RoleKey<'_>, Grant<'_>)> {
     ))
 }
 
-fn binding(step: &Step) -> Option<(Scope<'_>, RoleKey<'_>)> {
+fn binding(step: &ApplyStep) -> Option<(Scope<'_>, RoleKey<'_>)> {
     let object = &step.object;
     let scope = match object.kind() {
         "ClusterRoleBinding" => None,
@@ -146,7 +146,7 @@ fn binding(step: &Step) -> Option<(Scope<'_>, RoleKey<'_>)> {
 
 /// Returns the rules of a role. Malformed rules are skipped: the API server rejects them.
 fn rules(role: &Value) -> Vec<PolicyRule> {
-    let rules = at(role, &["rules"]).and_then(Value::as_array);
+    let rules = get_path(role, &["rules"]).and_then(Value::as_array);
     rules
         .into_iter()
         .flatten()

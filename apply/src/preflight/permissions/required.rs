@@ -8,8 +8,8 @@ use manifests::{
 };
 
 use crate::{
-    discovery::{Found, Kind},
-    plan::{DefinitionPolicy, Plan, Step, is_definition, is_namespace},
+    discovery::{ApiKind, DiscoveredKinds},
+    plan::{ApplyStep, DefinitionPolicy, Plan, is_definition, is_namespace},
     preflight::{Policy, crd_safety::UpgradeSafety},
 };
 
@@ -19,7 +19,7 @@ pub(super) type PermissionsByScope<'a> = BTreeMap<Scope<'a>, BTreeSet<Permission
 /// Returns all permissions that a plan requires.
 pub(super) fn required<'a>(
     plan: &'a Plan,
-    leaving: &'a Found,
+    leaving: &'a DiscoveredKinds,
     policy: &Policy,
 ) -> PermissionsByScope<'a> {
     let mut rights = PermissionsByScope::new();
@@ -43,7 +43,7 @@ pub(super) fn required<'a>(
     rights
 }
 
-fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut PermissionsByScope<'a>) {
+fn apply<'a>(step: &'a ApplyStep, policy: &Policy, rights: &mut PermissionsByScope<'a>) {
     let object = &step.object;
     let target = Target {
         kind: &step.kind,
@@ -99,7 +99,7 @@ fn deletion_verbs(identity: &Identity, policy: DefinitionPolicy) -> &'static [&'
 
 /// Object of an authorization request.
 struct Target<'a> {
-    kind: &'a Kind,
+    kind: &'a ApiKind,
     namespace: &'a str,
     name: &'a str,
 }

@@ -8,7 +8,7 @@ fn status(code: u16, reason: &str, message: &str) -> Status {
     Status::failure(message, reason).with_code(code)
 }
 
-fn failure(kind: &str, status: Status) -> Failure {
+fn failure(kind: &str, status: Status) -> ApplyFailure {
     let error = ApiError::Status(status.boxed());
     classify(identity("", kind, "n", "a"), &error)
 }
@@ -16,7 +16,7 @@ fn failure(kind: &str, status: Status) -> Failure {
 // parity: rukpak-10
 #[test]
 fn api_server_errors_are_classified_by_cause() {
-    use Cause::*;
+    use FailureKind::*;
     for (code, reason, message, cause) in ::tests::rows![
         422, "Invalid", "Service \"a\" is invalid: spec.ports: Required value" => Invalid;
         422, "Invalid", "Job.batch \"a\" is invalid: spec.template: field is immutable" => Invalid;
@@ -69,7 +69,7 @@ fn terminating_namespace_is_detected_by_its_status_cause() {
             field: "metadata.namespace".to_owned(),
         }],
     });
-    assert_eq!(failure("ConfigMap", status).cause, Cause::Namespace);
+    assert_eq!(failure("ConfigMap", status).cause, FailureKind::Namespace);
 }
 
 #[test]
@@ -97,6 +97,6 @@ fn terminating_object_is_reported_with_its_finalizers() {
     let metadata = json!({"finalizers": ["a.io/x", "b.io/y"]});
     let object = identity("", "ConfigMap", "n", "a");
     let failure = deleting(object, "2026-11-21T10:00:00Z", &metadata);
-    assert_eq!(failure.cause, Cause::Deleting);
+    assert_eq!(failure.cause, FailureKind::Deleting);
     assert!(failure.message.contains("a.io/x, b.io/y"), "{failure:?}");
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use manifests::{
     api::{labels, owner_metadata::is_annotated_keep},
-    object::{Identity, Object, at, text},
+    object::{Identity, Object, get_path, text},
 };
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ pub(super) fn job(identity: &Identity, live: &Value) -> Option<JobState> {
     if (identity.group.as_str(), identity.kind.as_str()) != ("batch", "Job") {
         return None;
     }
-    let conditions = at(live, &["status", "conditions"]).and_then(Value::as_array);
+    let conditions = get_path(live, &["status", "conditions"]).and_then(Value::as_array);
     let is_finished = conditions.into_iter().flatten().any(|condition| {
         matches!(text(condition, &["type"]), Some("Complete" | "Failed"))
             && text(condition, &["status"]) == Some("True")
@@ -151,7 +151,7 @@ fn obstacle_of_kind(group: &str, kind: &str) -> Option<&'static str> {
 
 /// Returns another field manager that has added data to a ConfigMap or Secret. A value that both have set is not lost.
 fn data_manager(live: &Value) -> Option<String> {
-    let entries = at(live, &["metadata", "managedFields"]).and_then(Value::as_array);
+    let entries = get_path(live, &["metadata", "managedFields"]).and_then(Value::as_array);
     let is_own = |entry: &&Value| text(entry, &["manager"]) == Some(MANAGER);
     let (own, others): (Vec<&Value>, Vec<&Value>) = entries.into_iter().flatten().partition(is_own);
     let own: BTreeSet<&str> = own.into_iter().flat_map(data_keys).collect();
@@ -163,7 +163,7 @@ fn data_manager(live: &Value) -> Option<String> {
 /// Returns the keys of the data that an entry of managedFields names.
 fn data_keys(entry: &Value) -> impl Iterator<Item = &str> {
     ["f:data", "f:binaryData"].into_iter().flat_map(|field| {
-        let fields = at(entry, &["fieldsV1", field]).and_then(Value::as_object);
+        let fields = get_path(entry, &["fieldsV1", field]).and_then(Value::as_object);
         let keys = fields.into_iter().flat_map(|fields| fields.keys());
         // The key `.` stands for the map itself.
         keys.map(String::as_str).filter(|key| *key != ".")
@@ -182,17 +182,17 @@ pub(super) fn without_allocations(mut object: Value, live: &Value) -> Value {
     else {
         return object;
     };
-    if at(live, &["spec", "clusterIP"])
+    if get_path(live, &["spec", "clusterIP"])
         .is_some_and(|address| address != "None" && spec.get("clusterIP") == Some(address))
     {
         spec.remove("clusterIP");
         spec.remove("clusterIPs");
     }
-    let health = at(live, &["spec", "healthCheckNodePort"]);
+    let health = get_path(live, &["spec", "healthCheckNodePort"]);
     if health.is_some() && spec.get("healthCheckNodePort") == health {
         spec.remove("healthCheckNodePort");
     }
-    let ports = at(live, &["spec", "ports"]).and_then(Value::as_array);
+    let ports = get_path(live, &["spec", "ports"]).and_then(Value::as_array);
     let allocated: Vec<&Value> = ports
         .into_iter()
         .flatten()

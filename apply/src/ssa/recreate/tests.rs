@@ -142,7 +142,10 @@ fn refusals_name_object_fields_and_remedy() {
         };
         let failure = immutable.refusal("set it free");
         let expected = format!("Deployment n/a: immutable fields changed: {expected}");
-        assert_eq!((failure.cause, failure.message), (Cause::Invalid, expected));
+        assert_eq!(
+            (failure.cause, failure.message),
+            (FailureKind::Invalid, expected)
+        );
     }
 }
 

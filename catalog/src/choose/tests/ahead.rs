@@ -20,15 +20,15 @@ fn found(package: &Package, at: &str, request: Request<'_>) -> Option<String> {
     let openshift = Some(openshift::Release::new(4, 20));
     let request = with!(Request, installed: Some(&installed), openshift; ..request);
     let offers = [offer("c", 0, package)];
-    described(ahead(&request, Followed::Any, NEXT, &offers))
+    described(ahead(&request, ChannelScope::Any, NEXT, &offers))
 }
 
 /// Formats the bundle ahead; `None` if no bundle is ahead.
-fn described(ahead: Ahead) -> Option<String> {
+fn described(ahead: RequiredUpgrade) -> Option<String> {
     match ahead {
-        Ahead::To(choice) => Some(format!("{} {}", choice.channel, choice.name)),
-        Ahead::Nothing => None,
-        Ahead::Unknown(catalog) => Some(format!("unknown: {catalog}")),
+        RequiredUpgrade::UpgradeTo(choice) => Some(format!("{} {}", choice.channel, choice.name)),
+        RequiredUpgrade::None => None,
+        RequiredUpgrade::Unknown(catalog) => Some(format!("unknown: {catalog}")),
     }
 }
 
@@ -73,7 +73,7 @@ fn ahead_uses_the_followed_channel() {
     assert_eq!(of(None).as_deref(), Some("fast 1.3.0"));
     // If the default channel is followed, nothing is ahead.
     let (installed, offers) = (installed("1.0.0"), [offer("c", 0, &package)]);
-    let found = ahead(&after(&installed), Followed::Default, NEXT, &offers);
+    let found = ahead(&after(&installed), ChannelScope::Default, NEXT, &offers);
     assert_eq!(described(found), None);
     let range = manifests::version_range::Range::parse("<1.2.0").unwrap();
     let request = with!(Request, range: Some(&range), channel: Some("fast"));
@@ -83,12 +83,12 @@ fn ahead_uses_the_followed_channel() {
 #[test]
 fn unavailable_catalog_makes_ahead_unknown() {
     let [full, head] = [CHAIN, "1.0.0"].map(|entries| limited(&[("stable", entries)], &[]));
-    let away = |catalog, priority| answer(catalog, priority, Answer::Unknown("away"));
-    let pending = |catalog, priority| answer(catalog, priority, Answer::Pending);
-    let absent = |catalog, priority| answer(catalog, priority, Answer::Absent);
+    let away = |catalog, priority| answer(catalog, priority, CatalogAnswer::Unavailable("away"));
+    let pending = |catalog, priority| answer(catalog, priority, CatalogAnswer::Pending);
+    let absent = |catalog, priority| answer(catalog, priority, CatalogAnswer::NotFound);
     let (full, head) = (offer("n/c", 5, &full), offer("n/c", 5, &head));
     let to = Some("stable 1.2.0");
-    let (any, default) = (Followed::Any, Followed::Default);
+    let (any, default) = (ChannelScope::Any, ChannelScope::Default);
     for (followed, own, offers, expected) in ::tests::rows![
         any, None, vec![] => None;
         any, None, vec![absent("n/a", 9)] => None;

@@ -9,7 +9,7 @@ fn catalogs_are_ordered_by_priority_and_name() {
     let [old, new, mut none] =
         ["1.0.0", "9.0.0", "8.0.0"].map(|entries| package("stable", &[("stable", entries)]));
     none.bundles.get_mut("8.0.0").unwrap().image = String::new();
-    let absent = answer("0", 100, Answer::Absent);
+    let absent = answer("0", 100, CatalogAnswer::NotFound);
     for (offers, chosen) in ::tests::rows![
         vec![offer("a", 0, &new), offer("b", 5, &old)] => Some(("b", "1.0.0"));
         vec![offer("a", 0, &old), offer("b", 0, &new)] => Some(("a", "1.0.0"));
@@ -23,7 +23,7 @@ fn catalogs_are_ordered_by_priority_and_name() {
         assert_eq!(choose(&Request::default(), &reversed), decision);
         let found = decision.verdict.choice();
         assert_eq!(found.map(|found| (&*found.catalog, &*found.name)), chosen);
-        if let Verdict::Nothing(reason) = &decision.verdict {
+        if let Outcome::NoCandidate(reason) = &decision.verdict {
             let part = "failed to find candidate olm.bundles from the foo package";
             has(reason, part);
         }
@@ -40,7 +40,7 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
         "1.1.0 1.9.0<1.1.0",
     ]
     .map(|entries| package("stable", &[("stable", entries)]));
-    let absent = answer("own", 0, Answer::Absent);
+    let absent = answer("own", 0, CatalogAnswer::NotFound);
     for (installed_from, offers, chosen) in ::tests::rows![
         "", vec![offer("other", 9, &other), offer("known", 0, &chain)] => "upgrade 1.2.0";
         // A catalog with the bundle itself precedes one that only has an edge from it.
@@ -60,7 +60,7 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
         let decision = choose(&after(&from(installed_from)), &offers);
         assert_eq!(short(&decision), chosen, "{installed_from} {decision}");
         if installed_from == "own"
-            && let Verdict::Stay(reason) = &decision.verdict
+            && let Outcome::NoUpgrade(reason) = &decision.verdict
         {
             starts(reason, "catalog own, the source of 1.1.0, contains neither");
         }
@@ -87,7 +87,7 @@ fn dead_end_names_channels_with_an_upgrade() {
         Some("a") => "channel a has no upgrade from 1.0.0";
     ] {
         let request = with!(Request, installed: Some(&at), channel);
-        let Verdict::Stay(reason) = decide(&request, &package).verdict else {
+        let Outcome::NoUpgrade(reason) = decide(&request, &package).verdict else {
             panic!("{channel:?}");
         };
         assert_eq!(reason, expected);
@@ -104,8 +104,8 @@ fn from(catalog: &str) -> Installed {
 fn unavailable_catalog_causes_no_downgrade() {
     let chain = package("stable", &[("stable", CHAIN)]);
     let reason = "the stream ended too soon";
-    let away = |catalog, priority| answer(catalog, priority, Answer::Unknown(reason));
-    let pending = |catalog, priority| answer(catalog, priority, Answer::Pending);
+    let away = |catalog, priority| answer(catalog, priority, CatalogAnswer::Unavailable(reason));
+    let pending = |catalog, priority| answer(catalog, priority, CatalogAnswer::Pending);
     let chain = |catalog, priority| offer(catalog, priority, &chain);
     // Catalog of the installed bundle, if any; the decision; the unavailable catalogs and the reason.
     for (installed, offers, chosen, unasked, pattern) in ::tests::rows![
@@ -132,26 +132,26 @@ fn unavailable_catalog_causes_no_downgrade() {
         Some("b"), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
         // No other catalog, and one without the package.
         None, vec![pending("a", 9)], "nothing", &["a"] => "*waiting for catalog a, which has a higher priority*";
-        None, vec![answer("b", 10, Answer::Absent), pending("a", 9)], "nothing", &["a"]
+        None, vec![answer("b", 10, CatalogAnswer::NotFound), pending("a", 9)], "nothing", &["a"]
             => "*waiting for catalog a, which has a higher priority*";
     ] {
         let from = installed.map(from);
         let decision = choose(&with!(Request, installed: from.as_ref()), &offers);
         let names: Vec<_> = decision
-            .unasked
+            .unavailable
             .iter()
             .map(|catalog| catalog.catalog.as_str())
             .collect();
         let found = (&*short(&decision), &*names);
         assert_eq!(found, (chosen, unasked), "{installed:?} {offers:?}");
         for offer in offers.iter().filter(|offer| names.contains(&offer.catalog)) {
-            let is_pending = matches!(offer.answer, Answer::Pending);
-            let mut found = decision.unasked.iter();
+            let is_pending = matches!(offer.answer, CatalogAnswer::Pending);
+            let mut found = decision.unavailable.iter();
             assert!(found.any(
                 |catalog| catalog.catalog == offer.catalog && catalog.is_pending == is_pending
             ));
         }
-        if let Verdict::Nothing(reason) | Verdict::Stay(reason) = &decision.verdict {
+        if let Outcome::NoCandidate(reason) | Outcome::NoUpgrade(reason) = &decision.verdict {
             assert!(::tests::table::matches(pattern, reason), "{reason}");
         }
     }
@@ -188,7 +188,7 @@ fn decision_lists_its_steps_and_candidates() {
     let mut package = package("stable", &[("stable", stable), ("fast", "2.0.0")]);
     package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.12");
     let request = with!(Request, openshift: Some("4.13.0".parse().unwrap()));
-    let absent = answer("a", 1, Answer::Absent);
+    let absent = answer("a", 1, CatalogAnswer::NotFound);
     assert_eq!(
         explain(&request, &[absent, offer("b", 0, &package)]).to_string(),
         "Package foo: install 1.1.0 1.1.0 from channel stable of catalog b

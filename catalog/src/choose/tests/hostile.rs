@@ -59,7 +59,7 @@ fn cycles_and_self_replacement_have_no_effect() {
         let mut at = installed("1.0.0");
         for _ in 0..3 {
             match answer(&package, &after(&at)).verdict {
-                Verdict::Upgrade(choice) => at = installed(&choice.name),
+                Outcome::Upgrade(choice) => at = installed(&choice.name),
                 _ => break,
             }
         }

@@ -86,7 +86,7 @@ fn malformed_constraint_is_a_warning_and_a_need() {
         let catalog = with(json!({"type": "olm.constraint", "value": value}));
         assert!(catalog.is_valid(), "{value:.200}");
         let found = finding_lines(&catalog);
-        let needs = catalog.packages["foo"].bundles["foo.v0.3.0"].needs[0].to_string();
+        let needs = catalog.packages["foo"].bundles["foo.v0.3.0"].requires[0].to_string();
         if problem.is_empty() {
             assert_eq!(found, [""; 0], "{value:.200}");
             assert!(!needs.contains("cannot be read"), "{needs}");

@@ -69,7 +69,7 @@ pub(super) fn compute(source: Source<'_>, limits: &Limits) -> Result<Digest, Err
 fn hash(entry: &Entry<'_>, meter: &Meter, buffer: &mut [u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut read = || -> io::Result<()> {
-        let mut file = meter.over(entry.open()?);
+        let mut file = meter.exceeded(entry.open()?);
         loop {
             match file.read(buffer)? {
                 0 => return Ok(()),

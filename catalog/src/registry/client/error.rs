@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// The connection broke, or an intermediary truncated the response. The server itself did not report an error.
     #[error("the connection to the catalog at {address} broke during {rpc}: {message}; retrying")]
-    Broken {
+    Disconnected {
         /// Address of the catalog server.
         address: String,
         /// Name of the rpc.
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The server sent no data within the timeout.
     #[error("timed out after {} s waiting for {rpc} from the catalog at {address}", after.as_secs_f64())]
-    Stalled {
+    Timeout {
         /// Address of the catalog server.
         address: String,
         /// Name of the rpc.
@@ -78,7 +78,7 @@ impl Error {
     /// Reports whether the same request can succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Broken { .. } | Self::Stalled { .. } => true,
+            Self::Connect { .. } | Self::Disconnected { .. } | Self::Timeout { .. } => true,
             Self::Refused { code, .. } => matches!(
                 code,
                 Code::Unavailable

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Packages, deprecation, fill, listed_size};
 use crate::{
     model::{
-        Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, exceeds_bundle_limit,
+        Bundle, Channel, Entry, MAX_BUNDLES, MAX_BYTES, Package, exceeds_bundle_limit,
         exceeds_size_limit,
     },
     registry::{Client, client::Error, proto},
@@ -97,12 +97,12 @@ impl<'a> FetchSession<'a> {
         self.client.check_connected("GetBundle")?;
         let packages = self.packages.into_iter();
         Ok(Packages {
-            asked: requested,
+            requested,
             packages: packages
                 .map(|(name, progress)| (name, Arc::new(progress.package)))
                 .collect(),
             broken: self.broken,
-            kept: self.retained_bytes,
+            retained_bytes: self.retained_bytes,
         })
     }
 
@@ -152,8 +152,8 @@ impl<'a> FetchSession<'a> {
         )?;
         let package = &mut progress.package;
         if !package.bundles.contains_key(&name) {
-            if package.bundles.len() >= MOST_BUNDLES {
-                return Err(exceeds_bundle_limit(MOST_BUNDLES));
+            if package.bundles.len() >= MAX_BUNDLES {
+                return Err(exceeds_bundle_limit(MAX_BUNDLES));
             }
             // A bundle that is not fetched later has only this data.
             let bundle = match version::parse_strict(&listed.version) {
@@ -162,7 +162,7 @@ impl<'a> FetchSession<'a> {
                     ..Bundle::new(name.clone(), version)
                 },
                 Err(error) => Bundle {
-                    unreadable: Some(format!("its version {:?}: {error}", listed.version)),
+                    invalid_properties: Some(format!("its version {:?}: {error}", listed.version)),
                     ..Bundle::new(name.clone(), version::Version::new(0, 0, 0))
                 },
             };
@@ -228,7 +228,7 @@ impl<'a> FetchSession<'a> {
                     receive(client, received, response.encoded_len())?;
                     fill(bundle, name, response);
                 }
-                Err(Failure::Package(problem)) => bundle.unreadable = Some(problem),
+                Err(Failure::Package(problem)) => bundle.invalid_properties = Some(problem),
                 Err(error) => return Err(error),
             }
             retain(client, retained_bytes, size, bundle.listed_size()).map_err(Failure::Package)?;
@@ -244,11 +244,11 @@ fn retain(
     size: &mut usize,
     more: usize,
 ) -> Result<(), String> {
-    let limit = client.bounds().kept;
+    let limit = client.bounds().max_retained;
     *size += more;
     *retained_bytes += more;
-    if *size > MOST_BYTES {
-        return Err(exceeds_size_limit(MOST_BYTES));
+    if *size > MAX_BYTES {
+        return Err(exceeds_size_limit(MAX_BYTES));
     }
     if *retained_bytes > limit {
         return Err(format!(

@@ -51,7 +51,11 @@ fn only_registry_v1_bundles_need_a_csv() {
         let properties = media_type
             .map(|media_type| property("olm.bundle.mediatype", &format!("{media_type:?}")));
         let bundle = filled(served_bundle(csv, properties.into_iter().collect()));
-        assert_eq!(bundle.unreadable.as_deref(), unreadable, "{media_type:?}");
+        assert_eq!(
+            bundle.invalid_properties.as_deref(),
+            unreadable,
+            "{media_type:?}"
+        );
         if unreadable.is_none() {
             assert_eq!(bundle.media_type.as_deref(), media_type);
             let min_kube = (!csv.is_empty()).then_some("1.25.0");
@@ -99,9 +103,9 @@ fn both_forms_of_dependencies_become_needs() {
         dependency("olm.label", "{\"label\":\"blue\"}") => "constraint: label blue";
     ] {
         let bundle = filled(needing(dependency));
-        let needs: Vec<String> = bundle.needs.iter().map(ToString::to_string).collect();
+        let needs: Vec<String> = bundle.requires.iter().map(ToString::to_string).collect();
         assert_eq!(needs, [expected]);
-        assert_eq!(bundle.unreadable, None);
+        assert_eq!(bundle.invalid_properties, None);
     }
     // Both representations at once, as in opm's answers.
     let dependencies = vec![
@@ -114,7 +118,7 @@ fn both_forms_of_dependencies_become_needs() {
         property("olm.package.required", range),
     ];
     let bundle = filled(with!(proto::Bundle, dependencies; ..served_bundle(CSV, properties)));
-    assert_eq!(bundle.needs.len(), 2, "{:?}", bundle.needs);
+    assert_eq!(bundle.requires.len(), 2, "{:?}", bundle.requires);
 }
 
 #[test]
@@ -131,6 +135,6 @@ fn malformed_values_make_the_bundle_unreadable() {
         served_bundle(CSV, vec![good, property("x", "{")]) => "parse property[1] of type \"x\": unexpected end of JSON input";
         served_bundle("[", vec![]) => "the ClusterServiceVersion is not valid JSON: unexpected end of JSON input";
     ] {
-        starts(filled(bundle).unreadable.unwrap(), problem);
+        starts(filled(bundle).invalid_properties.unwrap(), problem);
     }
 }

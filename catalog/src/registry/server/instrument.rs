@@ -28,7 +28,7 @@ use crate::registry::store::Store;
 const MAX_REQUEST_SIZE: usize = 64 << 10;
 
 /// Observer of finished calls.
-pub trait Calls: Send + Sync {
+pub trait ObserveCalls: Send + Sync {
     /// Reports a finished call with its duration and the code as Go spells it. The number of distinct rpcs and codes is
     /// small.
     fn ended(&self, rpc: &'static str, code: &'static str, took: Duration);
@@ -36,7 +36,7 @@ pub trait Calls: Send + Sync {
 
 /// Optional observer of calls.
 #[derive(Clone, Default)]
-pub(super) struct CallObserver(pub(super) Option<Arc<dyn Calls>>);
+pub(super) struct CallObserver(pub(super) Option<Arc<dyn ObserveCalls>>);
 
 impl fmt::Debug for CallObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

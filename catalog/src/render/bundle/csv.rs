@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use manifests::go_types::{self, ProblemKind, Type};
-use manifests::object::{at, text, type_name};
+use manifests::object::{get_path, text, type_name};
 use serde_json::Value;
 
 use super::{
@@ -71,7 +71,7 @@ impl<'a> CsvView<'a> {
     }
 
     pub(super) fn annotation(&self, key: &str) -> Option<&'a str> {
-        at(self.value, &["metadata", "annotations"])?
+        get_path(self.value, &["metadata", "annotations"])?
             .get(key)?
             .as_str()
     }
@@ -167,7 +167,7 @@ impl<'a> CsvView<'a> {
         }
         for deployment in items(list, "spec.install.spec.deployments")? {
             for containers in ["containers", "initContainers"] {
-                let containers = at(deployment, &["spec", "template", "spec", containers]);
+                let containers = get_path(deployment, &["spec", "template", "spec", containers]);
                 let containers = containers.and_then(Value::as_array);
                 images.extend(
                     containers.into_iter().flatten().map(|container| {
@@ -261,7 +261,7 @@ fn crd(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error> {
         text(object, &path).unwrap_or_default().to_owned()
     };
     let versions = items(
-        at(object, &["spec", "versions"]),
+        get_path(object, &["spec", "versions"]),
         &format!("{path_prefix}spec.versions"),
     )?;
     let mut names: Vec<String> = versions

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use super::properties::Gvk;
@@ -48,7 +48,7 @@ fn gvk(description: &Value, group: &str) -> Gvk {
 }
 
 fn list<'a>(value: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> + use<'a> {
-    let list = at(value, path).and_then(Value::as_array);
+    let list = get_path(value, path).and_then(Value::as_array);
     list.into_iter().flatten()
 }
 

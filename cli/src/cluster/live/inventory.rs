@@ -88,7 +88,11 @@ async fn recorded(
         for mut object in record.objects {
             let kind = kinds.kind(object.api_version(), object.kind()).await?;
             if let Some(kind) = &kind {
-                owner_metadata::place(&mut object, kind.namespaced, &record.header.namespace);
+                owner_metadata::set_namespace(
+                    &mut object,
+                    kind.namespaced,
+                    &record.header.namespace,
+                );
             }
             let identity = object.identity();
             if !listed_before.insert(identity.clone()) {
@@ -98,7 +102,9 @@ async fn recorded(
             if let Some(kind) = kind.filter(|_| is_namespace(&object)) {
                 let found = kinds.get(&kind, &identity).await?;
                 let found = found.as_ref().map(metadata).transpose()?;
-                if !found.is_some_and(|found| ObjectOwner::of(&found, &owner) == ObjectOwner::Us) {
+                if !found.is_some_and(|found| {
+                    ObjectOwner::of(&found, &owner) == ObjectOwner::ThisInstance
+                }) {
                     continue;
                 }
             }

@@ -111,7 +111,7 @@ pub(super) async fn all(
             .live
             .as_ref()
             .and_then(|live| live.pointer("/metadata/deletionTimestamp"));
-        if deleted.is_some() && holder != ObjectOwner::Us {
+        if deleted.is_some() && holder != ObjectOwner::ThisInstance {
             plan.rejected.push(format!(
                 "{identity} is being deleted: the installation continues automatically after the deletion"
             ));
@@ -207,7 +207,7 @@ fn claim(identity: &Identity, holder: &ObjectOwner, is_deleted: bool) -> Adoptab
         && identity.group.is_empty()
         && identity.name == "default";
     match holder {
-        ObjectOwner::Us | ObjectOwner::Released => Adoptability::None,
+        ObjectOwner::ThisInstance | ObjectOwner::Released => Adoptability::None,
         ObjectOwner::None if is_default_account => Adoptability::None,
         ObjectOwner::Provisioner => Adoptability::Rejected(format!(
             "belongs to {holder}: remove it from the bundle, or rename it"
@@ -273,7 +273,7 @@ mod tests {
         };
         let map = identity("ConfigMap", "a");
         for (holder, is_gone, expected) in ::tests::rows![
-            ObjectOwner::Us, false => Some(false);
+            ObjectOwner::ThisInstance, false => Some(false);
             ObjectOwner::Released, false => Some(false);
             ObjectOwner::None, false => Some(true);
             ObjectOwner::OtherTool("the Helm release a/b".to_owned()), false => Some(true);

@@ -2,7 +2,7 @@
 
 use catalog::{
     Catalog,
-    choose::{self, Answer, Choice, Decision, Installed, Next, Offer, Request, Verdict},
+    choose::{self, CatalogAnswer, Choice, Decision, Installed, Next, Offer, Outcome, Request},
     model::Release,
 };
 use serde::Serialize;
@@ -97,9 +97,9 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
                 catalog: name,
                 priority,
                 answer: match (broken, package) {
-                    (Some(reason), _) => Answer::Unknown(reason),
-                    (None, Some(package)) => Answer::Package(package),
-                    (None, None) => Answer::Absent,
+                    (Some(reason), _) => CatalogAnswer::Unavailable(reason),
+                    (None, Some(package)) => CatalogAnswer::Package(package),
+                    (None, None) => CatalogAnswer::NotFound,
                 },
             }
         })
@@ -140,8 +140,8 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             .collect()
     }))?;
     Ok(match decision.verdict {
-        Verdict::Nothing(_) => Exit::Failed,
-        Verdict::Install(_) | Verdict::Upgrade(_) | Verdict::Stay(_) => Exit::Done,
+        Outcome::NoCandidate(_) => Exit::Failed,
+        Outcome::Install(_) | Outcome::Upgrade(_) | Outcome::NoUpgrade(_) => Exit::Done,
     })
 }
 
@@ -153,8 +153,12 @@ fn version(args: &CatalogChooseArgs, name: &str, offers: &[Offer<'_>]) -> Option
     });
     let listed = || {
         offers.iter().find_map(|offer| match offer.answer {
-            Answer::Package(package) => package.bundle(name).map(|bundle| bundle.version.clone()),
-            Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
+            CatalogAnswer::Package(package) => {
+                package.bundle(name).map(|bundle| bundle.version.clone())
+            }
+            CatalogAnswer::NotFound | CatalogAnswer::Unavailable(_) | CatalogAnswer::Pending => {
+                None
+            }
         })
     };
     given.or_else(listed)
@@ -178,10 +182,10 @@ impl<'a> ChoiceOutput<'a> {
         Self {
             package: &decision.package,
             verdict: match &decision.verdict {
-                Verdict::Install(_) => "install",
-                Verdict::Upgrade(_) => "upgrade",
-                Verdict::Stay(_) => "stay",
-                Verdict::Nothing(_) => "nothing",
+                Outcome::Install(_) => "install",
+                Outcome::Upgrade(_) => "upgrade",
+                Outcome::NoUpgrade(_) => "stay",
+                Outcome::NoCandidate(_) => "nothing",
             },
             message: decision.verdict.to_string(),
             chosen: decision.verdict.choice().map(chosen),
@@ -200,11 +204,11 @@ impl<'a> ChoiceOutput<'a> {
                 .collect(),
             warnings: &decision.warnings,
             unasked: decision
-                .unasked
+                .unavailable
                 .iter()
                 .map(|catalog| Unasked {
                     catalog: &catalog.catalog,
-                    why: &catalog.why,
+                    why: &catalog.reason,
                 })
                 .collect(),
         }

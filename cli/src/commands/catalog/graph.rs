@@ -1,7 +1,7 @@
 //! `rukpak catalog graph`.
 
 use anyhow::bail;
-use catalog::draw::{self, Language};
+use catalog::draw::{self, GraphFormat};
 
 use crate::{
     Exit,
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
         );
     }
     let language = match args.output {
-        GraphFormat::Mermaid => Language::Mermaid,
-        GraphFormat::Dot => Language::Dot,
+        GraphFormat::Mermaid => GraphFormat::Mermaid,
+        GraphFormat::Dot => GraphFormat::Dot,
     };
     output::print(&draw::draw(package, args.channel.as_deref(), language))?;
     Ok(Exit::Done)

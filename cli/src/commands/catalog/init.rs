@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use catalog::init::{Dockerfile, Package, package};
+use catalog::init::{Dockerfile, PackageTemplate, package};
 
 use crate::{
     Exit,
@@ -27,7 +27,7 @@ pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<Exit> {
     });
     let icon = args.icon.as_deref().map(read).transpose()?;
     let description = description.transpose()?;
-    let rendered = package(Package {
+    let rendered = package(PackageTemplate {
         name: &args.package,
         default_channel: &args.default_channel,
         description: description.as_deref(),

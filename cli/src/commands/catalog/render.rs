@@ -5,7 +5,7 @@ pub(crate) mod reference;
 use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Context;
-use catalog::render::{Format, Level, Render, check_empty};
+use catalog::render::{Format, Level, Render, ensure_empty};
 
 use self::reference::AllowedKinds;
 use crate::{
@@ -69,7 +69,7 @@ pub(super) fn print(write: impl Fn(&mut dyn Write) -> anyhow::Result<()>) -> any
 
 pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
     // Fails before anything is fetched.
-    check_empty(&args.folder)?;
+    ensure_empty(&args.folder)?;
     let source = source::one(&args.reference, &args.reading.access);
     let fetcher = Reach::new(
         &args.reading.access,

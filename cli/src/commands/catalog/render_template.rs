@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use catalog::{
     Limits,
     render::{Bundle, Format},
-    template::{self, Kind, Template},
+    template::{self, Template, TemplateKind},
 };
 
 use super::{
@@ -67,8 +67,13 @@ fn warn(args: &RenderTemplateArgs, warnings: Vec<String>) {
 
 /// Returns the type and the file of the template; no file means standard input. A single word that names a type is not a
 /// file, as in opm.
-fn parse_arguments(arguments: &[OsString]) -> Result<(Option<Kind>, Option<&Path>), String> {
-    let kind = |word: &OsString| word.to_str().and_then(|word| word.parse::<Kind>().ok());
+fn parse_arguments(
+    arguments: &[OsString],
+) -> Result<(Option<TemplateKind>, Option<&Path>), String> {
+    let kind = |word: &OsString| {
+        word.to_str()
+            .and_then(|word| word.parse::<TemplateKind>().ok())
+    };
     let file = |word| Some(Path::new(word)).filter(|path| *path != Path::new("-"));
     match arguments {
         [] => Ok((None, None)),
@@ -81,7 +86,7 @@ fn parse_arguments(arguments: &[OsString]) -> Result<(Option<Kind>, Option<&Path
             None => Err(format!(
                 "invalid template type {:?}, must be one of: {}",
                 first.to_string_lossy(),
-                Kind::ALL.map(Kind::name).join(", ")
+                TemplateKind::ALL.map(TemplateKind::name).join(", ")
             )),
         },
     }
@@ -193,11 +198,11 @@ mod tests {
         let stdin = None;
         for (arguments, expected) in ::tests::rows![
             &[][..] => Ok((None, stdin));
-            &["semver"] => Ok((Some(Kind::Semver), stdin));
+            &["semver"] => Ok((Some(TemplateKind::Semver), stdin));
             &["-"] => Ok((None, stdin));
             &["a.yaml"] => Ok((None, Some("a.yaml")));
-            &["basic", "-"] => Ok((Some(Kind::Basic), stdin));
-            &["substitutes", "semver"] => Ok((Some(Kind::Substitutes), Some("semver")));
+            &["basic", "-"] => Ok((Some(TemplateKind::Basic), stdin));
+            &["substitutes", "semver"] => Ok((Some(TemplateKind::Substitutes), Some("semver")));
             &["Basic", "a"] => Err("*invalid template type \"Basic\"*");
             &["a", "b"] => Err("*basic, semver, substitutes*");
         ] {

@@ -5,9 +5,9 @@ use std::{io, path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use catalog::{
     Limits, Source,
-    http::{self, Put, Shelf},
+    http::{self, ContentStore, PutOutcome},
     registry,
-    registry::startup::{last_words, listen, open},
+    registry::startup::{listen, open, write_termination_log},
 };
 use tempfile::TempDir;
 use tokio::{
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         .context("failed to start the server runtime")
         .and_then(|runtime| runtime.block_on(serve(args)));
     if let Err(error) = &result {
-        last_words(&args.termination_log, &format!("{error:#}"));
+        write_termination_log(&args.termination_log, &format!("{error:#}"));
     }
     result
 }
@@ -69,12 +69,12 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Failed);
         }
     };
-    for reason in store.left_out() {
+    for reason in store.skipped() {
         warn!(reason, "skipped");
     }
-    match store.left_out() {
+    match store.skipped() {
         [first, ..] if args.strict => {
-            let count = store.left_out().len();
+            let count = store.skipped().len();
             bail!(
                 "the catalog cannot be served completely: {first} (1 of {count}); fix it, or remove --strict"
             );
@@ -142,7 +142,7 @@ impl ServeInput {
 
 /// Content for HTTP, in a temporary directory that is deleted with it.
 struct HttpContent {
-    shelf: Shelf,
+    shelf: ContentStore,
     _directory: TempDir,
 }
 
@@ -152,9 +152,9 @@ fn write(source: Source<'_>, name: &str) -> anyhow::Result<HttpContent> {
         .prefix("rukpak-serve-lines-")
         .tempdir()
         .context(failed)?;
-    let shelf = Shelf::open(directory.path()).context(failed)?;
+    let shelf = ContentStore::open(directory.path()).context(failed)?;
     let put = shelf.put(name, None, source, &Limits::default());
-    if let Put::Written(written) = put.context(failed)? {
+    if let PutOutcome::Written(written) = put.context(failed)? {
         for reason in written.faults {
             warn!(%reason, "skipped in the content for HTTP");
         }

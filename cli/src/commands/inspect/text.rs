@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use anstyle::Style;
 use convert::{
     bundle_info::Api,
-    permissions::{Grant, Rights, Rule, Scope},
+    permissions::{Grant, Rule, Scope, SubjectPermissions},
 };
 use manifests::object::api_version;
 
@@ -202,7 +202,7 @@ fn constraints(text: &mut Text, inspection: &Inspection<'_>) {
     text.section("Constraints", &rows);
 }
 
-fn permissions(text: &mut Text, rights: &Rights) {
+fn permissions(text: &mut Text, rights: &SubjectPermissions) {
     let scope = match &rights.scope {
         Scope::Cluster if rights.holder.kind == "ClusterRole" => "wherever it is bound".to_owned(),
         Scope::Cluster => "in the whole cluster".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use catalog::{
-    choose::{self, Choice, Decision, Request, Verdict},
+    choose::{self, Choice, Decision, Outcome, Request},
     model::{PLAIN_V0, REGISTRY_V1},
 };
 
@@ -101,8 +101,8 @@ fn problem(name: &str, decision: &Decision, catalogs: &Catalogs) -> String {
         return format!("package {name} not found in any catalog; {hint}");
     }
     let text = match &decision.verdict {
-        Verdict::Nothing(reason) | Verdict::Stay(reason) => reason.clone(),
-        Verdict::Install(_) | Verdict::Upgrade(_) => format!("package {name}"),
+        Outcome::NoCandidate(reason) | Outcome::NoUpgrade(reason) => reason.clone(),
+        Outcome::Install(_) | Outcome::Upgrade(_) => format!("package {name}"),
     };
     // Bundles of other channels have only that reason.
     let is_in_channel = |reason: &String| !reason.starts_with("is not in channel");

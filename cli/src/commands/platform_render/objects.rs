@@ -10,7 +10,7 @@ use manifests::{
         crds, install,
         platform_operator::{CatalogRef, Package, PlatformOperator, PlatformOperatorSpec},
     },
-    object::{Object, at, mapping},
+    object::{Object, get_path, mapping},
     yaml,
 };
 use serde::Serialize;
@@ -115,9 +115,9 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             "--catalog-namespaces={},{catalog_namespace}",
             default_namespaces.join(",")
         );
-        let deployment = objects
-            .iter_mut()
-            .find(|object| at(object, &["kind"]).and_then(Value::as_str) == Some("Deployment"));
+        let deployment = objects.iter_mut().find(|object| {
+            get_path(object, &["kind"]).and_then(Value::as_str) == Some("Deployment")
+        });
         let args = deployment
             .and_then(|deployment| deployment.pointer_mut("/spec/template/spec/containers/0/args"))
             .and_then(Value::as_array_mut)
@@ -134,7 +134,9 @@ fn is_same(a: &Value, b: &Value) -> bool {
         &["metadata", "name"],
         &["metadata", "namespace"],
     ];
-    paths.iter().all(|path| at(a, path) == at(b, path))
+    paths
+        .iter()
+        .all(|path| get_path(a, path) == get_path(b, path))
 }
 
 /// Returns the FeatureGate that enables the provisioner of the OpenShift release. It is created once, and then managed by

@@ -5,7 +5,7 @@ use catalog::{
     choose::{Constraint, Request},
     model,
 };
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 
 use super::images::PulledBundle;
@@ -32,7 +32,7 @@ pub(super) async fn check(
 fn decide(
     names: (&str, &str),
     version: &Version,
-    facts: &Facts,
+    facts: &BundleInfo,
     state: &ClusterState,
     hidden: Option<anyhow::Error>,
 ) -> anyhow::Result<()> {
@@ -59,7 +59,7 @@ fn decide(
 fn demands(
     (package, name): (&str, &str),
     version: &Version,
-    facts: &Facts,
+    facts: &BundleInfo,
     state: &ClusterState,
 ) -> Vec<String> {
     let mut claims = model::Bundle::new(name.to_owned(), version.clone());
@@ -81,7 +81,7 @@ fn demands(
         overrides: &[],
     };
     let updating = state.is_updating.as_ref();
-    let limits = request.limits(&claims);
+    let limits = request.constraint_violations(&claims);
     limits
         .map(|(constraint, reason)| match (constraint, updating) {
             (Constraint::MaxOpenShiftVersion, Some(updating)) => {
@@ -105,9 +105,9 @@ mod tests {
         "1.0.0".parse().unwrap()
     }
 
-    fn facts(max: Option<&str>) -> Facts {
+    fn facts(max: Option<&str>) -> BundleInfo {
         let max = max.map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties));
-        ::tests::with!(Facts, max_open_shift_version: max)
+        ::tests::with!(BundleInfo, max_open_shift_version: max)
     }
 
     /// Rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and on Kubernetes.

@@ -6,7 +6,7 @@ use catalog::{
     compose::Bundle,
     render::{Level, Render, Rendered},
 };
-use convert::{Class, Options, bundle_info::Facts};
+use convert::{Class, Options, bundle_info::BundleInfo};
 use manifests::{content::Content, version::Version};
 use tokio::task::spawn_blocking;
 use unpacker::{Selection, source::Image};
@@ -34,7 +34,7 @@ pub(super) struct ImagePuller {
 #[derive(Debug)]
 pub(super) struct PulledBundle {
     pub(super) bundle: Bundle,
-    pub(super) facts: Facts,
+    pub(super) facts: BundleInfo,
     pub(super) version: Version,
     /// Image reference as the user gave it.
     pub(super) requested_reference: String,
@@ -151,7 +151,7 @@ fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
         };
         reach.fetch(source, &options).with_context(failed)
     };
-    let mut fetched = fetch(Selection::Natural)?;
+    let mut fetched = fetch(Selection::Default)?;
     let mut labeled = ImageKind::from_labels(&fetched.labels).with_context(failed)?;
     if labeled == ImageKind::Unknown {
         let tree = fetch(Selection::Only(vec![DATABASE.to_owned()]))?.tree;

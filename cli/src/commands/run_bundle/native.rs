@@ -20,7 +20,7 @@ mod version_order;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use catalog::compose::{self, Bundle, CHANNEL, Form, Index, Place};
+use catalog::compose::{self, Bundle, CHANNEL, ChannelRef, ComposeMode, Index};
 use convert::{Class, Options};
 use kube::ResourceExt as _;
 use manifests::{
@@ -110,10 +110,10 @@ async fn check(
 fn compose(
     index: Option<Index<'_>>,
     package: &str,
-    form: Form,
+    form: ComposeMode,
     bundles: Vec<Bundle>,
 ) -> anyhow::Result<()> {
-    let place = Place {
+    let place = ChannelRef {
         package,
         channel: CHANNEL,
     };

@@ -38,8 +38,8 @@ mod upgrade;
 mod wait;
 
 use anyhow::Context;
-use catalog::compose::Composed;
-use convert::bundle_info::Facts;
+use catalog::compose::ComposedCatalog;
+use convert::bundle_info::BundleInfo;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use manifests::{
     image::Reference,
@@ -90,7 +90,7 @@ async fn check(cluster: &Cluster, pulled: &PulledBundle) -> anyhow::Result<bool>
 
 /// Returns the warning for a bundle whose max OpenShift version cannot be determined. It is installed without this check,
 /// and OLM interprets the value in its own way.
-fn undeterminable(name: &str, facts: &Facts) -> Option<String> {
+fn undeterminable(name: &str, facts: &BundleInfo) -> Option<String> {
     let declared = facts.max_open_shift_version.as_ref()?;
     let error = declared.version.as_ref().err()?;
     let properties = facts.properties.iter();
@@ -103,7 +103,7 @@ fn undeterminable(name: &str, facts: &Facts) -> Option<String> {
 }
 
 /// Splits a catalog into ConfigMap parts, and prints the warnings about other packages in it.
-fn split_catalog(composed: &Composed) -> anyhow::Result<Parts> {
+fn split_catalog(composed: &ComposedCatalog) -> anyhow::Result<Parts> {
     composed
         .warnings
         .iter()
@@ -213,7 +213,7 @@ mod tests {
                 value: RawValue::from_string(json.to_owned()).unwrap(),
             };
             let max = MaxOpenShiftVersion::new(json, Spelling::BundleProperties);
-            let facts = ::tests::with!(Facts, max_open_shift_version: Some(max), properties: vec![property]);
+            let facts = ::tests::with!(BundleInfo, max_open_shift_version: Some(max), properties: vec![property]);
             let warning = undeterminable("tide.v1", &facts);
             assert_eq!(warning.is_some(), olm_v0.is_some(), "{json}");
             if let Some((warning, olm_v0)) = warning.zip(olm_v0) {
@@ -224,7 +224,7 @@ mod tests {
                 assert!(warning.starts_with(&expected), "{warning}");
             }
         }
-        assert_eq!(undeterminable("tide.v1", &Facts::default()), None);
+        assert_eq!(undeterminable("tide.v1", &BundleInfo::default()), None);
     }
 
     // parity: sdk-19

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convert::removed_apis::{Removals, request_counts::Call};
+use convert::removed_apis::{RemovedApiUses, request_counts::ApiCall};
 use manifests::{
     api::platform_status::Effect, object::truncate, openshift::maximum, version_range::Range,
 };
@@ -55,10 +55,10 @@ pub(crate) struct InstalledOperator {
     #[serde(skip)]
     pub(crate) is_unread: bool,
     /// Use of removed APIs.
-    pub(crate) removals: Removals,
+    pub(crate) removals: RemovedApiUses,
     /// Recorded calls of the operator's accounts to removed APIs.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) calls: BTreeSet<Call>,
+    pub(crate) calls: BTreeSet<ApiCall>,
     /// Version to which the operator must be upgraded before the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unblocked_by: Option<CandidateVersion>,
@@ -183,7 +183,7 @@ fn repeated(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use convert::removed_apis::Search;
+    use convert::removed_apis::UsageScan;
     use manifests::{object::Identity, openshift::Release, version::KubeVersion};
 
     use super::*;
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn worst_findings_come_first_and_texts_are_bounded() {
-        let mut search = Search::new(KubeVersion::new(1, 24), KubeVersion::new(1, 25));
+        let mut search = UsageScan::new(KubeVersion::new(1, 24), KubeVersion::new(1, 25));
         let identity = || Identity {
             group: "policy".into(),
             kind: "PodDisruptionBudget".into(),
@@ -294,8 +294,8 @@ mod tests {
             name: "a".into(),
         };
         search.listed("policy/v1beta1", identity, "PodDisruptionBudget");
-        search.miss();
-        let (busy, removals) = ("busy ".repeat(1000), search.end());
+        search.mark_incomplete();
+        let (busy, removals) = ("busy ".repeat(1000), search.finish());
         let mut operator =
             ::tests::with!(operator(Some("4.20")) => refusal: Some(busy), removals: removals);
         operator.assess(&to(Some("4.21")), false);

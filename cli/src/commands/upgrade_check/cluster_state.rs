@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use convert::removed_apis::{
-    Search,
-    request_counts::{Calls, RequestCount},
+    UsageScan,
+    request_counts::{ApiCalls, RequestCount},
 };
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::{
@@ -216,19 +216,19 @@ pub(super) async fn operators(
     let mut searches = BTreeMap::new();
     for instance in &instances {
         let mut operator = of_instance(instance, &details, &context);
-        let mut search = Search::new(from.kubernetes, to.kubernetes);
+        let mut search = UsageScan::new(from.kubernetes, to.kubernetes);
         let accounts = scan_instance(cluster, instance, &mut search).await?;
         let accounts = accounts.iter().map(String::as_str);
         operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
         searches.insert(operator.name.clone(), search);
         of_instances.push(operator);
     }
-    if searches.values().any(|search| !search.is_idle()) {
+    if searches.values().any(|search| !search.is_empty()) {
         roles(cluster, &mut searches).await?;
     }
     for operator in &mut of_instances {
         if let Some(search) = searches.remove(&operator.name) {
-            operator.removals = search.end();
+            operator.removals = search.finish();
         }
     }
     operators.append(&mut of_instances);
@@ -296,7 +296,7 @@ fn of_instance(
 async fn scan_instance(
     cluster: &Cluster,
     instance: &BundleInstance,
-    search: &mut Search,
+    search: &mut UsageScan,
 ) -> anyhow::Result<Accounts> {
     let status = instance.status.as_ref();
     let listed = status.and_then(|status| status.inventory.as_ref());
@@ -321,7 +321,10 @@ async fn scan_instance(
 }
 
 /// Scans the roles of all instances, with as few requests as possible.
-async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> anyhow::Result<()> {
+async fn roles(
+    cluster: &Cluster,
+    searches: &mut BTreeMap<String, UsageScan>,
+) -> anyhow::Result<()> {
     for resource in [
         ApiResource::erase::<ClusterRole>(&()),
         ApiResource::erase::<Role>(&()),
@@ -420,8 +423,8 @@ async fn conditions(
 
 /// Returns the callers of removed APIs, if the cluster counts requests. Missing permissions are reported, and the check
 /// continues.
-async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Calls> {
-    let mut calls = Calls::default();
+async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<ApiCalls> {
+    let mut calls = ApiCalls::default();
     let kind = live
         .kind("apiserver.openshift.io/v1", "APIRequestCount")
         .await?;

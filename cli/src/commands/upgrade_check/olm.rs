@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convert::{
     olm,
-    removed_apis::{Search, request_counts::Calls},
+    removed_apis::{UsageScan, request_counts::ApiCalls},
 };
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
 use manifests::{
@@ -14,7 +14,7 @@ use manifests::{
         operator_condition::OperatorCondition,
         platform_status::{Concern, Effect},
     },
-    object::{Identity, at, text, truncate},
+    object::{Identity, get_path, text, truncate},
 };
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ pub(super) async fn operators(
 /// Information about the cluster that is needed for each operator.
 pub(super) struct ClusterContext<'a> {
     pub(super) conditions: &'a [OperatorCondition],
-    pub(super) calls: &'a Calls,
+    pub(super) calls: &'a ApiCalls,
     /// Concerns that the provisioner reports.
     pub(super) concerns: &'a [Concern],
     /// Requested channels; empty without catalogs.
@@ -100,10 +100,11 @@ fn operator(
         namespace: namespace.clone(),
         name: name.clone(),
     };
-    let mut search = Search::new(from.kubernetes, to.kubernetes);
+    let mut search = UsageScan::new(from.kubernetes, to.kubernetes);
     let mut accounts = Accounts::new();
     for list in ["clusterPermissions", "permissions"] {
-        let list = at(&csv.data, &["spec", "install", "spec", list]).and_then(Value::as_array);
+        let list =
+            get_path(&csv.data, &["spec", "install", "spec", list]).and_then(Value::as_array);
         for permission in list.into_iter().flatten() {
             search.rules(permission.get("rules").unwrap_or(&Value::Null), identity);
             if let Some(account) = text(permission, &["serviceAccountName"])
@@ -127,10 +128,10 @@ fn operator(
         package,
         bundle: Some(name.clone()),
         version: text(&csv.data, &["spec", "version"]).map(str::to_owned),
-        maximum: olm::maximum(annotation),
+        maximum: olm::max_openshift(annotation),
         refusal: condition.and_then(refusal),
         said: context.provisioner_concern(&format!("{namespace}/{name}")),
-        removals: search.end(),
+        removals: search.finish(),
         calls: context.calls.of(accounts, from.kubernetes, to.kubernetes),
         namespace,
         name,

@@ -59,7 +59,7 @@ impl PathBase {
 
     fn locations(&self, finding: &Finding) -> Value {
         let Some(file) = finding
-            .place
+            .location
             .as_ref()
             .map(|place| &place.file)
             .or(self.whole.as_ref())
@@ -75,7 +75,7 @@ impl PathBase {
         let mut physical =
             json!({"artifactLocation": {"uri": format!("{}{}", self.prefix, encode(file))}});
         let mut region = serde_json::Map::new();
-        if let Some(place) = &finding.place {
+        if let Some(place) = &finding.location {
             region.extend(place.line.map(|line| ("startLine".to_owned(), line.into())));
             region.extend(
                 place

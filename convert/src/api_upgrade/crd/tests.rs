@@ -2,13 +2,13 @@ use manifests::version::KubeVersion;
 use serde_json::{Value, json};
 
 use crate::{
-    api_upgrade::{Change, Fate, tests::brief, upgrade},
+    api_upgrade::{Disposition, UpgradeNote, tests::brief, upgrade},
     finding::Level,
 };
 
 /// Upgrades a CRD with these fields in its spec.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
-fn upgraded(spec: Value) -> (Value, Vec<Change>) {
+fn upgraded(spec: Value) -> (Value, Vec<UpgradeNote>) {
     let mut object = json!({
         "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "as.example.com", "creationTimestamp": null},
@@ -19,7 +19,7 @@ fn upgraded(spec: Value) -> (Value, Vec<Change>) {
         object["spec"].as_object_mut().unwrap().extend(more.clone());
     }
     let mut changes = Vec::new();
-    assert_rows!(upgrade(&mut object, KubeVersion::NEWEST, &mut changes) => Fate::Keep);
+    assert_rows!(upgrade(&mut object, KubeVersion::NEWEST, &mut changes) => Disposition::Keep);
     (object, changes)
 }
 

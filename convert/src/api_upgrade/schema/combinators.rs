@@ -37,7 +37,7 @@ impl SchemaWalk {
             let loss = if tolerated(key, &mut alone, schema) {
                 PrecisionLoss::None
             } else {
-                settle(&mut alone, schema)
+                apply_type(&mut alone, schema)
             };
             self.at.push(Step::Key((*key).to_owned()));
             match loss {
@@ -90,7 +90,7 @@ fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
 }
 
 /// Reduces the combinators of a branch, or of a node, to restrictions of the node.
-fn settle(holder: &mut Object, node: &Object) -> PrecisionLoss {
+fn apply_type(holder: &mut Object, node: &Object) -> PrecisionLoss {
     let mut loss = PrecisionLoss::None;
     if let Some(Value::Array(all)) = holder.get_mut("allOf") {
         for branch in all.iter_mut() {
@@ -197,7 +197,8 @@ fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Precisio
             Some(_) => loss = PrecisionLoss::Constraints,
         }
     }
-    loss.max(fields_of(branch, node)).max(settle(branch, node))
+    loss.max(fields_of(branch, node))
+        .max(apply_type(branch, node))
 }
 
 /// Removes the type of a branch. Nothing is lost if the node has the same type.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use manifests::path::{Path, Step};
 
 use crate::{
-    api_upgrade::notes::Notes,
+    api_upgrade::notes::UpgradeNotes,
     finding::{Level, code::Code},
 };
 
@@ -153,7 +153,7 @@ impl RepairCounts {
     }
 
     /// Reports all applied rules.
-    pub(super) fn report(self, notes: &mut Notes<'_>) {
+    pub(super) fn report(self, notes: &mut UpgradeNotes<'_>) {
         for (repair, (path, count)) in self.0 {
             notes.add(
                 repair.level(),

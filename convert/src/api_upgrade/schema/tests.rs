@@ -3,16 +3,16 @@ mod repairs;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api_upgrade::Change;
+use crate::api_upgrade::UpgradeNote;
 
 /// Makes the schema of a CRD that preserved unknown fields structural, and returns the changes.
-fn structural(schema: Value) -> (Value, Vec<Change>) {
+fn structural(schema: Value) -> (Value, Vec<UpgradeNote>) {
     made(schema, true, false)
 }
 
-fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<Change>) {
+fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<UpgradeNote>) {
     let mut changes = Vec::new();
-    let (path, mut notes) = (Path::from(["schema"]), Notes(&mut changes));
+    let (path, mut notes) = (Path::from(["schema"]), UpgradeNotes(&mut changes));
     make_structural(&mut schema, preserve, status, &path, &mut notes);
     (schema, changes)
 }

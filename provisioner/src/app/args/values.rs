@@ -239,7 +239,7 @@ pub(super) fn ca_certificates(files: &[PathBuf]) -> Result<String, Error> {
             roots: text.clone(),
             ..Trust::default()
         };
-        let client = http_client::Client::new(&trust, &http_client::Patience::default());
+        let client = http_client::Client::new(&trust, &http_client::Timeouts::default());
         client.map_err(|source| Error::Authorities {
             path: path.clone(),
             source,

@@ -31,7 +31,7 @@ use super::{
     watch::{self, Failure, Target, WatchEvent},
 };
 use crate::runtime::{events::Events, metrics::Metrics};
-use apply::discovery::{Kinds, Remembered};
+use apply::discovery::{CachedKind, Discovery};
 
 /// Delay before discovery is retried after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ pub(crate) struct PullConfigController {
     /// Client of the watches.
     pub(crate) client: Client,
     /// Cached API discovery.
-    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) kinds: Arc<Discovery>,
     /// Pull configuration to update.
     pub(crate) pulling: Arc<Pulling>,
     /// Metrics of the problems.
@@ -83,7 +83,7 @@ impl PullConfigController {
         let (sender, mut events) = mpsc::channel(16);
         let mut changes = self.kinds.changes();
         for (_, kind) in kinds() {
-            self.kinds.seek(&kind.group);
+            self.kinds.request_group(&kind.group);
         }
         let mut state = WatchState::default();
         loop {
@@ -120,17 +120,17 @@ fn kinds() -> [(Source, GroupVersionKind); 5] {
 
 /// Returns the kinds that are served. Discovery requests are made only for kinds that are not cached.
 async fn served(
-    kinds_served: &Kinds,
+    kinds_served: &Discovery,
     changes: &mut Receiver<u64>,
 ) -> BTreeMap<Source, ApiResource> {
     loop {
         let mut served = BTreeMap::new();
         let mut unknown = Vec::new();
         for (source, kind) in kinds() {
-            match kinds_served.remembered(&kind) {
-                Remembered::Served(kind) => drop(served.insert(source, kind.resource.clone())),
-                Remembered::NotServed => {}
-                Remembered::Nothing => unknown.push((source, kind)),
+            match kinds_served.cached(&kind) {
+                CachedKind::Served(kind) => drop(served.insert(source, kind.resource.clone())),
+                CachedKind::NotServed => {}
+                CachedKind::Unknown => unknown.push((source, kind)),
             }
         }
         if unknown.is_empty() {

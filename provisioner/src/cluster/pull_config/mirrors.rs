@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use manifests::api::pulling::{MirrorSet, MirrorSourcePolicy, RegistrySources};
 use unpacker::registry::{
     Mirrors,
-    mirrors::{Admission, Mirror, Pull, Rule},
+    mirrors::{ImageAdmission, Mirror, Pull, Rule},
 };
 
 use super::{ConfigProblem, Source};
@@ -105,12 +105,15 @@ pub(super) fn rules(
     if !limits && blocked.is_empty() {
         return (mirrors, problems);
     }
-    let admission = Admission {
+    let admission = ImageAdmission {
         by: "spec.registrySources of image.config.openshift.io/cluster".to_owned(),
         allowed: limits.then(|| owned(&allowed)),
         blocked: owned(&blocked),
     };
-    (mirrors.admitting(admission).unwrap_or_default(), problems)
+    (
+        mirrors.with_admissions(admission).unwrap_or_default(),
+        problems,
+    )
 }
 
 /// Returns the valid entries of the sets by source.

@@ -11,7 +11,7 @@ use manifests::api::pulling::{
 use serde::de::DeserializeOwned;
 use unpacker::Access;
 use unpacker::access::Trust;
-use unpacker::http_client::{Client, Patience, Proxies};
+use unpacker::http_client::{Client, Proxies, Timeouts};
 use unpacker::registry::mirrors::Pull;
 use unpacker::registry::{Credentials, Mirrors};
 
@@ -238,7 +238,7 @@ fn certificates(
             roots: pem.to_owned(),
             ..Trust::default()
         };
-        Client::with_proxies(&trust, &Patience::default(), &Proxies::default()).is_ok()
+        Client::with_proxies(&trust, &Timeouts::default(), &Proxies::default()).is_ok()
     };
     if pem.contains(BEGIN) && is_valid(pem) {
         return pem.to_owned();

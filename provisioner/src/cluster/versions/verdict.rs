@@ -7,7 +7,7 @@ use manifests::version::{self, Version};
 
 use super::OpenShift;
 use crate::cluster::overrides::Digests;
-use apply::preflight::{Check, Findings, Problem};
+use apply::preflight::{Check, Finding, Findings};
 
 /// Result of one constraint.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl ConstraintResult {
                 (&mut findings.problems, message)
             }
         };
-        list.push(Problem {
+        list.push(Finding {
             check: Check::ClusterVersion,
             message,
         });
@@ -179,7 +179,7 @@ mod tests {
                 Digests::new(content, None),
                 is_installed,
             );
-            let message = |problem: Problem| problem.message;
+            let message = |problem: Finding| problem.message;
             let problems: Vec<_> = findings.problems.into_iter().map(message).collect();
             let warnings: Vec<_> = findings.warnings.into_iter().map(message).collect();
             (problems, warnings)

@@ -79,7 +79,7 @@ pub async fn convert<T: Send + 'static>(
     };
     match ctx.conversions.run(load(), convert.clone()).await? {
         // The store has removed corrupt content.
-        Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
+        Err(store::Error::Missing { .. } | store::Error::Corrupt { .. }) => {}
         converted => return Ok(converted.map_err(failed)),
     }
     let fetched = match fetched(ctx, bundle).await {

@@ -134,7 +134,7 @@ async fn remove(shared: &Shared, mut pending: BTreeSet<Digest>) -> BTreeSet<Dige
         let removed = spawn_blocking(move || store.remove(&digest)).await;
         match removed {
             // The content is being read, or a Bundle is about to reference it.
-            Ok(Err(store::Error::Held { .. })) => continue,
+            Ok(Err(store::Error::InUse { .. })) => continue,
             Ok(Err(error)) => warn!(%digest, %error, "failed to delete unreferenced content"),
             Ok(Ok(())) => info!(%digest, "deleted unreferenced content"),
             Err(_) => return pending,

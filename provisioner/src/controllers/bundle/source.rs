@@ -4,9 +4,9 @@ use manifests::{
     api::bundle::{BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource},
     content, image,
 };
-use unpacker::http_client::Shown;
+use unpacker::http_client::RedactedUrl;
 use unpacker::source::{Git, Http, Image, Revision};
-use unpacker::{NotADigest, Source};
+use unpacker::{ParseDigestError, Source};
 use url::Url;
 
 /// Validated request for the content of a source.
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// An invalid digest in a URL fragment.
     #[error("spec.source.http.url has an invalid fragment")]
-    Pin(#[source] NotADigest),
+    Pin(#[source] ParseDigestError),
     /// The reference sets none or several of branch, tag and commit.
     #[error("spec.source.git.ref sets {count} of branch, tag and commit; set exactly one")]
     Revision {
@@ -76,7 +76,7 @@ pub enum Error {
         /// Directory of the spec, truncated to a readable length.
         directory: String,
         /// Repository without credentials.
-        repository: Shown,
+        repository: RedactedUrl,
     },
 }
 
@@ -139,7 +139,7 @@ fn read_git(git: &GitSource) -> Result<Git, Error> {
     } else {
         let normal = content::normalize(directory).map_err(|_| Error::Directory {
             directory: directory.chars().take(200).collect(),
-            repository: Shown::from(&repository),
+            repository: RedactedUrl::from(&repository),
         })?;
         Some(normal)
     };

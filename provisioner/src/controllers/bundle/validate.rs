@@ -98,7 +98,7 @@ fn summary(objects: usize, report: &Report) -> ConversionSummary {
     }
 }
 
-fn bundle_info(facts: &bundle_info::Facts) -> BundleInfo {
+fn bundle_info(facts: &bundle_info::BundleInfo) -> BundleInfo {
     let word = |text: &str| (!text.is_empty()).then(|| cut(text, MAX_WORD_LEN));
     let api = |api: &bundle_info::Api| {
         let group = match api.group.as_str() {

@@ -24,10 +24,10 @@ mod server;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::health::Health;
-use apply::informers::{Seen, View};
+use apply::informers::{InstanceView, ObservedObject};
 use apply::inventory::Inventory;
 use apply::managed_fields::Fingerprint;
-use apply::plan::{self, InstanceOwner, Leaving, Plan, Step, Wave, is_definition};
+use apply::plan::{self, ApplyStep, InstanceOwner, Plan, PruneCandidate, Wave, is_definition};
 use apply::preflight::ownership;
 use apply::revision::{self, ObjectHash};
 use apply::ssa;

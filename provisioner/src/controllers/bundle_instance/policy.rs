@@ -3,7 +3,7 @@
 use apply::plan::DefinitionPolicy;
 use apply::preflight::Policy;
 use apply::preflight::crd_safety::UpgradeSafety;
-use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy, Enforcement};
+use manifests::api::bundle_instance::{BundleInstance, CheckMode, CrdDeletionPolicy};
 use manifests::api::labels;
 use manifests::api::owner::InstanceOwner;
 
@@ -35,10 +35,10 @@ pub fn definitions(policy: CrdDeletionPolicy) -> DefinitionPolicy {
 }
 
 /// Returns the setting of the engine for `spec.preflight.crdUpgradeSafety`.
-pub fn upgrade_safety(enforcement: Enforcement) -> UpgradeSafety {
+pub fn upgrade_safety(enforcement: CheckMode) -> UpgradeSafety {
     match enforcement {
-        Enforcement::Enforce => UpgradeSafety::Enforced,
-        Enforcement::Off => UpgradeSafety::Off,
+        CheckMode::Enforce => UpgradeSafety::Enforced,
+        CheckMode::Off => UpgradeSafety::Off,
     }
 }
 

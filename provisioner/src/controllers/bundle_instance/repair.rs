@@ -9,7 +9,7 @@ mod reapply;
 use std::{collections::BTreeSet, time::Duration};
 
 use apply::backoff::left;
-use apply::informers::View;
+use apply::informers::InstanceView;
 use apply::inventory::Inventory;
 use apply::plan::DefinitionPolicy;
 use apply::revision::store;
@@ -213,7 +213,7 @@ pub(crate) fn describe_conflicts(
     shared: &InstanceContext,
     state: &mut InstanceState,
 ) -> Vec<String> {
-    let verdicts = state.conflicts.verdicts((shared.ctx.now)());
+    let verdicts = state.conflicts.active((shared.ctx.now)());
     verdicts.iter().map(ToString::to_string).collect()
 }
 
@@ -240,7 +240,7 @@ fn is_for_next_attempt(
     object: &Identity,
     refused: &BTreeSet<Identity>,
     freed: &BTreeSet<Identity>,
-    view: &View,
+    view: &InstanceView,
 ) -> bool {
     refused.contains(object) && !freed.contains(object) && view.absent.contains(object)
 }
@@ -250,7 +250,7 @@ pub(crate) fn drifted(
     inventory: &Inventory,
     unserved: &BTreeSet<Identity>,
     status: &BundleInstanceStatus,
-    view: &View,
+    view: &InstanceView,
 ) -> Vec<Identity> {
     let mut drifted = drift::drifted(inventory, view);
     // An object whose kind is not served is missing as well.
@@ -300,7 +300,7 @@ async fn repair_objects(
             report.requeue_after = earliest(report.requeue_after, Some(ATTEMPT_DELAY));
             continue;
         }
-        let held = state.conflicts.held(&identity, now);
+        let held = state.conflicts.suspended_until(&identity, now);
         let held = held
             .map(|verdict| verdict.until)
             .max(state.postponed.get(&identity).copied());
@@ -401,7 +401,7 @@ mod tests {
             (false, false, true, false),
             (true, true, true, false),
         ] {
-            let view = with!(View::default() => absent: set(is_absent));
+            let view = with!(InstanceView::default() => absent: set(is_absent));
             let found = is_for_next_attempt(&object, &set(is_refused), &set(was_freed), &view);
             assert_eq!(found, expected, "{is_refused} {was_freed} {is_absent}");
         }

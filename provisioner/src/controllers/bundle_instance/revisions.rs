@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use apply::inventory::{Entry, Inventory};
 use apply::managed_fields::Fingerprint;
-use apply::plan::{Plan, Step};
+use apply::plan::{ApplyStep, Plan};
 use apply::preflight::ownership;
 use apply::revision::{self, Encoded, Header, Revision, store};
 use jiff::Timestamp;
@@ -174,11 +174,11 @@ async fn leave_out_deleted(
     newer: &Inventory,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
-    let may_leave = |step: &&Step| {
+    let may_leave = |step: &&ApplyStep| {
         let identity = step.object.identity();
         leaves_early(&identity) && !newer.contains_key(&identity)
     };
-    let steps: Vec<&Step> = plan.steps.iter().filter(may_leave).collect();
+    let steps: Vec<&ApplyStep> = plan.steps.iter().filter(may_leave).collect();
     let absent = ownership::absent(client, &steps, ctx.settings.concurrency).await?;
     plan.steps
         .retain(|step| !absent.contains(&step.object.identity()));

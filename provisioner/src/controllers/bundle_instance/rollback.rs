@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::{informers::View, revision::ObjectHash};
+use apply::{informers::InstanceView, revision::ObjectHash};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback};
@@ -65,7 +65,7 @@ pub(crate) fn is_possible(
 
 /// Returns the unhealthy objects whose live form is the one that the active revision records. The rollout did not change
 /// these objects.
-pub(crate) fn unchanged(active: &[Object], view: &View, found: &Unhealthy) -> Unhealthy {
+pub(crate) fn unchanged(active: &[Object], view: &InstanceView, found: &Unhealthy) -> Unhealthy {
     let hashes: BTreeSet<ObjectHash> = active.iter().map(ObjectHash::new).collect();
     let is_unchanged = |identity: &&Identity| {
         let hash = view.objects.get(*identity).and_then(|object| object.hash);

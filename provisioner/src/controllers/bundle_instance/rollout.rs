@@ -14,7 +14,7 @@ mod step;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::informers::View;
+use apply::informers::InstanceView;
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::api::bundle::Bundle;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
@@ -202,7 +202,7 @@ pub(crate) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
 
 /// Returns the objects that could not be changed and whose deletion is complete. The next attempt creates them in their new
 /// form.
-pub(crate) fn freed(refused: &BTreeSet<Identity>, view: &View) -> Vec<Identity> {
+pub(crate) fn freed(refused: &BTreeSet<Identity>, view: &InstanceView) -> Vec<Identity> {
     refused.intersection(&view.absent).cloned().collect()
 }
 

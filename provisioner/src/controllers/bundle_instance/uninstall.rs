@@ -38,8 +38,8 @@ use super::{
 };
 use apply::{
     inventory::Inventory,
-    plan::{self, DefinitionPolicy, Leaving},
-    ssa::{Apply, Cause, Failure, Pruned},
+    plan::{self, DefinitionPolicy, PruneCandidate},
+    ssa::{Applier, ApplyFailure, FailureKind, PruneReport},
 };
 
 /// Finalizer of the garbage collector for a deletion with `--cascade=orphan`, which keeps the dependents.
@@ -103,7 +103,7 @@ pub(crate) async fn run(
     let owner = owner(instance);
     let applied = revisions::account(instance, &before);
     let client = client(instance, shared, state, applied)?;
-    let apply = Apply {
+    let apply = Applier {
         client: &client,
         kinds: &shared.ctx.kinds,
         concurrency: shared.ctx.settings.concurrency,
@@ -135,7 +135,7 @@ pub(crate) async fn run(
             inventory::remove_deleted(inventory, &pruned);
         }
         publish_released(instance, shared, &pruned).await;
-        if pruned.failed.is_empty() && pruned.going.is_empty() {
+        if pruned.failed.is_empty() && pruned.terminating.is_empty() {
             continue;
         }
         if !pruned.failed.is_empty() {
@@ -158,13 +158,13 @@ async fn fail(
     shared: &InstanceContext,
     state: &mut InstanceState,
     attempt_key: String,
-    failed: &[Failure],
+    failed: &[ApplyFailure],
 ) -> Result<Action, Error> {
     let before = current_status(instance, state);
     let applied = revisions::account(instance, &before);
     let is_refused = failed
         .iter()
-        .any(|failure| failure.cause == Cause::Forbidden);
+        .any(|failure| failure.cause == FailureKind::Forbidden);
     if is_refused && applied != instance.spec.service_account.as_ref() {
         state.is_refused_as_applied = !state.is_refused_as_applied;
     }
@@ -317,7 +317,7 @@ async fn remove_finalizer(
 }
 
 /// Returns the objects in the order of their deletion. A stage starts once the objects of the previous one are deleted.
-pub(crate) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec<Leaving>> {
+pub(crate) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec<PruneCandidate>> {
     // The name of a CRD is `<plural>.<group>`.
     let groups: BTreeSet<&str> = inventory
         .keys()
@@ -344,16 +344,16 @@ pub(crate) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec
 }
 
 /// Returns the message about terminating objects.
-fn waiting_message(pruned: &Pruned) -> String {
+fn waiting_message(pruned: &PruneReport) -> String {
     const MAX_NAMED: usize = 10;
-    let count = pruned.going.len();
+    let count = pruned.terminating.len();
     let mut lines = vec![format!(
         "waiting for {count} object{} to be deleted:",
         if count == 1 { "" } else { "s" }
     )];
     lines.extend(
         pruned
-            .going
+            .terminating
             .iter()
             .take(MAX_NAMED)
             .map(|identity| pruned.line(identity)),
@@ -365,7 +365,11 @@ fn waiting_message(pruned: &Pruned) -> String {
 }
 
 /// Publishes an event for each released object. Events remain readable after the deletion of the instance.
-async fn publish_released(instance: &BundleInstance, shared: &InstanceContext, pruned: &Pruned) {
+async fn publish_released(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    pruned: &PruneReport,
+) {
     let released: BTreeMap<&Identity, &String> = pruned.released.iter().collect();
     for (identity, why) in released.into_iter().take(20) {
         shared

@@ -484,7 +484,7 @@ impl CatalogContent {
     fn knows_of(&self, package: &str) -> bool {
         match self {
             Self::Full(_) => true,
-            Self::Partial(read) => read.asked.contains(package),
+            Self::Partial(read) => read.requested.contains(package),
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use catalog::{
     Catalog,
-    model::{MOST_BUNDLES, MOST_BYTES},
+    model::{MAX_BUNDLES, MAX_BYTES},
     source::{Files, describe_skipped},
     sqlite::{self, Database},
 };
@@ -252,11 +252,11 @@ pub(super) async fn read(
         let stored = StoreFiles::new(store.reader(&digest)?)?;
         let limits = catalog::Limits {
             threads: 2, // leaves CPU for reconciles
-            package_bundles: MOST_BUNDLES,
-            package_size: MOST_BYTES,
+            package_bundles: MAX_BUNDLES,
+            package_size: MAX_BYTES,
             ..catalog::Limits::default()
         };
-        let database = Database::alone(&stored, &limits)?;
+        let database = Database::private_copy(&stored, &limits)?;
         let files = database
             .as_ref()
             .map_or(&stored as &dyn Files, |database| database as &dyn Files);

@@ -38,7 +38,7 @@ use std::{
     time::Instant,
 };
 
-use catalog::registry::Calls;
+use catalog::registry::ObserveCalls;
 use jiff::Timestamp;
 use manifests::api::catalog_source::RegistryService;
 use tokio::task::AbortHandle;
@@ -153,7 +153,7 @@ impl RegistryServer {
             shared: Arc::new(shared),
             stores: Stores::new(
                 ctx.store.folder(),
-                Arc::clone(&ctx.metrics) as Arc<dyn Calls>,
+                Arc::clone(&ctx.metrics) as Arc<dyn ObserveCalls>,
             ),
             namespaces,
             share,

@@ -17,10 +17,10 @@ mod tests;
 mod uses;
 
 use catalog::{
-    choose::{self, Ahead, Followed, Installed, Offer, Request},
+    choose::{self, ChannelScope, Installed, Offer, Request, RequiredUpgrade},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
-use convert::removed_apis::request_counts::Calls;
+use convert::removed_apis::request_counts::ApiCalls;
 use manifests::api::bundle_instance::BundleInstance;
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::openshift::Release;
@@ -41,7 +41,7 @@ pub use self::uses::{Removed, lists_accounts};
 /// Calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
 pub struct Uses {
-    calls: watch::Sender<Calls>,
+    calls: watch::Sender<ApiCalls>,
 }
 
 // === impl Uses ===
@@ -55,12 +55,12 @@ impl Uses {
     }
 
     /// Returns a receiver of the counted calls, which is notified when they change.
-    pub fn changes(&self) -> watch::Receiver<Calls> {
+    pub fn changes(&self) -> watch::Receiver<ApiCalls> {
         self.calls.subscribe()
     }
 
     /// Replaces the counted calls.
-    fn count(&self, counted: Calls) {
+    fn count(&self, counted: ApiCalls) {
         self.calls.send_if_modified(|calls| {
             let is_other = *calls != counted;
             *calls = counted;
@@ -138,13 +138,13 @@ fn upgrade_path(
         overrides: &[],
     };
     let followed = match owner {
-        Some(_) => Followed::Default,
-        None => Followed::Any,
+        Some(_) => ChannelScope::Default,
+        None => ChannelScope::Any,
     };
     match choose::ahead(&request, followed, running.next(), offers) {
-        Ahead::To(choice) => UpgradeRemedy::Upgrade(choice.version.to_string()),
-        Ahead::Nothing => UpgradeRemedy::None,
-        Ahead::Unknown(catalog) => {
+        RequiredUpgrade::UpgradeTo(choice) => UpgradeRemedy::Upgrade(choice.version.to_string()),
+        RequiredUpgrade::None => UpgradeRemedy::None,
+        RequiredUpgrade::Unknown(catalog) => {
             UpgradeRemedy::Unknown(format!("catalog {catalog} is currently unavailable"))
         }
     }

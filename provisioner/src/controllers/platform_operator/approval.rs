@@ -11,7 +11,7 @@
 //! new cluster may arrive days later. The record is updated once a new minor version is installed and no further upgrade
 //! exists.
 
-use convert::permissions::Gained;
+use convert::permissions::PermissionDiff;
 use manifests::api::limits;
 use manifests::api::platform_operator::{
     ApprovedMinors, NewRights, RightsApproval, UpgradeApproval,
@@ -273,7 +273,7 @@ fn rights_step(input: &Input<'_>, next: UpgradeCandidate<'_>, why: String) -> Ap
 
 /// Formats new permissions for the status: truncated lines, the last of which counts the omitted ones. The digest covers
 /// all of them.
-pub fn listed(gained: &Gained) -> NewRights {
+pub fn listed(gained: &PermissionDiff) -> NewRights {
     // Characters have up to four bytes.
     let max_len = limits::LINE as usize / 4;
     let most = limits::FINDINGS as usize;

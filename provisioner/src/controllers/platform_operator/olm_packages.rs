@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::package_owner::OlmPackage;
 use crate::controllers::cluster_operator::upgradeable::Operator;
-use apply::{backoff::Pauses, discovery::Kinds};
+use apply::{backoff::Pauses, discovery::Discovery};
 
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
@@ -83,13 +83,13 @@ impl OlmPackages {
     }
 
     /// Watches both kinds while they are served.
-    pub(crate) async fn follow(&self, client: &Client, kinds: &Kinds) {
+    pub(crate) async fn follow(&self, client: &Client, kinds: &Discovery) {
         stream::iter(KINDS)
             .for_each_concurrent(None, |kind| self.follow_kind(client, kinds, kind))
             .await;
     }
 
-    async fn follow_kind(&self, client: &Client, kinds: &Kinds, kind: &'static str) {
+    async fn follow_kind(&self, client: &Client, kinds: &Discovery, kind: &'static str) {
         let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind);
         kinds
             .while_served(&gvk, |served| async move {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use catalog::registry::Calls;
+use catalog::registry::ObserveCalls;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
@@ -58,7 +58,7 @@ impl CatalogRequests {
     }
 }
 
-impl Calls for Metrics {
+impl ObserveCalls for Metrics {
     fn ended(&self, rpc: &'static str, code: &'static str, took: Duration) {
         let requests = &self.requests;
         let ended = requests

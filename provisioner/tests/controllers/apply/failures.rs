@@ -3,7 +3,7 @@
 use apply::{
     inventory::Inventory,
     plan::Wave,
-    ssa::{Cause, Failure},
+    ssa::{ApplyFailure, FailureKind},
 };
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
@@ -26,7 +26,7 @@ async fn unprivileged(scene: &Scene) -> Client {
     Client::try_from(config).unwrap()
 }
 
-fn only(failures: &[Failure]) -> &Failure {
+fn only(failures: &[ApplyFailure]) -> &ApplyFailure {
     assert_eq!(failures.len(), 1, "{failures:#?}");
     &failures[0]
 }
@@ -56,7 +56,10 @@ async fn failures_stop_the_next_wave(scene: &Scene) {
         .collect();
     assert_eq!(
         failed,
-        [("ConfigMap", Cause::Invalid), ("Service", Cause::Invalid)]
+        [
+            ("ConfigMap", FailureKind::Invalid),
+            ("Service", FailureKind::Invalid)
+        ]
     );
     assert!(
         report.failed[1]
@@ -74,7 +77,7 @@ async fn refusals_have_a_cause(scene: &Scene) {
     let plan = scene.plan(&objects, &Inventory::new()).await;
     let report = scene.apply(&client).run(&plan.steps).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Forbidden);
+    assert_eq!(failure.cause, FailureKind::Forbidden);
     assert!(
         failure.message.contains("cannot patch resource"),
         "{failure:?}"
@@ -83,7 +86,7 @@ async fn refusals_have_a_cause(scene: &Scene) {
     let elsewhere = unique("nowhere");
     let report = scene.run(&[config_map(&elsewhere, "a", "text")]).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Namespace);
+    assert_eq!(failure.cause, FailureKind::Namespace);
     assert!(
         failure.message.contains("spec.installNamespace"),
         "{failure:?}"
@@ -92,12 +95,12 @@ async fn refusals_have_a_cause(scene: &Scene) {
     let report = scene
         .run(&[scene.text("large", &"x".repeat(1 << 20 | 1))])
         .await;
-    assert_eq!(only(&report.failed).cause, Cause::Invalid);
+    assert_eq!(only(&report.failed).cause, FailureKind::Invalid);
     let report = scene
         .run(&[scene.text("larger", &"x".repeat(4 << 20))])
         .await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Invalid);
+    assert_eq!(failure.cause, FailureKind::Invalid);
     assert!(
         failure
             .message
@@ -119,7 +122,7 @@ async fn refusals_have_a_cause(scene: &Scene) {
     });
     let report = scene.run(&[role]).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Invalid);
+    assert_eq!(failure.cause, FailureKind::Invalid);
     assert!(
         failure
             .message
@@ -131,7 +134,7 @@ async fn refusals_have_a_cause(scene: &Scene) {
     unknown["spec"]["nonsense"] = 1.into();
     let report = scene.run(&[unknown]).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Invalid);
+    assert_eq!(failure.cause, FailureKind::Invalid);
     assert!(failure.message.contains("nonsense"), "{failure:?}");
 }
 
@@ -148,7 +151,7 @@ async fn secrets_are_not_quoted(scene: &Scene) {
         secret[field] = value;
         let report = scene.run(&[secret]).await;
         let failure = only(&report.failed);
-        assert_eq!(failure.cause, Cause::Invalid, "{failure:?}");
+        assert_eq!(failure.cause, FailureKind::Invalid, "{failure:?}");
         assert!(!failure.message.contains("4711471147"), "{failure:?}");
     }
     let secrets: Api<Secret> = scene.namespaced();
@@ -167,7 +170,7 @@ async fn terminating_object_is_waited_for(scene: &Scene) {
     api.delete("held", &DeleteParams::default()).await.unwrap();
     let report = scene.run(&objects).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::Deleting);
+    assert_eq!(failure.cause, FailureKind::Deleting);
     assert!(failure.message.contains("example.com/hold"), "{failure:?}");
     let free = Patch::Merge(hold(json!(null)));
     api.patch("held", &params, &free).await.unwrap();
@@ -185,7 +188,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     scene.install(&[crd(&group, "Widget")]).await;
     let report = scene.run(&[second, deployment("unbegun", None)]).await;
     let failure = only(&report.failed);
-    assert_eq!(failure.cause, Cause::NotEstablished);
+    assert_eq!(failure.cause, FailureKind::NotEstablished);
     assert!(
         failure.message.contains("names not accepted"),
         "{failure:?}"
@@ -206,7 +209,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     let failure = crate::support::eventually("the kind is gone", async || {
         let report = scene.apply(&scene.client).run(&plan.steps).await;
         match report.failed.first() {
-            Some(failure) if failure.cause == Cause::NotServed => Ok(failure.clone()),
+            Some(failure) if failure.cause == FailureKind::NotServed => Ok(failure.clone()),
             other => Err(format!("{other:?}")),
         }
     })
@@ -255,7 +258,7 @@ async fn dry_run_reports_failures_and_changes_nothing() {
     let failure = only(&preview.failed);
     assert_eq!(
         (failure.identity.to_string(), failure.cause),
-        ("ConfigMap never-made/c".to_owned(), Cause::Namespace)
+        ("ConfigMap never-made/c".to_owned(), FailureKind::Namespace)
     );
     let [immutable] = &preview.immutable[..] else {
         panic!("{preview:#?}");

@@ -3,7 +3,7 @@
 use apply::{
     inventory::Inventory,
     plan::DefinitionPolicy::{self, Delete, DeleteIfUnused, Retain},
-    ssa::{Cause, Pruned},
+    ssa::{FailureKind, PruneReport},
 };
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
@@ -20,7 +20,7 @@ use super::{Scene, deployment, widget};
 use crate::support::{config_map, crd, gone, unique};
 
 impl Scene {
-    async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> Pruned {
+    async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> PruneReport {
         let plan = self.plan(&[], inventory).await;
         let apply = self.apply(&self.client);
         apply.prune(&plan.leaving, &self.owner, policy).await
@@ -80,8 +80,8 @@ async fn only_owned_objects_are_deleted() {
 
     let pruned = scene.prune(&inventory, DeleteIfUnused).await;
     assert_eq!(pruned.failed, []);
-    assert_eq!(names(&pruned.going), ["held"]);
-    assert!(pruned.waiting_for[&pruned.going[0]].contains("example.com/hold"));
+    assert_eq!(names(&pruned.terminating), ["held"]);
+    assert!(pruned.waiting_for[&pruned.terminating[0]].contains("example.com/hold"));
     let mut deleted = names(&pruned.deleted);
     deleted.sort_unstable();
     assert_eq!(deleted, ["gone", "gone-already"]);
@@ -106,7 +106,7 @@ async fn only_owned_objects_are_deleted() {
 
     // Reconciled again, and once more after the deletion.
     assert_eq!(
-        names(&scene.prune(&inventory, DeleteIfUnused).await.going),
+        names(&scene.prune(&inventory, DeleteIfUnused).await.terminating),
         ["held"]
     );
     scene
@@ -117,7 +117,7 @@ async fn only_owned_objects_are_deleted() {
         scene
             .prune(&inventory, DeleteIfUnused)
             .await
-            .going
+            .terminating
             .is_empty()
     );
     everywhere
@@ -179,7 +179,7 @@ async fn policy_decides_about_definitions(scene: &Scene) {
         }
         let pruned = scene.prune(&inventory, policy).await;
         assert_eq!(
-            (&pruned.failed, &pruned.going),
+            (&pruned.failed, &pruned.terminating),
             (&vec![], &vec![]),
             "{policy:?}"
         );
@@ -220,8 +220,8 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     .await;
     for _ in 0..2 {
         let pruned = scene.prune(&inventory, Delete).await;
-        assert_eq!(names(&pruned.going), [name.as_str()]);
-        let line = &pruned.waiting_for[&pruned.going[0]];
+        assert_eq!(names(&pruned.terminating), [name.as_str()]);
+        let line = &pruned.waiting_for[&pruned.terminating[0]];
         let expected = format!(
             "1 custom resource is being deleted ({}/held [finalizers: example.com/operator]); make sure that the \
              controllers of their finalizers run, or remove the finalizers; or set spec.crdDeletionPolicy to Retain to \
@@ -261,7 +261,7 @@ async fn forbidden_deletion_stops_the_others(scene: &Scene) {
     let apply = scene.apply(&client);
     let pruned = apply.prune(&plan.leaving, &scene.owner, Delete).await;
     assert_eq!(pruned.failed.len(), 1, "{pruned:?}");
-    assert_eq!(pruned.failed[0].cause, Cause::Forbidden);
+    assert_eq!(pruned.failed[0].cause, FailureKind::Forbidden);
     assert_eq!(pruned.failed[0].identity.kind, "CustomResourceDefinition");
     let texts: Api<ConfigMap> = scene.namespaced();
     assert!(texts.get_opt("a").await.unwrap().is_some());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apply::{
     inventory::Inventory,
-    ssa::{Cause, JobState, Obstacle, Permission, Recreation},
+    ssa::{FailureKind, JobState, Obstacle, Permission, Recreation},
 };
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -190,7 +190,7 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
         .iter()
         .map(|failure| (failure.identity.name.as_str(), failure.cause))
         .collect();
-    assert_eq!(failed, [("broken", Cause::Invalid)], "{preview:#?}");
+    assert_eq!(failed, [("broken", FailureKind::Invalid)], "{preview:#?}");
     let found: BTreeMap<_, _> = preview
         .immutable
         .iter()
@@ -279,7 +279,7 @@ async fn permitted_objects_are_deleted_and_created_again() {
     let changed = jobs_of("example.com/a:2");
     for object in objects.iter().chain(&changed) {
         let mut object = Object::try_from(object.clone()).unwrap();
-        manifests::api::owner_metadata::place(&mut object, true, scene.namespace.name());
+        manifests::api::owner_metadata::set_namespace(&mut object, true, scene.namespace.name());
         let permission = match (object.name(), object.kind()) {
             ("forbidden", _) => continue,
             (_, "Job") => Permission::DeleteFinished,
@@ -306,7 +306,7 @@ async fn permitted_objects_are_deleted_and_created_again() {
     assert!(
         failed
             .values()
-            .all(|failure| failure.cause == Cause::Invalid)
+            .all(|failure| failure.cause == FailureKind::Invalid)
     );
     assert!(
         failed["foreign"]
@@ -358,7 +358,7 @@ async fn a_deletion_that_takes_long_is_reported_and_continued() {
         let [failure] = &report.failed[..] else {
             panic!("{report:#?}");
         };
-        assert_eq!(failure.cause, Cause::Deleting, "{permission:?}");
+        assert_eq!(failure.cause, FailureKind::Deleting, "{permission:?}");
         assert!(failure.message.contains("example.com/held"), "{failure:?}");
     }
     maps.patch("held", &params, &finalizers(Value::Null))

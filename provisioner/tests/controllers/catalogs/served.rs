@@ -88,14 +88,14 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     {
         // The answer contains all fields that decisions need, also those that lists omit.
         let offers = shelf.ctx.catalogs.offers("tide", None);
-        let Answer::Package(package) = offers.list()[0].answer else {
+        let CatalogAnswer::Package(package) = offers.list()[0].answer else {
             panic!("there is one");
         };
         let bundle = package.bundle("tide.v1.1.0").unwrap();
         assert_eq!(bundle.min_kube.as_deref(), Some("1.25.0"));
         let declared = bundle.max_openshift.as_ref().unwrap();
         assert_eq!(declared.text(), "4.15");
-        assert_eq!(bundle.unreadable, None);
+        assert_eq!(bundle.invalid_properties, None);
         assert_eq!(package.default_channel, "stable");
         let entries = &package.channels["stable"].entries;
         assert_eq!(entries[1].replaces.as_deref(), Some("tide.v1.0.0"));

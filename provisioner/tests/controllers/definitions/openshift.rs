@@ -3,9 +3,9 @@
 //! of `provisioner::cluster::versions` cover rejections and overrides.
 
 use apply::preflight::{Check, Findings};
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use kube::Client;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, CheckMode, Preflight};
 use manifests::openshift::{MaxOpenShiftVersion, Spelling};
 
 use provisioner::cluster::{
@@ -19,7 +19,7 @@ use crate::{
     support::{apply, define, image, instance, without_controllers},
 };
 
-async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> Findings {
+async fn check(client: &Client, facts: &BundleInfo, cluster_version: CheckMode) -> Findings {
     let preflight = Preflight {
         cluster_version,
         ..Preflight::default()
@@ -38,27 +38,27 @@ async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> 
 }
 
 /// Checks that a bundle has this problem, or none, and that the check reports none if enforcement is off.
-async fn is_refused(client: &Client, facts: &Facts, problem: Option<&str>) {
-    let findings = check(client, facts, Enforcement::Enforce).await;
+async fn is_refused(client: &Client, facts: &BundleInfo, problem: Option<&str>) {
+    let findings = check(client, facts, CheckMode::Enforce).await;
     if let Some(problem) = problem {
         let [found] = &findings.problems[..] else {
             panic!("{findings:?}");
         };
         assert_eq!(found.check, Check::ClusterVersion);
         assert!(found.message.starts_with(problem), "{found:?}");
-        let findings = check(client, facts, Enforcement::Off).await;
+        let findings = check(client, facts, CheckMode::Off).await;
         assert_eq!(findings, Findings::default());
     } else {
         assert_eq!(findings, Findings::default());
     }
 }
 
-fn facts(minor: u64) -> Facts {
+fn facts(minor: u64) -> BundleInfo {
     let newest = MaxOpenShiftVersion::new(&format!("4.{minor}"), Spelling::BundleProperties);
-    Facts {
+    BundleInfo {
         name: "etcd.v1".into(),
         max_open_shift_version: Some(newest),
-        ..Facts::default()
+        ..BundleInfo::default()
     }
 }
 
@@ -79,7 +79,7 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     // A missing API is not requested each time.
     assert_eq!(versions.openshift().await.unwrap(), None);
     // An OpenShift cluster that does not know its version yet.
-    let findings = check(&client, &facts(12), Enforcement::Enforce).await;
+    let findings = check(&client, &facts(12), CheckMode::Enforce).await;
     assert_eq!(findings.problems, []);
     let unknown = "the ClusterVersion has no version";
     let warning = &findings.warnings[0].message;
@@ -102,10 +102,10 @@ async fn newer_kubernetes_is_required(client: &Client) {
     let versions = Versions::new(client.clone(), None);
     let running = versions.kubernetes_release().await.unwrap();
     assert_eq!(versions.kubernetes().await.unwrap().minor, running.minor);
-    let needs = |min: String| Facts {
+    let needs = |min: String| BundleInfo {
         name: "etcd.v1".into(),
         min_kube_version: Some(min),
-        ..Facts::default()
+        ..BundleInfo::default()
     };
     is_refused(client, &needs(running.to_string()), None).await;
     let newer = format!("1.{}.0", running.minor + 1);

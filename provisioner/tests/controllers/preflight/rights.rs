@@ -1,9 +1,9 @@
 //! Permissions that an account lacks.
 
 use apply::{
-    discovery::Kinds,
+    discovery::Discovery,
     inventory::Entry,
-    plan::Step,
+    plan::ApplyStep,
     preflight::{Check, Findings},
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -139,9 +139,9 @@ async fn granting_the_listed_permissions_is_sufficient() {
     .await;
 
     // The API server agrees.
-    let kinds = Kinds::new(world.client());
+    let kinds = Discovery::new(world.client());
     let steps = case.plan(&kinds).await.steps;
-    let api = |step: &Step| {
+    let api = |step: &ApplyStep| {
         let scope = if step.kind.namespaced {
             Scope::Namespaced
         } else {

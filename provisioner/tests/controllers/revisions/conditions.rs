@@ -103,7 +103,7 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
         !is_ready || status.progressing_since.is_none(),
         "{status:?}"
     );
-    let found = match health::of(&serde_json::to_value(instance).unwrap()) {
+    let found = match health::evaluate(&serde_json::to_value(instance).unwrap()) {
         Health::Current => "Current",
         Health::InProgress(_) => "InProgress",
         Health::Failed(_) => "Failed",

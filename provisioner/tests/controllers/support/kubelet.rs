@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use unpacker::{
     Options, Selection,
-    job::{self, Load, Receiver, Sent},
+    job::{self, Payload, Receiver, SendReport},
 };
 
 use super::{SYSTEM, wait::eventually};
@@ -118,12 +118,16 @@ impl Kubelet {
     }
 
     /// Runs the pod with an image of these files, and reports the result.
-    pub(crate) async fn run(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
+    pub(crate) async fn run(&self, pod: &Pod, content: &Content) -> Result<SendReport, job::Error> {
         self.run_folder(pod, image(content).path()).await
     }
 
     /// Like [`Kubelet::run`], with the files of a directory.
-    pub(crate) async fn run_folder(&self, pod: &Pod, root: &Path) -> Result<Sent, job::Error> {
+    pub(crate) async fn run_folder(
+        &self,
+        pod: &Pod,
+        root: &Path,
+    ) -> Result<SendReport, job::Error> {
         self.report(pod, "Running", &json!({"running": {}})).await;
         let sent = self.hand_over(pod, root).await;
         match &sent {
@@ -141,11 +145,15 @@ impl Kubelet {
     }
 
     /// Does the work of the program in the pod.
-    pub(crate) async fn send(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
+    pub(crate) async fn send(
+        &self,
+        pod: &Pod,
+        content: &Content,
+    ) -> Result<SendReport, job::Error> {
         self.hand_over(pod, image(content).path()).await
     }
 
-    async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<Sent, job::Error> {
+    async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<SendReport, job::Error> {
         let folder = tempfile::tempdir().unwrap();
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
         let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
@@ -182,7 +190,7 @@ impl Kubelet {
             total: Duration::from_secs(30),
             idle: Duration::from_secs(10),
         };
-        let load = Arc::new(Load::new(root, &options)?);
+        let load = Arc::new(Payload::new(root, &options)?);
         job::send(&load, &receiver, |_, _, _| {}).await
     }
 

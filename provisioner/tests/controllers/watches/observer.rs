@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use apply::account::Account;
-use apply::discovery::Kind;
-use apply::informers::{View, Watches};
+use apply::discovery::ApiKind;
+use apply::informers::{Informers, InstanceView};
 use apply::managed_fields::Fingerprint;
-use apply::ssa::{Applied, MANAGER};
+use apply::ssa::{AppliedObject, MANAGER};
 use cluster::{Cluster, TempNamespace};
 use kube::{
     Api, Client, Config, Resource,
@@ -24,26 +24,26 @@ use crate::support::PATIENCE;
 pub(crate) struct Observer {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TempNamespace,
-    pub(crate) watches: Watches,
+    pub(crate) watches: Informers,
     woken: mpsc::UnboundedReceiver<String>,
 }
 
 /// An object as it was applied.
 pub(crate) struct Object {
     pub(crate) identity: Identity,
-    pub(crate) applied: Applied,
+    pub(crate) applied: AppliedObject,
 }
 
 /// Returns a kind as the API server serves it.
-pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<Kind> {
-    Arc::new(Kind {
+pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<ApiKind> {
+    Arc::new(ApiKind {
         resource,
         namespaced,
     })
 }
 
 /// Returns a built-in kind.
-pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<Kind> {
+pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<ApiKind> {
     kind(ApiResource::erase::<K>(&()), true)
 }
 
@@ -78,7 +78,7 @@ impl Observer {
         Self {
             cluster,
             namespace: cluster.temp_namespace(name).await.unwrap(),
-            watches: Watches::new(Arc::new(accounts), sender),
+            watches: Informers::new(Arc::new(accounts), sender),
             woken,
         }
     }
@@ -119,13 +119,13 @@ impl Observer {
         let metadata = serde_json::to_value(&stored.metadata).unwrap();
         Object {
             identity: object.identity(),
-            applied: Applied {
+            applied: AppliedObject {
                 hash: None,
                 uid: stored.metadata.uid.unwrap(),
                 resource_version: stored.metadata.resource_version.unwrap(),
                 fields: Fingerprint::of(&metadata, MANAGER),
-                taken: Vec::new(),
-                yielded: Vec::new(),
+                forced_fields: Vec::new(),
+                scaler_fields: Vec::new(),
             },
         }
     }
@@ -143,7 +143,7 @@ impl Observer {
         &self,
         instance: &str,
         account: Option<&Account>,
-        objects: &[(&Object, Arc<Kind>)],
+        objects: &[(&Object, Arc<ApiKind>)],
     ) {
         let requested = objects
             .iter()
@@ -161,7 +161,7 @@ impl Observer {
         self.watches.applied(instance, &applied);
     }
 
-    pub(crate) fn view(&self, instance: &str) -> View {
+    pub(crate) fn view(&self, instance: &str) -> InstanceView {
         self.watches.view(instance)
     }
 
@@ -170,8 +170,8 @@ impl Observer {
         &mut self,
         instance: &str,
         description: &str,
-        predicate: impl Fn(&View) -> bool,
-    ) -> View {
+        predicate: impl Fn(&InstanceView) -> bool,
+    ) -> InstanceView {
         let look = async {
             loop {
                 let view = self.view(instance);

@@ -9,7 +9,7 @@ use unpacker::{
     job::{Address, Receiver},
 };
 
-use crate::report::Report;
+use crate::report::TerminationLog;
 
 pub(crate) const HELP: &str = "\
 Upload the bundle in a directory as a tar.gz stream.
@@ -55,7 +55,7 @@ pub(crate) struct Unpack {
     pub(crate) folder: PathBuf,
     pub(crate) options: Options,
     pub(crate) target: Target,
-    pub(crate) report: Report,
+    pub(crate) report: TerminationLog,
 }
 
 /// Destination of the archive.
@@ -82,7 +82,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
     let mut only: Vec<String> = Vec::new();
     let mut all = false;
     let mut options = Options::default();
-    let mut report = Report::default();
+    let mut report = TerminationLog::default();
     while let Some(argument) = parser.next()? {
         let Arg::Long(name) = argument else {
             return Err(argument.unexpected());

@@ -12,13 +12,13 @@ use std::{
 
 use arguments::{Command, Target, Unpack};
 use manifests::error::chain;
-use report::Report;
+use report::TerminationLog;
 use tokio::{
     runtime,
     signal::unix::{SignalKind, signal},
     task,
 };
-use unpacker::job::{self, Load};
+use unpacker::job::{self, Payload};
 
 fn main() -> ExitCode {
     let parsed = arguments::parse(std::env::args_os().skip(1));
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         }),
         Ok(Command::Unpack(unpack)) => run(unpack),
         Err(problem) => {
-            Report::default().failure("InvalidArguments", &format!("{problem}; see unpack --help"));
+            TerminationLog::default()
+                .failure("InvalidArguments", &format!("{problem}; see unpack --help"));
             return ExitCode::from(2);
         }
     };
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let report = match &parsed {
                 Ok(Command::Unpack(unpack)) => unpack.report.clone(),
-                _ => Report::default(),
+                _ => TerminationLog::default(),
             };
             report.failure(error.reason(), &chain(&error));
             ExitCode::FAILURE
@@ -73,7 +74,7 @@ fn run(unpack: &Unpack) -> Result<(), job::Error> {
 
 /// Exits immediately, without waiting for a thread that reads files. The exit code is that of a shell for the signal.
 /// A stopped upload is not a result for the bundle: after the deletion of its pod, a Job has to create another one.
-fn exit_after_signal(report: &Report, signal: &str, code: i32) -> ! {
+fn exit_after_signal(report: &TerminationLog, signal: &str, code: i32) -> ! {
     report.failure("Stopped", &format!("stopped by {signal}"));
     process::exit(code);
 }
@@ -81,7 +82,7 @@ fn exit_after_signal(report: &Report, signal: &str, code: i32) -> ! {
 async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
     let started = Instant::now();
     let (folder, options) = (unpack.folder.clone(), unpack.options.clone());
-    let load = blocking(move || Load::new(&folder, &options)).await?;
+    let load = blocking(move || Payload::new(&folder, &options)).await?;
     let load = Arc::new(load);
     report::line(&format!(
         "sending {} files of {} to {}",
@@ -104,7 +105,7 @@ async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
                 ));
             });
             let sent = sent.await?;
-            let outcome = if sent.known {
+            let outcome = if sent.already_stored {
                 "already stored"
             } else {
                 "stored"

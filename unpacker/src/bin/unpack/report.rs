@@ -13,12 +13,12 @@ const MAX_MESSAGE: usize = 4096;
 
 /// Destination of failure reports, in addition to standard error.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
+pub(crate) struct TerminationLog {
     /// File for the termination message; `None` uses the default path if it exists.
     pub(crate) file: Option<PathBuf>,
 }
 
-impl Report {
+impl TerminationLog {
     /// Reports a failure on standard error and in the termination message.
     pub(crate) fn failure(&self, reason: &str, message: &str) {
         line(&format!("failed: {reason}: {message}"));

@@ -19,7 +19,7 @@ impl Problem {
         match self {
             Self::NotFound { .. } => Self::NotFound { said },
             Self::Refused { .. } => Self::Refused { said },
-            Self::GivenUp { .. } => Self::GivenUp { said },
+            Self::AbortedByServer { .. } => Self::AbortedByServer { said },
             Self::NotGit { found, media_type } => Self::NotGit {
                 found: if media_type.is_empty() {
                     found

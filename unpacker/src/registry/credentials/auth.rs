@@ -57,7 +57,7 @@ impl Auth {
         Ok(if !token.is_empty() {
             Some(Credential::Token(token.into()))
         } else if !identity.is_empty() {
-            Some(Credential::Identity(identity.into()))
+            Some(Credential::IdentityToken(identity.into()))
         } else if username.is_empty() && password.is_empty() {
             None
         } else if username.contains(':') {

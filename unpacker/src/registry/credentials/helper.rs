@@ -31,7 +31,7 @@ struct Answer {
 /// The result of a credential helper.
 #[derive(Debug)]
 pub(super) enum HelperResult {
-    Found(Credential),
+    CredentialLookup(Credential),
     /// The helper has no credentials for the registry.
     NotFound,
     /// The helper is not installed, or does not run on this machine.
@@ -60,7 +60,7 @@ pub(super) async fn get(name: &str, registry: &str) -> Result<HelperResult, Erro
         problem,
     };
     match run(program.as_ref(), registry, HELPER_TIMEOUT).await {
-        Ok(Some(credential)) => Ok(HelperResult::Found(credential)),
+        Ok(Some(credential)) => Ok(HelperResult::CredentialLookup(credential)),
         Ok(None) => Ok(HelperResult::NotFound),
         Err(Failure::Start(problem)) => Ok(HelperResult::HelperMissing(fail(problem))),
         Err(Failure::Answer(problem)) => Err(fail(problem)),
@@ -136,7 +136,7 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
         return Err("returned control characters".to_owned());
     }
     Ok(Some(if answer.username == "<token>" {
-        Credential::Identity(answer.secret.into())
+        Credential::IdentityToken(answer.secret.into())
     } else {
         Credential::Basic(Basic {
             username: answer.username,
@@ -170,7 +170,7 @@ mod tests {
         };
         assert_eq!(answer(script).await, Ok(Some(Credential::Basic(basic))));
         let token = r#"echo '{"Username": "<token>", "Secret": "t"}'"#;
-        assert_rows!(answer(token).await => Ok(Some(Credential::Identity("t".to_owned().into()))));
+        assert_rows!(answer(token).await => Ok(Some(Credential::IdentityToken("t".to_owned().into()))));
         assert_rows!(answer("echo credentials not found in native keychain; exit 1").await => Ok(None));
     }
 

@@ -52,7 +52,7 @@ async fn every_format_of_an_entry_is_read() {
         r#"{"auth": "dTpwOnE"}"# => Some(basic("u", "p:q"));
         r#"{"username": "u", "password": "p"}"# => Some(basic("u", "p"));
         r#"{"auth": "dTpwOnE=", "username": "x", "password": "y", "email": "e"}"# => Some(basic("u", "p:q"));
-        r#"{"auth": "dTo=", "identitytoken": "i"}"# => Some(Credential::Identity(token("i")));
+        r#"{"auth": "dTo=", "identitytoken": "i"}"# => Some(Credential::IdentityToken(token("i")));
         r#"{"registrytoken": "r"}"# => Some(Credential::Token(token("r")));
         "{}" => None;
     ] {

@@ -64,7 +64,7 @@ impl Mirrors {
             let mirrors = rule.mirrors.iter().map(|mirror| &mirror.location);
             let mut locations = mirrors.chain(&rule.location).chain([&rule.source]);
             if let Some(url) = locations.find(|location| location.contains("://")) {
-                return Err(Error::Place {
+                return Err(Error::RegistryEndpoint {
                     text: url.chars().take(200).collect(),
                     problem: "has a scheme",
                 });

@@ -85,7 +85,7 @@ fn malformed_locations_are_rejected() {
 #[test]
 fn admission_does_not_depend_on_mirrors() {
     let list = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-    let admission = |allowed: Option<&[&str]>, blocked: &[&str]| with!(Admission::default() => by: "the cluster".to_owned(), allowed: allowed.map(list), blocked: list(blocked));
+    let admission = |allowed: Option<&[&str]>, blocked: &[&str]| with!(ImageAdmission::default() => by: "the cluster".to_owned(), allowed: allowed.map(list), blocked: list(blocked));
     for (allowed, blocked, image, problem) in ::tests::rows![
         None, &[][..], "quay.io/app" => None;
         Some(&["quay.io"][..]), &[], "quay.io/app" => None;
@@ -98,7 +98,9 @@ fn admission_does_not_depend_on_mirrors() {
         Some(&["quay.io"]), &["quay.io"], "quay.io/app" => Some("blocks");
     ] {
         let mirrors = Mirrors::new([rule("quay.io", &[("a.example", Pull::All)])]);
-        let mirrors = mirrors.unwrap().admitting(admission(allowed, blocked));
+        let mirrors = mirrors
+            .unwrap()
+            .with_admissions(admission(allowed, blocked));
         let mirrors: Mirrors = [Mirrors::default(), mirrors.unwrap()].into_iter().collect();
         let image: Reference = image.parse().unwrap();
         for refusal in [
@@ -113,7 +115,7 @@ fn admission_does_not_depend_on_mirrors() {
         }
     }
     for bad in "|org|https://quay.io|quay.io/app:|*.io/x|quay.io/app@sha256:x".split('|') {
-        assert_rows!(Mirrors::default().admitting(admission(None, &[bad])).is_err() => true, "{bad}");
+        assert_rows!(Mirrors::default().with_admissions(admission(None, &[bad])).is_err() => true, "{bad}");
     }
 }
 
@@ -131,12 +133,12 @@ fn resolved_tag_is_pulled_from_mirrors_for_tags_too() {
     let mirrors: Mirrors = all.into_iter().collect();
     assert_rows!(places(&mirrors, &text).unwrap() => ["t.example/app", "d.example/app", "quay.io/app"]);
     let admits = |scope: &str| {
-        let admission = with!(Admission, allowed: Some(vec![scope.to_owned()]));
+        let admission = with!(ImageAdmission, allowed: Some(vec![scope.to_owned()]));
         mirrors
             .clone()
-            .admitting(admission)
+            .with_admissions(admission)
             .unwrap()
-            .admits(&pinned)
+            .is_admitted(&pinned)
     };
     assert!(admits("quay.io/app:v1") && !admits("quay.io/app:v2"));
     assert_eq!(mirrors.of_tag(&pinned).tag, None);

@@ -72,7 +72,7 @@ impl Session {
         let mut pairs = vec![("scope", scope.as_str())];
         pairs.extend(service.map(|service| ("service", service)));
         let mut request = match &shared.credential {
-            Some(Credential::Identity(identity)) => {
+            Some(Credential::IdentityToken(identity)) => {
                 pairs.extend([
                     ("grant_type", "refresh_token"),
                     ("client_id", "rukpak"),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
-use catalog::render::{Bundle, Image, Level, Render, Template};
+use catalog::render::{Bundle, BundleImageRef, Level, Render, Template};
 use unpacker::{Content, Fetched, Limits, Tree};
 
 use crate::{
@@ -115,13 +115,15 @@ impl ReferenceReader<'_> {
     }
 
     /// Returns the image of a bundle for the catalog.
-    fn image<'a>(&'a self, source: &Source, text: &'a str) -> Image<'a> {
+    fn image<'a>(&'a self, source: &Source, text: &'a str) -> BundleImageRef<'a> {
         match &source.place {
             // The catalog contains the reference as given.
             Ok(unpacker::Source::Image(_)) => {
-                Image::Reference(text.strip_prefix("docker://").unwrap_or(text))
+                BundleImageRef::Reference(text.strip_prefix("docker://").unwrap_or(text))
             }
-            _ => self.template.map_or(Image::Unknown, Image::Template),
+            _ => self
+                .template
+                .map_or(BundleImageRef::Unknown, BundleImageRef::Template),
         }
     }
 

@@ -89,7 +89,7 @@ pub(super) fn annotations(
     previous: Option<&str>,
 ) -> BTreeMap<String, Option<String>> {
     let mut all: BTreeMap<String, Option<String>> = history
-        .annotations()
+        .to_annotations()
         .into_iter()
         .map(|(key, value)| (key, Some(value)))
         .collect();
@@ -155,7 +155,7 @@ pub(super) fn previous_image(
             ..history
         });
         // Without the annotation, the history is derived from the installed bundle.
-        let shorter = shorter.and_then(|history| history.annotations().remove(INJECTED_BUNDLES));
+        let shorter = shorter.and_then(|history| history.to_annotations().remove(INJECTED_BUNDLES));
         annotations.insert(INJECTED_BUNDLES.to_owned(), shorter);
         let status = instance.status.as_ref();
         let own = [

@@ -1,7 +1,7 @@
 //! `rukpak run bundle`: creates a BundleInstance, or continues with one that an interrupted run created.
 
 use anyhow::{anyhow, bail};
-use catalog::compose::{Form, Index, history::History};
+use catalog::compose::{ComposeMode, Index, history::History};
 use kube::{ResourceExt as _, api::PostParams};
 use manifests::api::{GROUP, bundle_instance::BundleInstance};
 
@@ -47,7 +47,12 @@ pub(in crate::commands::run_bundle) async fn bundle(
         ..History::default()
     };
     history.push(&pulled.pinned, registry.mode)?;
-    compose(index, &package, Form::Run, vec![pulled.bundle.clone()])?;
+    compose(
+        index,
+        &package,
+        ComposeMode::Run,
+        vec![pulled.bundle.clone()],
+    )?;
     let checked = check(task.cluster, &pulled, registry.namespace.as_deref());
     let deadline = task.deadline;
     deadline.read_cluster(checked).await?;

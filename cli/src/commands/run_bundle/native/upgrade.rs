@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow, bail};
 use catalog::compose::{
-    Bundle, Form,
-    history::{Damaged, History, INJECTED_BUNDLES},
+    Bundle, ComposeMode,
+    history::{History, INJECTED_BUNDLES, InvalidAnnotation},
 };
 use kube::{
     ResourceExt as _,
@@ -241,7 +241,7 @@ async fn extend_history(
         pulled.bundle.package
     ));
     let index = index_of(puller, &history, args.registry.mode).await?;
-    compose(index, &pulled.bundle.package, Form::Upgrade, bundles)?;
+    compose(index, &pulled.bundle.package, ComposeMode::Upgrade, bundles)?;
     history.push(&pulled.pinned, args.registry.mode)?;
     Ok(history)
 }
@@ -308,7 +308,7 @@ pub(super) async fn update_pull_access(
 
 /// Returns an error for an invalid annotation, with a remedy. Without the injected bundles the upgrade starts from the
 /// installed bundle, which only the status of the instance reports.
-fn fix_annotation_hint(error: &Damaged) -> anyhow::Error {
+fn fix_annotation_hint(error: &InvalidAnnotation) -> anyhow::Error {
     match error.key {
         INJECTED_BUNDLES => {
             anyhow!("{error}, or remove the annotation to use the installed bundle")

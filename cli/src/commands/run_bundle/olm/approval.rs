@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 /// Annotation in which OLM writes the properties of a bundle.
@@ -125,7 +125,7 @@ fn package(properties: &str) -> Option<String> {
 }
 
 fn list<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
-    at(object, path)
+    get_path(object, path)
         .and_then(Value::as_array)
         .into_iter()
         .flatten()

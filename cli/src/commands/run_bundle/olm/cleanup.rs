@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, api::DeleteParams};
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use self::pending_plans::{unfinished_plans, wait_or_fail};
@@ -290,7 +290,7 @@ fn csvs(all: &[Value], csvs: &[Value], namespace: &str, package: &str) -> BTreeS
         .flat_map(status)
         .collect();
     let component = component(package, namespace);
-    let label = |csv: &Value, key: &str| at(csv, &["metadata", "labels", key]).is_some();
+    let label = |csv: &Value, key: &str| get_path(csv, &["metadata", "labels", key]).is_some();
     let candidates: BTreeMap<&str, &Value> = csvs
         .iter()
         .filter(|csv| !label(csv, "olm.copiedFrom") && !others.contains(named(csv)))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
 use catalog::{
-    compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES, Injected},
+    compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES, InjectedBundle},
     model::Entry,
 };
 use manifests::object::text;
@@ -27,7 +27,7 @@ pub(super) struct HistoryEntry<T> {
     pub(super) package: String,
     /// Image reference by digest.
     pub(super) pinned: String,
-    pub(super) injected: Injected,
+    pub(super) injected: InjectedBundle,
     pub(super) bundle: T,
 }
 

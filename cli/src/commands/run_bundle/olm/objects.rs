@@ -6,7 +6,7 @@ use catalog::compose::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
 use manifests::{
     api::labels,
     image_template,
-    object::{at, text},
+    object::{get_path, text},
 };
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(super) fn source(
 pub(super) fn templates(source: &Value) -> impl Iterator<Item = &'static str> {
     let all = [labels::CATALOG_IMAGE_TEMPLATE, image_template::ANNOTATION];
     all.into_iter()
-        .filter(|key| at(source, &["metadata", "annotations", key]).is_some())
+        .filter(|key| get_path(source, &["metadata", "annotations", key]).is_some())
 }
 
 /// Returns a merge patch that lets another pod serve a CatalogSource. It applies only to the observed version of the
@@ -78,7 +78,7 @@ pub(super) fn with_address(
         .collect();
     annotations.insert(REGISTRY_POD, Some(pod));
     annotations.extend(templates(source).map(|key| (key, None)));
-    let existing = at(source, &["spec", "secrets"]).and_then(Value::as_array);
+    let existing = get_path(source, &["spec", "secrets"]).and_then(Value::as_array);
     let mut secrets: Vec<&str> = existing
         .into_iter()
         .flatten()
@@ -89,7 +89,7 @@ pub(super) fn with_address(
         .extend(secret.filter(|name| !existing.into_iter().flatten().any(|value| value == name)));
     json!({
         "metadata": {
-            "uid": at(source, &["metadata", "uid"]), "resourceVersion": at(source, &["metadata", "resourceVersion"]),
+            "uid": get_path(source, &["metadata", "uid"]), "resourceVersion": get_path(source, &["metadata", "resourceVersion"]),
             "annotations": annotations,
         },
         // Both fields concern an image, and would look as if they had an effect.
@@ -148,7 +148,7 @@ pub(super) fn warn_image_frozen(
     if concerns.is_empty() {
         return None;
     }
-    let strategy = at(source, &["spec", "updateStrategy"]);
+    let strategy = get_path(source, &["spec", "updateStrategy"]);
     let strategy = strategy
         .filter(|value| !value.is_null())
         .map_or("", |_| " (its updateStrategy is removed)");
@@ -186,7 +186,7 @@ pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &
 
 /// Returns the facts about an OperatorGroup that decide about its use.
 pub(super) fn group(object: &Value) -> OperatorGroupInfo {
-    let spec = |key| at(object, &["spec", key]);
+    let spec = |key| get_path(object, &["spec", key]);
     let targets = spec("targetNamespaces")
         .and_then(Value::as_array)
         .into_iter()
@@ -206,7 +206,7 @@ pub(super) fn group(object: &Value) -> OperatorGroupInfo {
 
 /// Returns the annotations of an object.
 pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
-    let all = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
+    let all = get_path(object, &["metadata", "annotations"]).and_then(Value::as_object);
     let texts = all.into_iter().flatten();
     texts
         .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
@@ -234,7 +234,8 @@ pub(super) fn is_made_for(source: &Value, package: &str) -> bool {
 
 /// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires.
 pub(super) fn owned_crds(csv: &Value) -> BTreeSet<String> {
-    let owned = at(csv, &["spec", "customresourcedefinitions", "owned"]).and_then(Value::as_array);
+    let owned =
+        get_path(csv, &["spec", "customresourcedefinitions", "owned"]).and_then(Value::as_array);
     let names = owned
         .into_iter()
         .flatten()

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use super::{
@@ -173,7 +173,7 @@ fn by_plans(state: OlmState<'_>) -> NextStep {
 /// Returns the problems of a Subscription. OLM keeps a condition in its place until the problem is resolved, and changes it
 /// in place, so that the order of several does not show the latest one.
 fn problems(subscription: &Value) -> String {
-    let conditions = at(subscription, &["status", "conditions"]).and_then(Value::as_array);
+    let conditions = get_path(subscription, &["status", "conditions"]).and_then(Value::as_array);
     let bad = conditions.into_iter().flatten().filter(|condition| {
         let kind = field(condition, &["type"]);
         (kind.ends_with("Failed") || kind.ends_with("Unhealthy"))
@@ -232,7 +232,7 @@ fn progress_of(plan: &Value) -> Progress {
         };
         last(plan, &["status", "bundleLookups"], is_selected).map(describe)
     };
-    let is_approved = at(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
+    let is_approved = get_path(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
     match field(plan, &["status", "phase"]) {
         "Failed" => {
             let reason = failure.or(message).or_else(|| lookup("BundleLookupFailed"));
@@ -306,7 +306,7 @@ fn unpacks_again(groups: &[Value]) -> bool {
     const INTERVAL: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
     groups
         .iter()
-        .any(|group| at(group, &["metadata", "annotations", INTERVAL]).is_some())
+        .any(|group| get_path(group, &["metadata", "annotations", INTERVAL]).is_some())
 }
 
 /// State that decides whether OLM continues after the InstallPlan that a Subscription names.
@@ -438,7 +438,7 @@ fn last<'a>(
     path: &[&str],
     is_selected: impl Fn(&Value) -> bool,
 ) -> Option<&'a Value> {
-    let list = at(object, path).and_then(Value::as_array)?;
+    let list = get_path(object, path).and_then(Value::as_array)?;
     let nested = list.iter().flat_map(|element| {
         let own = element.get("conditions").and_then(Value::as_array);
         own.map_or(std::slice::from_ref(element), Vec::as_slice)

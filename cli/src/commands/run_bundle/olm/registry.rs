@@ -127,7 +127,7 @@ async fn patch_source(
 ) -> anyhow::Result<()> {
     let (olm, kind) = (Olm(cluster), Kind::CatalogSource);
     let name = text(read, &["metadata", "name"]).unwrap_or_default();
-    let (address, annotations) = (&served.address, history.annotations());
+    let (address, annotations) = (&served.address, history.to_annotations());
     let mut current = read.clone();
     for _ in 0..MAX_ATTEMPTS {
         let patch = objects::with_address(&current, address, &served.pod, &annotations, secret);

@@ -5,7 +5,7 @@
 //! A version that never becomes healthy repeats the same phases: Installing for five minutes, Failed for a
 //! moment, Pending. Its phase alone is thus not conclusive. Its conditions are, of which OLM keeps the last twenty.
 
-use manifests::object::at;
+use manifests::object::get_path;
 use serde_json::Value;
 
 use super::{
@@ -121,10 +121,10 @@ fn has_failed(csv: &Value) -> bool {
         field(condition, &["phase"]) == "Failed"
             && !TRANSIENT.contains(&field(condition, &["reason"]))
     };
-    if at(csv, &["status"]).is_some_and(is_failure) {
+    if get_path(csv, &["status"]).is_some_and(is_failure) {
         return true;
     }
-    let all = at(csv, &["status", "conditions"]).and_then(Value::as_array);
+    let all = get_path(csv, &["status", "conditions"]).and_then(Value::as_array);
     let all = all.map_or(&[][..], Vec::as_slice);
     let has_succeeded = |condition: &Value| field(condition, &["phase"]) == "Succeeded";
     let since = all.iter().rposition(has_succeeded).unwrap_or(0);
@@ -139,7 +139,7 @@ fn has_failed(csv: &Value) -> bool {
 
 impl ReplacedCsv {
     fn from_csv(csv: &Value, groups: &[Value]) -> Self {
-        let status = at(csv, &["status"]).unwrap_or(&Value::Null);
+        let status = get_path(csv, &["status"]).unwrap_or(&Value::Null);
         Self {
             name: field(csv, &["metadata", "name"]).to_owned(),
             phase: phase(csv).to_owned(),

@@ -1,8 +1,8 @@
 //! `rukpak run bundle` with OLM: creates a catalog with the bundle, and a Subscription to it.
 
 use anyhow::{Context, bail};
-use catalog::compose::{self, CHANNEL, Form, Index, Place, history::History};
-use manifests::object::{at, text};
+use catalog::compose::{self, CHANNEL, ChannelRef, ComposeMode, Index, history::History};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use super::{
@@ -135,12 +135,12 @@ fn compose(
     package: &str,
     bundle: compose::Bundle,
 ) -> anyhow::Result<Parts> {
-    let place = Place {
+    let place = ChannelRef {
         package,
         channel: CHANNEL,
     };
     let limits = catalog::Limits::default();
-    let composed = compose::compose(index, place, Form::Run, vec![bundle], &limits);
+    let composed = compose::compose(index, place, ComposeMode::Run, vec![bundle], &limits);
     split_catalog(&composed.context("error creating the File-Based Catalog")?)
 }
 
@@ -211,7 +211,7 @@ async fn read_state(
                  another --namespace"
             );
         }
-        if at(source, &["metadata", "deletionTimestamp"]).is_some() {
+        if get_path(source, &["metadata", "deletionTimestamp"]).is_some() {
             bail!("CatalogSource {name} is terminating; retry after it is deleted");
         }
     }
@@ -318,8 +318,9 @@ mod tests {
                 "status": {"installedCSV": installed},
             }))
         };
-        let source =
-            |history: &History| Some(json!({"metadata": {"annotations": history.annotations()}}));
+        let source = |history: &History| {
+            Some(json!({"metadata": {"annotations": history.to_annotations()}}))
+        };
         let bare = Some(json!({"metadata": {"name": "tide-catalog"}}));
         let index = History {
             index: Some("a.io/index:1".to_owned()),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow, bail};
 use catalog::compose::{
-    self, Bundle, CHANNEL, Composed, Form, Place,
-    history::{INJECTED_BUNDLES, Injected, REGISTRY_POD},
+    self, Bundle, CHANNEL, ChannelRef, ComposeMode, ComposedCatalog,
+    history::{INJECTED_BUNDLES, InjectedBundle, REGISTRY_POD},
 };
 use manifests::object::text;
 use serde_json::Value;
@@ -78,7 +78,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     for member in members {
         // The history records the digest, even if another client wrote a tag.
         let image_tag = member.pinned;
-        history.injected.push(Injected {
+        history.injected.push(InjectedBundle {
             image_tag,
             ..member.injected
         });
@@ -91,12 +91,12 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     let default = default.and_then(|index| index.default_channel(&package));
     let channel = found.channel.clone().or(default);
     let channel = channel.unwrap_or_else(|| CHANNEL.to_owned());
-    let place = Place {
+    let place = ChannelRef {
         package: &package,
         channel: &channel,
     };
     let limits = catalog::Limits::default();
-    let composed = compose::compose(index, place, Form::Upgrade, bundles, &limits);
+    let composed = compose::compose(index, place, ComposeMode::Upgrade, bundles, &limits);
     let composed = composed.context("error in upgrading FBC")?;
     ensure_reachable(&composed, &found, &package, &csv, has_members)?;
     let parts = split_catalog(&composed)?;
@@ -146,7 +146,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
 /// Pulls the bundles of the history.
 async fn pull_history(
     puller: &ImagePuller,
-    history: Vec<Injected>,
+    history: Vec<InjectedBundle>,
     source_name: &str,
 ) -> anyhow::Result<Vec<HistoryEntry<Bundle>>> {
     let (mut members, mut size) = (Vec::new(), 0);
@@ -202,7 +202,7 @@ struct InstalledState {
 
 /// Rejects a catalog by which OLM would never reach a version.
 fn ensure_reachable(
-    composed: &Composed,
+    composed: &ComposedCatalog,
     found: &InstalledState,
     package: &str,
     csv: &str,

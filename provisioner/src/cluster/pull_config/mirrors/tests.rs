@@ -151,7 +151,7 @@ fn allow_list_applies_even_if_all_entries_are_invalid() {
         let (mirrors, problems) = rules(&[], &registries(&[], &[], allowed));
         let image: Reference = image.parse().unwrap();
         assert_eq!(mirrors.admissions().is_empty(), allowed.is_empty());
-        assert_rows!(mirrors.admits(&image) => passes, "{allowed:?} {image}");
+        assert_rows!(mirrors.is_admitted(&image) => passes, "{allowed:?} {image}");
         assert_rows!(problems.is_empty() => allowed != ["not a place"], "{problems:?}");
     }
     let (mirrors, problems) = rules(&[], &registries(&[], &["quay.io/a"], &["quay.io"]));
@@ -161,7 +161,11 @@ fn allow_list_applies_even_if_all_entries_are_invalid() {
         ("quay.io/a", false),
         ("ghcr.io/a", false),
     ] {
-        assert_eq!(mirrors.admits(&image.parse().unwrap()), passes, "{image}");
+        assert_eq!(
+            mirrors.is_admitted(&image.parse().unwrap()),
+            passes,
+            "{image}"
+        );
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Error {
         /// Name of the Bundle.
         bundle: String,
         /// Error of the parser.
-        source: unpacker::NotADigest,
+        source: unpacker::ParseDigestError,
     },
     /// The content differs from the content that the Bundle accepts.
     #[error(

@@ -1,6 +1,6 @@
 //! An attempt to roll a revision out, in the model.
 
-use apply::preflight::{Check, Findings, Problem, crd_safety};
+use apply::preflight::{Check, Finding, Findings, crd_safety};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
@@ -157,10 +157,15 @@ impl Controller {
 
     /// Returns what blocks a rollout before its revision is recorded, as `recreate::decide` does: no object of the model
     /// may be recreated.
-    fn dry_run(&self, server: &Server, before: &Status, changed: &[Step]) -> Vec<ssa::Failure> {
+    fn dry_run(
+        &self,
+        server: &Server,
+        before: &Status,
+        changed: &[ApplyStep],
+    ) -> Vec<ssa::ApplyFailure> {
         let is_installed = before.installed_bundle_name.is_some();
         let inventory = self.inventory();
-        let was_applied = |step: &&Step| {
+        let was_applied = |step: &&ApplyStep| {
             let entry = inventory.get(&step.object.identity());
             is_installed || entry.is_some_and(|entry| entry.fields.is_some())
         };
@@ -168,7 +173,7 @@ impl Controller {
         judged
             .filter(|step| step.wave != Wave::Resources)
             .filter_map(|step| server.try_out(step))
-            .filter(|failure| is_installed || failure.cause == ssa::Cause::Deleting)
+            .filter(|failure| is_installed || failure.cause == ssa::FailureKind::Deleting)
             .collect()
     }
 
@@ -178,7 +183,7 @@ impl Controller {
         let view = server.view(inventory.keys());
         let inventory = prepare::observed(&inventory, &view);
         for absent in &plan.missing {
-            findings.problems.push(Problem {
+            findings.problems.push(Finding {
                 check: Check::Apis,
                 message: format!("{} is not served", absent.kind),
             });
@@ -205,9 +210,9 @@ impl Controller {
     fn apply(
         &mut self,
         server: &mut Server,
-        steps: &[Step],
+        steps: &[ApplyStep],
         phase: Phase,
-    ) -> Run<Result<(), (Vec<ssa::Failure>, bool)>> {
+    ) -> Run<Result<(), (Vec<ssa::ApplyFailure>, bool)>> {
         let mut failures = Vec::new();
         let mut applied = Vec::new();
         let mut wave = None;
@@ -232,7 +237,7 @@ impl Controller {
     }
 }
 
-fn rejected(bundle: &str, failures: &[ssa::Failure]) -> Failure {
+fn rejected(bundle: &str, failures: &[ssa::ApplyFailure]) -> Failure {
     let (message, retry) = (
         rollout::describe_rejections(failures),
         rollout::retry_class(failures),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apply::discovery::{Found, Kind};
+use apply::discovery::{ApiKind, DiscoveredKinds};
 use kube::core::{ApiResource, GroupVersionKind};
 
 use super::*;
@@ -130,7 +130,7 @@ pub(super) fn is_widget(identity: &Identity) -> bool {
 }
 
 /// Answers for kinds as discovery does. Widgets are served while their definition exists.
-pub(super) fn found(objects: &[Object], has_definition: bool) -> Found {
+pub(super) fn found(objects: &[Object], has_definition: bool) -> DiscoveredKinds {
     let kinds = objects.iter().map(plan::kind_of);
     let served = kinds.map(|gvk| {
         let is_served = gvk.group != GROUP || has_definition;
@@ -140,12 +140,12 @@ pub(super) fn found(objects: &[Object], has_definition: bool) -> Found {
     served.collect()
 }
 
-fn kind(gvk: &GroupVersionKind) -> Kind {
+fn kind(gvk: &GroupVersionKind) -> ApiKind {
     let is_cluster_wide = matches!(
         gvk.kind.as_str(),
         "APIService" | "ValidatingWebhookConfiguration" | "CustomResourceDefinition"
     );
-    Kind {
+    ApiKind {
         resource: ApiResource::from_gvk(gvk),
         namespaced: !is_cluster_wide,
     }

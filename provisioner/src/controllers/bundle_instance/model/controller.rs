@@ -312,7 +312,7 @@ impl Controller {
         &self,
         server: &Server,
         status: &Status,
-        view: &View,
+        view: &InstanceView,
         found: &Unhealthy,
     ) -> Unhealthy {
         let newest = status.newest().map(|newest| newest.number);

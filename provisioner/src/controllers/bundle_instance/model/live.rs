@@ -123,7 +123,7 @@ impl Live {
 }
 
 /// Reports whether an object has all fields of a step, each as it was applied.
-pub(super) fn is_as_applied(live: &Live, step: &Step) -> bool {
+pub(super) fn is_as_applied(live: &Live, step: &ApplyStep) -> bool {
     leaves(step.object.value())
         .iter()
         .all(|(path, value)| live.ours.contains(path) && live.fields.get(path) == Some(value))

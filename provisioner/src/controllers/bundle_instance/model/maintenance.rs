@@ -1,8 +1,8 @@
 //! Repairs, prunes and the removal of the instance in the model.
 
-use apply::plan::{DefinitionPolicy, Exit, definition_groups};
+use apply::plan::{DefinitionPolicy, PruneStage, definition_groups};
 use apply::prune::{Decision, decide};
-use apply::ssa::Pruned;
+use apply::ssa::PruneReport;
 
 use super::*;
 use crate::controllers::bundle_instance::{
@@ -172,25 +172,25 @@ impl Controller {
     pub(super) fn prune(
         &mut self,
         server: &mut Server,
-        leaving: &[Leaving],
+        leaving: &[PruneCandidate],
         phase: Phase,
-    ) -> Run<Pruned> {
+    ) -> Run<PruneReport> {
         let policy = match phase {
             Phase::Uninstall => policy::definitions(server.instance.spec.crd_deletion_policy),
             _ => repair::policy_of_upgrades(&server.instance),
         };
         let groups = definition_groups(leaving);
-        let mut stages: BTreeMap<Exit, Vec<&Identity>> = BTreeMap::new();
+        let mut stages: BTreeMap<PruneStage, Vec<&Identity>> = BTreeMap::new();
         for leaving in leaving {
-            let stage = Exit::of(&leaving.identity, &groups);
+            let stage = PruneStage::of(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(&leaving.identity);
         }
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneReport::default();
         for (stage, identities) in stages {
             for identity in identities {
                 prune_one(server, stage, policy, identity, phase, &mut pruned)?;
             }
-            let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
+            let is_awaited = stage <= PruneStage::Definitions && !pruned.terminating.is_empty();
             if is_awaited || !pruned.failed.is_empty() {
                 break;
             }
@@ -214,7 +214,7 @@ impl Controller {
         let policy = policy::definitions(server.instance.spec.crd_deletion_policy);
         for stage in uninstall::stages(&self.inventory(), policy) {
             let pruned = self.prune(server, &stage, Phase::Uninstall)?;
-            if !pruned.failed.is_empty() || !pruned.going.is_empty() {
+            if !pruned.failed.is_empty() || !pruned.terminating.is_empty() {
                 return Ok(false);
             }
         }
@@ -230,18 +230,18 @@ impl Controller {
 
 fn prune_one(
     server: &mut Server,
-    stage: Exit,
+    stage: PruneStage,
     policy: DefinitionPolicy,
     identity: &Identity,
     phase: Phase,
-    pruned: &mut Pruned,
+    pruned: &mut PruneReport,
 ) -> Run<()> {
     let Some(live) = server.objects.get(identity) else {
         pruned.deleted.push(identity.clone());
         return Ok(());
     };
     if let Some(cause) = server.denied.get(identity) {
-        pruned.failed.push(ssa::Failure {
+        pruned.failed.push(ssa::ApplyFailure {
             identity: identity.clone(),
             message: format!("{identity} cannot be deleted"),
             cause: *cause,
@@ -258,7 +258,7 @@ fn prune_one(
         }
         Decision::Wait => {
             if live.has_finalizer {
-                pruned.going.push(identity.clone());
+                pruned.terminating.push(identity.clone());
             } else {
                 pruned.deleted.push(identity.clone());
             }
@@ -275,7 +275,7 @@ fn prune_one(
             server.release(identity)?;
             pruned.released.insert(identity.clone(), why);
         }
-        None if server.delete(identity, phase)? => pruned.going.push(identity.clone()),
+        None if server.delete(identity, phase)? => pruned.terminating.push(identity.clone()),
         None => pruned.deleted.push(identity.clone()),
     }
     Ok(())

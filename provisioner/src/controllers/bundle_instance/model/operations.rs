@@ -35,7 +35,7 @@ pub(super) enum Operation {
     /// All objects lose their finalizers.
     Release,
     /// Writes of an object fail from now on.
-    Deny(Index, ssa::Cause),
+    Deny(Index, ssa::FailureKind),
     /// Writes no longer fail.
     Permit,
     /// An object becomes unhealthy: failed, or in progress.
@@ -65,7 +65,7 @@ pub(super) enum Operation {
 /// A random operation.
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
-    use ssa::Cause::{Denied, Forbidden, Invalid, Transient};
+    use ssa::FailureKind::{Denied, Forbidden, Invalid, Transient};
     let index = any::<Index>;
     let causes = prop::sample::select(vec![Invalid, Forbidden, Denied, Transient]);
     let rollback = prop_oneof![Just(Rollback::Never), Just(Rollback::OnFailure)];

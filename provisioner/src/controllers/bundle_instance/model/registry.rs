@@ -1,6 +1,6 @@
 //! The bundles in the cluster, and the content that they are rendered from.
 
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use manifests::api::bundle::{BundleStatus, Phase};
 use manifests::api::bundle_instance::InstalledBundle;
 
@@ -98,7 +98,7 @@ impl Server {
         Ok(Rendered {
             digest: revision::digest(&objects, applier.as_ref(), NAMESPACE),
             objects,
-            facts: Facts::default(),
+            facts: BundleInfo::default(),
             namespace: NAMESPACE.to_owned(),
             account,
             details: with!(RevisionDetails, bundle: installed, template_hash),

@@ -4,7 +4,7 @@ use super::{live::is_as_applied, *};
 
 impl Server {
     /// Checks a write of the controller.
-    pub(super) fn check_write(&mut self, identity: &Identity, step: &Step, phase: Phase) {
+    pub(super) fn check_write(&mut self, identity: &Identity, step: &ApplyStep, phase: Phase) {
         let owner = self.owner();
         if let Some(live) = self.objects.get(identity) {
             let adopter = live.fields.get(&annotation(labels::ADOPT));
@@ -27,19 +27,19 @@ impl Server {
     }
 
     /// Notes the waves whose objects have the form of a new revision already: an interrupted rollout applied that form.
-    pub(super) fn begin(&mut self, number: i64, current: &[Step]) {
+    pub(super) fn begin(&mut self, number: i64, current: &[ApplyStep]) {
         let status = self.status();
         let active = status
             .active()
             .and_then(|active| self.truth.get(&active.number));
         let active = active.cloned().unwrap_or_default();
-        let is_new = |step: &&Step| active.get(&step.object.identity()) != Some(&step.hash);
+        let is_new = |step: &&ApplyStep| active.get(&step.object.identity()) != Some(&step.hash);
         let begun = current.iter().filter(is_new).map(|step| step.wave);
         self.started.extend(begun.map(|wave| (number, wave)));
     }
 
     /// Checks the form of a repaired object: as long as the wave of a rollout has not begun, the active one.
-    fn check_form(&mut self, identity: &Identity, step: &Step) {
+    fn check_form(&mut self, identity: &Identity, step: &ApplyStep) {
         let status = self.status();
         let of = |revision: Option<&RevisionStatus>| {
             let truth = self.truth.get(&revision?.number)?;

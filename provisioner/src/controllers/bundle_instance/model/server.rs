@@ -25,7 +25,7 @@ pub(super) enum Phase {
 }
 
 /// The fingerprint of an applied object, or the reason why it was not applied.
-type Applied = Result<Option<Fingerprint>, ssa::Failure>;
+type Applied = Result<Option<Fingerprint>, ssa::ApplyFailure>;
 
 /// The record of a revision.
 type Record = Revision<RevisionDetails>;
@@ -40,7 +40,7 @@ pub(super) struct Server {
     /// The number of requests until the process is killed.
     pub(super) fuse: Option<u32>,
     /// The objects whose writes fail.
-    pub(super) denied: BTreeMap<Identity, ssa::Cause>,
+    pub(super) denied: BTreeMap<Identity, ssa::FailureKind>,
     /// The forms in which objects do not work.
     pub(super) broken: BTreeSet<(Identity, ObjectHash)>,
     /// The versions in which custom resources may be stored.
@@ -113,15 +113,16 @@ impl Server {
     }
 
     /// Returns what the informers observe of these objects.
-    pub(super) fn view<'a>(&self, identities: impl Iterator<Item = &'a Identity>) -> View {
+    pub(super) fn view<'a>(&self, identities: impl Iterator<Item = &'a Identity>) -> InstanceView {
         let owner = self.owner();
-        let mut view = with!(View, synced: true);
+        let mut view = with!(InstanceView, synced: true);
         for identity in identities {
             match self.objects.get(identity) {
                 Some(live) if live.is_labelled(&owner) => {
                     let (fields, deleting) = (live.fingerprint(), live.is_terminating);
                     let health = live.health.clone();
-                    let observed = with!(Seen, hash: live.hash(), fields, deleting, health);
+                    let observed =
+                        with!(ObservedObject, hash: live.hash(), fields, deleting, health);
                     view.objects.insert(identity.clone(), observed);
                 }
                 _ => {
@@ -159,10 +160,10 @@ impl Server {
     }
 
     /// Returns why applying would fail.
-    pub(super) fn try_out(&self, step: &Step) -> Option<ssa::Failure> {
+    pub(super) fn try_out(&self, step: &ApplyStep) -> Option<ssa::ApplyFailure> {
         let identity = step.object.identity();
         let fail = |cause| {
-            Some(ssa::Failure {
+            Some(ssa::ApplyFailure {
                 message: format!("{identity} is rejected: {cause:?}"),
                 identity: identity.clone(),
                 cause,
@@ -172,21 +173,23 @@ impl Server {
             return fail(*cause);
         }
         if content::is_widget(&identity) && !self.has_definition() {
-            return fail(ssa::Cause::NotServed);
+            return fail(ssa::FailureKind::NotServed);
         }
         match self.objects.get(&identity) {
-            Some(live) if live.is_terminating => fail(ssa::Cause::Deleting),
+            Some(live) if live.is_terminating => fail(ssa::FailureKind::Deleting),
             Some(live) if live.fields.get("immutable") == Some(&json!(true)) => {
                 let incoming = leaves(step.object.value());
                 let is_changed = incoming.get("data|value") != live.fields.get("data|value");
-                is_changed.then(|| fail(ssa::Cause::Invalid)).flatten()
+                is_changed
+                    .then(|| fail(ssa::FailureKind::Invalid))
+                    .flatten()
             }
             _ => None,
         }
     }
 
     /// Applies an object for the controller.
-    pub(super) fn apply(&mut self, step: &Step, phase: Phase) -> Run<Applied> {
+    pub(super) fn apply(&mut self, step: &ApplyStep, phase: Phase) -> Run<Applied> {
         self.request()?;
         if let Some(failure) = self.try_out(step) {
             return Ok(Err(failure));

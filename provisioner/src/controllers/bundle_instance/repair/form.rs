@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    informers::View,
-    plan::{Step, Wave},
+    informers::InstanceView,
+    plan::{ApplyStep, Wave},
     revision::ObjectHash,
 };
 use manifests::object::Identity;
 
 /// Objects of a revision, ready to be applied.
-pub(crate) type Steps = BTreeMap<Identity, Step>;
+pub(crate) type Steps = BTreeMap<Identity, ApplyStep>;
 
 /// Objects of the live revisions.
 pub(crate) struct Forms {
@@ -27,9 +27,9 @@ pub(crate) struct Forms {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Form<'a> {
     /// Form of the newest revision.
-    Newest(&'a Step),
+    Newest(&'a ApplyStep),
     /// Form of the active revision, until the wave of the object starts or the object is pruned.
-    Older(&'a Step),
+    Older(&'a ApplyStep),
     /// The object has no form yet: the rollout creates it.
     Later,
     /// The object has no form: it is not part of a live revision.
@@ -38,13 +38,18 @@ pub(crate) enum Form<'a> {
 
 impl Forms {
     /// Creates the forms. `is_applied` reports that all objects of the newest revision were applied.
-    pub(crate) fn new(newest: Steps, older: Option<Steps>, is_applied: bool, view: &View) -> Self {
+    pub(crate) fn new(
+        newest: Steps,
+        older: Option<Steps>,
+        is_applied: bool,
+        view: &InstanceView,
+    ) -> Self {
         let hash = |identity: &Identity| {
             view.objects
                 .get(identity)
                 .and_then(|observed| observed.hash)
         };
-        let is_new = |(identity, step): &(&Identity, &Step)| {
+        let is_new = |(identity, step): &(&Identity, &ApplyStep)| {
             let before = older.as_ref().and_then(|older| older.get(*identity));
             is_applied
                 || hash(identity) == Some(step.hash)
@@ -97,12 +102,12 @@ impl Forms {
 
 #[cfg(test)]
 mod tests {
-    use apply::informers::Seen;
+    use apply::informers::ObservedObject;
     use serde_json::json;
 
     use super::*;
 
-    fn step(name: &str, data: &str, wave: Wave) -> (Identity, Step) {
+    fn step(name: &str, data: &str, wave: Wave) -> (Identity, ApplyStep) {
         let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": data}});
         let step = crate::fixtures::step(value, wave);
         (step.object.identity(), step)
@@ -127,10 +132,10 @@ mod tests {
         let hash = |name: &str, data: &str| Some(step(name, data, Configuration).1.hash);
         let live = |rows: &[(&str, &str)]| {
             let objects = rows.iter().map(|(name, data)| {
-                let observed = with!(Seen, hash: hash(name, data));
+                let observed = with!(ObservedObject, hash: hash(name, data));
                 (step(name, data, Configuration).0, observed)
             });
-            with!(View, objects: objects.collect())
+            with!(InstanceView, objects: objects.collect())
         };
         // Live objects with their forms; whether all is applied; the object, its live form, whether it was deleted to be
         // recreated, the expected form.
@@ -161,7 +166,7 @@ mod tests {
             let identity = step(name, "", Configuration).0;
             let live = form.and_then(|form| hash(name, form));
             let found = forms.form(&identity, live, is_deleted);
-            let data = |step: &Step| {
+            let data = |step: &ApplyStep| {
                 let data = &step.object.value()["data"]["a"];
                 data.as_str().unwrap().to_owned()
             };
@@ -173,7 +178,7 @@ mod tests {
             };
             assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }
-        let forms = Forms::new(newest(), None, true, &View::default());
+        let forms = Forms::new(newest(), None, true, &InstanceView::default());
         let left = step("left", "", Configuration).0;
         assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Removed);
     }

@@ -20,7 +20,7 @@ use crate::{
         state::{InstanceContext, InstanceState},
     },
 };
-use apply::{discovery::Kind, health, informers::View, inventory::Inventory};
+use apply::{discovery::ApiKind, health, informers::InstanceView, inventory::Inventory};
 
 /// Maximum number of unhealthy objects that a condition names.
 const MAX_NAMED: usize = 20;
@@ -61,7 +61,7 @@ pub(crate) async fn watch(
         .await;
     match found {
         Ok(found) => {
-            let objects: BTreeMap<Identity, Arc<Kind>> = inventory
+            let objects: BTreeMap<Identity, Arc<ApiKind>> = inventory
                 .iter()
                 .filter_map(|(identity, entry)| {
                     let kind = found.get(&gvk(identity, &entry.version))?.as_ref()?;
@@ -99,7 +99,7 @@ pub(crate) fn unhealthy(
 /// Returns the unhealthy objects of an inventory. Prune candidates do not count.
 pub(crate) fn unhealthy_of(
     inventory: Option<&Inventory>,
-    view: &View,
+    view: &InstanceView,
     removing: &[String],
 ) -> Unhealthy {
     let mut unhealthy = Unhealthy::default();
@@ -142,7 +142,11 @@ pub(crate) fn unknown(number: i64) -> Health {
 }
 
 /// Returns the health of the objects of an inventory. Prune candidates do not count.
-pub(crate) fn health_of(inventory: Option<&Inventory>, view: &View, removing: &[String]) -> Health {
+pub(crate) fn health_of(
+    inventory: Option<&Inventory>,
+    view: &InstanceView,
+    removing: &[String],
+) -> Health {
     if !view.failing.is_empty() {
         return Health::Unknown(view.failing.join("\n"));
     }
@@ -197,7 +201,7 @@ fn identities(removing: &[String]) -> HashSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use apply::{informers::Seen, inventory::Entry};
+    use apply::{informers::ObservedObject, inventory::Entry};
 
     use super::*;
 
@@ -206,9 +210,8 @@ mod tests {
         let identity = |name: &str| crate::fixtures::identity("apps", "Deployment", "tide", name);
         let names = ["stays", "going", "denied"];
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
-        let failed =
-            || with!(Seen::default() => health: health::Health::Failed("crashes".to_owned()));
-        let mut view = with!(View::default() => synced: true);
+        let failed = || with!(ObservedObject::default() => health: health::Health::Failed("crashes".to_owned()));
+        let mut view = with!(InstanceView::default() => synced: true);
         view.objects
             .extend(names.map(|name| (identity(name), failed())));
         let leaving = ["going".to_owned(), "denied: may not be deleted".to_owned()];

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use apply::{
     plan::Plan,
     revision::Revision,
-    ssa::{Apply, Pruned},
+    ssa::{Applier, PruneReport},
 };
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::{
@@ -131,12 +131,12 @@ fn attempted(state: &InstanceState, active: &RevisionStatus) -> String {
 }
 
 /// Returns the lines of objects that are still in the cluster after an attempt.
-pub(crate) fn remaining(pruned: &Pruned, plan: &Plan) -> Vec<String> {
+pub(crate) fn remaining(pruned: &PruneReport, plan: &Plan) -> Vec<String> {
     let mut lines = terminating_objects(pruned);
     let has_ended = |identity: &_| {
         pruned.deleted.contains(identity)
             || pruned.released.contains_key(identity)
-            || pruned.going.contains(identity)
+            || pruned.terminating.contains(identity)
             || pruned
                 .failed
                 .iter()
@@ -156,7 +156,7 @@ async fn prune(
     state: &InstanceState,
     active: &RevisionStatus,
     record: Revision<RevisionDetails>,
-) -> Result<(Pruned, Plan), String> {
+) -> Result<(PruneReport, Plan), String> {
     let ctx = &shared.ctx;
     let owner = owner(instance);
     let had = state.inventory.clone().unwrap_or_default();
@@ -164,7 +164,7 @@ async fn prune(
     let plan = rollout::plan(ctx, record.objects, &had, &owner, namespace).await;
     let plan = plan.map_err(|error| format!("failed to list the served APIs: {error}"))?;
     let client = ctx.accounts.client(active.service_account.as_ref());
-    let apply = Apply {
+    let apply = Applier {
         client: &client.map_err(|error| format!("failed to create a client: {error}"))?,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::field_conflicts::ConflictingManager;
-use apply::informers::View;
-use apply::plan::{Absent, Plan, Step};
+use apply::informers::InstanceView;
+use apply::plan::{ApplyStep, MissingKind, Plan};
 use apply::preflight::ownership::{self, ObjectOwner};
 use apply::revision::store;
-use apply::ssa::{Applied, Apply, Report};
+use apply::ssa::{AppliedObject, Applier, ApplyReport};
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,
@@ -37,7 +37,7 @@ pub(super) struct DriftedObjects<'a> {
     pub(super) instance: &'a BundleInstance,
     pub(super) status: &'a BundleInstanceStatus,
     pub(super) objects: &'a [Identity],
-    pub(super) view: &'a View,
+    pub(super) view: &'a InstanceView,
 }
 
 /// Outcome of a repair.
@@ -108,7 +108,7 @@ pub(super) async fn repair(
     }
 
     // If an optional API is not served any longer, its objects are deferred again.
-    let waits = drift.still_required(&live.plan.waiting);
+    let waits = drift.still_required(&live.plan.deferred);
     let waiting: BTreeSet<&Identity> = waits.iter().flat_map(|absent| &absent.needed_by).collect();
     if let Some(inventory) = state.inventory.as_mut()
         && !waiting.is_empty()
@@ -118,7 +118,7 @@ pub(super) async fn repair(
     }
     let missing = drift.still_required(&live.plan.missing);
     if !missing.is_empty() {
-        let absent = live.plan.missing.iter().chain(&live.plan.waiting);
+        let absent = live.plan.missing.iter().chain(&live.plan.deferred);
         state.await_apis(absent.map(rollout::api));
         lines.push(not_served(&missing));
         let needing = missing.into_iter().flat_map(|absent| absent.needed_by);
@@ -223,7 +223,7 @@ fn forget_deleted(
     plan: &Plan,
     identity: &Identity,
 ) {
-    let absent = plan.waiting.iter().chain(&plan.missing);
+    let absent = plan.deferred.iter().chain(&plan.missing);
     let mut absent = absent.flat_map(|absent| &absent.needed_by);
     if drift.view.absent.contains(identity)
         && !absent.any(|absent| absent.kind == identity.kind && absent.name == identity.name)
@@ -242,7 +242,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn all(steps: &[Step], line: String, retry: RetryClass) -> Self {
+    fn all(steps: &[ApplyStep], line: String, retry: RetryClass) -> Self {
         let identities = steps.iter().map(|step| step.object.identity());
         Self {
             lines: vec![line],
@@ -257,7 +257,7 @@ async fn apply(
     shared: &InstanceContext,
     state: &mut InstanceState,
     owner: &InstanceOwner,
-    steps: Vec<Step>,
+    steps: Vec<ApplyStep>,
     account: Option<&ServiceAccountRef>,
 ) -> Outcome {
     let ctx = &shared.ctx;
@@ -271,20 +271,21 @@ async fn apply(
             );
         }
     };
-    let is_present = |step: &Step| drift.view.objects.contains_key(&step.object.identity());
-    let (mut present, absent): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(is_present);
+    let is_present = |step: &ApplyStep| drift.view.objects.contains_key(&step.object.identity());
+    let (mut present, absent): (Vec<ApplyStep>, Vec<ApplyStep>) =
+        steps.into_iter().partition(is_present);
     let mut outcome = Outcome::default();
     let planned = absent.iter().map(|step| step.object.identity());
     let lock = shared.apply_locks.try_lock(&owner.name, planned);
     let taken = match &lock {
-        Ok(_) => ownership::taken(&client, &absent, owner, ctx.settings.concurrency)
+        Ok(_) => ownership::recheck(&client, &absent, owner, ctx.settings.concurrency)
             .await
             .map_err(|error| format!("failed to look up the missing objects: {error}")),
         Err(others) => Err(apply_locks::conflict_message(others)),
     };
     match taken {
         Ok(taken) => {
-            let is_free = |step: &Step| !taken.contains_key(&step.object.identity());
+            let is_free = |step: &ApplyStep| !taken.contains_key(&step.object.identity());
             present.extend(absent.into_iter().filter(is_free));
             if !taken.is_empty() {
                 outcome.lines.push(released_to_others(&taken, owner));
@@ -297,17 +298,17 @@ async fn apply(
         Err(line) => outcome = Outcome::all(&absent, line, RetryClass::Soon),
     }
     let steps = present;
-    let apply = Apply {
+    let apply = Applier {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.repair_permits,
     };
     let report = apply.repair(&steps).await;
-    let is_confirmed = |identity: &Identity, applied: &Applied| {
+    let is_confirmed = |identity: &Identity, applied: &AppliedObject| {
         let observed = drift.view.objects.get(identity);
         is_unknown(state, identity)
-            && applied.taken.is_empty()
+            && applied.forced_fields.is_empty()
             && observed.is_some_and(|observed| observed.fields == applied.fields)
     };
     let applied = report.applied.iter();
@@ -350,7 +351,7 @@ async fn publish_repairs(
     drift: &DriftedObjects<'_>,
     shared: &InstanceContext,
     state: &mut InstanceState,
-    report: &Report,
+    report: &ApplyReport,
     confirmed: &BTreeSet<Identity>,
 ) {
     let ctx = &shared.ctx;
@@ -359,11 +360,11 @@ async fn publish_repairs(
     let repaired = repaired.filter(|(identity, _)| !confirmed.contains(*identity));
     ctx.metrics.repaired(repaired.clone().count() as u64);
     for (identity, applied) in repaired {
-        info!(object = %identity, taken = applied.taken.len(), "repaired");
+        info!(object = %identity, taken = applied.forced_fields.len(), "repaired");
         let observed = drift.view.objects.get(identity);
         let writer = observed.and_then(|observed| observed.writer.as_deref());
         let conflicting_managers = conflicting_managers(identity, applied, writer);
-        let verdicts = state.conflicts.repaired(conflicting_managers, now);
+        let verdicts = state.conflicts.record_repair(conflicting_managers, now);
         let note = verdicts.first().map_or_else(
             || format!("repaired {identity}: it differed from the applied configuration"),
             ToString::to_string,
@@ -375,8 +376,8 @@ async fn publish_repairs(
     }
 }
 
-fn not_served(missing: &[Absent]) -> String {
-    let line = |absent: &Absent| {
+fn not_served(missing: &[MissingKind]) -> String {
+    let line = |absent: &MissingKind| {
         let needed_by = absent.needed_by.iter().take(MAX_NAMED);
         let needed_by: Vec<String> = needed_by.map(ToString::to_string).collect();
         format!(
@@ -410,7 +411,7 @@ fn released_to_others(taken: &BTreeMap<Identity, ObjectOwner>, owner: &InstanceO
 /// the object.
 fn conflicting_managers(
     object: &Identity,
-    applied: &Applied,
+    applied: &AppliedObject,
     writer: Option<&str>,
 ) -> Vec<ConflictingManager> {
     let opponent = |field: &str, manager: &str| ConflictingManager {
@@ -418,13 +419,13 @@ fn conflicting_managers(
         field: field.to_owned(),
         manager: manager.to_owned(),
     };
-    if applied.taken.is_empty() && !applied.yielded.is_empty() {
+    if applied.forced_fields.is_empty() && !applied.scaler_fields.is_empty() {
         return Vec::new(); // the fields are left to a scaler
     }
-    if applied.taken.is_empty() {
+    if applied.forced_fields.is_empty() {
         return vec![opponent("", writer.unwrap_or_default())];
     }
-    let taken = applied.taken.iter();
+    let taken = applied.forced_fields.iter();
     taken
         .map(|taken| opponent(&taken.field, &taken.manager))
         .collect()
@@ -449,8 +450,8 @@ impl DriftedObjects<'_> {
     }
 
     /// Returns the missing kinds that drifted objects need.
-    fn still_required(&self, absent: &[Absent]) -> Vec<Absent> {
-        let needing = |absent: &Absent| {
+    fn still_required(&self, absent: &[MissingKind]) -> Vec<MissingKind> {
+        let needing = |absent: &MissingKind| {
             let needed_by = absent.needed_by.iter();
             needed_by
                 .filter(|identity| self.objects.contains(identity))
@@ -459,7 +460,7 @@ impl DriftedObjects<'_> {
         };
         absent
             .iter()
-            .map(|absent| Absent {
+            .map(|absent| MissingKind {
                 needed_by: needing(absent),
                 ..absent.clone()
             })

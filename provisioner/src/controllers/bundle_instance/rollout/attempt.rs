@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use apply::{
     health::Health,
-    informers::View,
+    informers::InstanceView,
     inventory::Inventory,
-    plan::{InstanceOwner, Plan, Step},
-    ssa::Apply,
+    plan::{ApplyStep, InstanceOwner, Plan},
+    ssa::Applier,
 };
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::{
@@ -77,7 +77,7 @@ pub(super) async fn attempt(
         lock,
     } = Box::pin(prepare(instance, shared, state, before, target, rendered)).await?;
     rendered.details.key = Some(key.to_owned());
-    let apply = Apply {
+    let apply = Applier {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
@@ -269,8 +269,8 @@ pub(crate) fn is_recorded(before: &BundleInstanceStatus, rendered: &Rendered) ->
 pub(crate) fn partition(
     plan: &Plan,
     inventory: Option<&Inventory>,
-    view: &View,
-) -> (Vec<Step>, Vec<Step>) {
+    view: &InstanceView,
+) -> (Vec<ApplyStep>, Vec<ApplyStep>) {
     let steps = plan.steps.iter().cloned();
     steps.partition(|step| {
         let identity = step.object.identity();
@@ -285,7 +285,10 @@ pub(crate) fn partition(
 }
 
 /// Returns the objects that are unhealthy already. A rollout that does not change an object did not cause its failure.
-pub(crate) fn unhealthy_now(view: &View, identities: impl Iterator<Item = Identity>) -> Unhealthy {
+pub(crate) fn unhealthy_now(
+    view: &InstanceView,
+    identities: impl Iterator<Item = Identity>,
+) -> Unhealthy {
     let mut unhealthy = Unhealthy::default();
     for identity in identities {
         match view.objects.get(&identity).map(|observed| &observed.health) {

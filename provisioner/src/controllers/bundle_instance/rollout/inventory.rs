@@ -2,8 +2,8 @@
 
 use apply::{
     inventory::{Entry, Inventory},
-    plan::{Plan, Step},
-    ssa::{Pruned, Report},
+    plan::{ApplyStep, Plan},
+    ssa::{ApplyReport, PruneReport},
 };
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
@@ -62,8 +62,8 @@ pub(crate) fn record_applied(
     instance: &BundleInstance,
     shared: &InstanceContext,
     state: &mut InstanceState,
-    steps: &[Step],
-    report: &Report,
+    steps: &[ApplyStep],
+    report: &ApplyReport,
 ) {
     state.is_watched = false;
     shared
@@ -83,13 +83,13 @@ pub(crate) fn record_applied(
 
 /// Removes deleted and released objects from the inventory. Objects that were not deleted yet or could not be deleted
 /// remain.
-pub(crate) fn remove_pruned(state: &mut InstanceState, pruned: &Pruned) {
+pub(crate) fn remove_pruned(state: &mut InstanceState, pruned: &PruneReport) {
     state.is_watched = false;
     remove_deleted(state.inventory.get_or_insert_default(), pruned);
 }
 
 /// Removes deleted and released objects from an inventory.
-pub(crate) fn remove_deleted(inventory: &mut Inventory, pruned: &Pruned) {
+pub(crate) fn remove_deleted(inventory: &mut Inventory, pruned: &PruneReport) {
     for identity in pruned.deleted.iter().chain(pruned.released.keys()) {
         inventory.remove(identity);
     }

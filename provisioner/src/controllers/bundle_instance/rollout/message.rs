@@ -5,14 +5,14 @@ use crate::controllers::bundle_instance::{
     waiting::Api,
 };
 use apply::{
-    plan::Absent,
-    preflight::{Check, Problem},
-    ssa::{Cause, Failure},
+    plan::MissingKind,
+    preflight::{Check, Finding},
+    ssa::{ApplyFailure, FailureKind},
 };
 use manifests::object::group_version;
 
 /// Returns the messages of problems, one line each.
-pub(super) fn listed(problems: &[Problem]) -> String {
+pub(super) fn listed(problems: &[Finding]) -> String {
     let lines: Vec<&str> = problems
         .iter()
         .map(|problem| problem.message.as_str())
@@ -20,7 +20,7 @@ pub(super) fn listed(problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-pub(crate) fn describe_rejections(failures: &[Failure]) -> String {
+pub(crate) fn describe_rejections(failures: &[ApplyFailure]) -> String {
     const MAX_NAMED: usize = 30;
     let mut lines: Vec<String> = failures
         .iter()
@@ -34,28 +34,28 @@ pub(crate) fn describe_rejections(failures: &[Failure]) -> String {
 }
 
 /// Reports whether a failure is transient.
-fn is_transient(failure: &Failure) -> bool {
+fn is_transient(failure: &ApplyFailure) -> bool {
     matches!(
         failure.cause,
-        Cause::Transient
-            | Cause::Deleting
-            | Cause::NotServed
-            | Cause::NotEstablished
-            | Cause::Namespace
+        FailureKind::Transient
+            | FailureKind::Deleting
+            | FailureKind::NotServed
+            | FailureKind::NotEstablished
+            | FailureKind::Namespace
     )
 }
 
 /// Returns the remedy of a failed attempt. If one of the failures is transient, the next attempt shows the remaining ones.
-pub(super) fn remedy(failures: &[Failure]) -> Remedy {
-    let is_own = |failure: &Failure| match failure.cause {
-        Cause::Invalid => true,
-        Cause::Forbidden
-        | Cause::Denied
-        | Cause::NotServed
-        | Cause::Namespace
-        | Cause::NotEstablished
-        | Cause::Deleting
-        | Cause::Transient => false,
+pub(super) fn remedy(failures: &[ApplyFailure]) -> Remedy {
+    let is_own = |failure: &ApplyFailure| match failure.cause {
+        FailureKind::Invalid => true,
+        FailureKind::Forbidden
+        | FailureKind::Denied
+        | FailureKind::NotServed
+        | FailureKind::Namespace
+        | FailureKind::NotEstablished
+        | FailureKind::Deleting
+        | FailureKind::Transient => false,
     };
     if failures.iter().any(is_own) && !failures.iter().any(is_transient) {
         Remedy::Own
@@ -65,10 +65,12 @@ pub(super) fn remedy(failures: &[Failure]) -> Remedy {
 }
 
 /// Returns the remedy of the problems that the preflight checks found.
-pub(super) fn remedy_of_problems(problems: &[Problem]) -> Remedy {
-    let is_own = |problem: &Problem| match problem.check {
+pub(super) fn remedy_of_problems(problems: &[Finding]) -> Remedy {
+    let is_own = |problem: &Finding| match problem.check {
         Check::DefinitionUpgrade | Check::ClusterVersion | Check::Invalid => true,
-        Check::Ownership | Check::Going | Check::Apis | Check::Namespace | Check::Rights => false,
+        Check::Ownership | Check::Terminating | Check::Apis | Check::Namespace | Check::Rights => {
+            false
+        }
     };
     if problems.iter().any(is_own) {
         Remedy::Own
@@ -78,11 +80,11 @@ pub(super) fn remedy_of_problems(problems: &[Problem]) -> Remedy {
 }
 
 /// Returns the class of the delay until the next attempt; one transient failure is enough for a short delay.
-pub(crate) fn retry_class(failures: &[Failure]) -> RetryClass {
+pub(crate) fn retry_class(failures: &[ApplyFailure]) -> RetryClass {
     let has = |cause| failures.iter().any(|failure| failure.cause == cause);
     if failures.iter().any(is_transient) {
         RetryClass::Soon
-    } else if has(Cause::Forbidden) {
+    } else if has(FailureKind::Forbidden) {
         RetryClass::AfterGrant
     } else {
         RetryClass::Backoff
@@ -90,13 +92,13 @@ pub(crate) fn retry_class(failures: &[Failure]) -> RetryClass {
 }
 
 /// Returns the API that objects lack.
-pub(crate) fn api(absent: &Absent) -> Api {
+pub(crate) fn api(absent: &MissingKind) -> Api {
     let (group, version) = group_version(&absent.api_version);
     Api::Kind(group.to_owned(), version.to_owned(), absent.kind.clone())
 }
 
 /// Returns a line for each deferred object, such as `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
-pub(crate) fn waiting(absent: &Absent) -> impl Iterator<Item = String> {
+pub(crate) fn waiting(absent: &MissingKind) -> impl Iterator<Item = String> {
     absent.needed_by.iter().map(|identity| {
         let name = if identity.namespace.is_empty() {
             identity.name.clone()

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use apply::{
-    informers::View,
+    informers::InstanceView,
     inventory::Inventory,
     plan::{self, InstanceOwner, Plan},
-    preflight::{self, Check, Findings, Problem},
+    preflight::{self, Check, Finding, Findings},
 };
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause};
@@ -82,7 +82,7 @@ pub(super) async fn prepare(
         let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
             .await
             .map_err(|error| retry_soon(target, "failed to list the served APIs", &error))?;
-        let absent = plan.missing.iter().chain(&plan.waiting);
+        let absent = plan.missing.iter().chain(&plan.deferred);
         state.await_apis(absent.map(api));
         // From the beginning, so that a release during the checks is noticed.
         state.await_objects([Event::Release(Release::Any)]);
@@ -120,14 +120,14 @@ pub(super) async fn prepare(
         }
         // Namespaces and default ServiceAccounts of other owners are used unchanged.
         plan.steps
-            .retain(|step| !findings.shared.contains(&step.object.identity()));
+            .retain(|step| !findings.used_as_is.contains(&step.object.identity()));
         if !findings.problems.is_empty() {
             let problems = &findings.problems;
             let failure = fail(listed(problems), retry_after(problems));
             return Err(failure.with(remedy_of_problems(problems)));
         }
         let warnings = findings.warnings.into_iter().map(|warning| warning.message);
-        let mut left_out = findings.shared;
+        let mut left_out = findings.used_as_is;
         if !has_namespace {
             left_out.insert(namespace(&rendered.namespace));
         }
@@ -155,7 +155,7 @@ fn namespace(name: &str) -> Identity {
 
 /// Returns an inventory in which missing objects count as never applied, so that an object that another client has created
 /// again is not overwritten.
-pub(crate) fn observed(inventory: &Inventory, view: &View) -> Inventory {
+pub(crate) fn observed(inventory: &Inventory, view: &InstanceView) -> Inventory {
     let mut inventory = inventory.clone();
     for identity in &view.absent {
         if let Some(entry) = inventory.get_mut(identity) {
@@ -207,7 +207,7 @@ async fn check(
         client,
         own: &ctx.client,
         kinds: &ctx.kinds,
-        mighty: &ctx.mighty,
+        is_cluster_admin: &ctx.mighty,
         namespace: existing.as_ref(),
         system_namespace: &ctx.settings.system_namespace,
         concurrency: ctx.settings.concurrency,
@@ -296,11 +296,11 @@ pub(crate) fn retain_newer_crds(
 /// Adds the constraints that a catalog declares for exactly this content. Its max OpenShift version precedes that of the
 /// bundle. Its `minKubeVersion` applies only if the bundle declares none, since plain manifests cannot declare one.
 fn apply_catalog_constraints(
-    mut facts: Facts,
+    mut facts: BundleInfo,
     instance: &BundleInstance,
     digests: Digests<'_>,
     catalogs: &Catalogs,
-) -> Facts {
+) -> BundleInfo {
     let Some(digest) = digests.image() else {
         return facts;
     };
@@ -335,14 +335,14 @@ fn awaited(findings: &Findings) -> Vec<Event> {
     events
 }
 
-fn has(problems: &[Problem], check: Check) -> bool {
+fn has(problems: &[Finding], check: Check) -> bool {
     problems.iter().any(|problem| problem.check == check)
 }
 
 /// Returns the class of the delay until the next attempt after problems.
-pub(crate) fn retry_after(problems: &[Problem]) -> RetryClass {
+pub(crate) fn retry_after(problems: &[Finding]) -> RetryClass {
     // Other clients create and delete namespaces as well.
-    let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
+    let passes = |problem: &Finding| matches!(problem.check, Check::Terminating | Check::Namespace);
     if problems.iter().all(passes) {
         RetryClass::Soon
     } else if has(problems, Check::Rights) {

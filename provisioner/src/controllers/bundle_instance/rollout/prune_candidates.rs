@@ -1,8 +1,8 @@
 //! Objects that leave a bundle: early deletion during a rollout, and their lines in the status.
 
 use apply::{
-    plan::{InstanceOwner, Leaving, Plan},
-    ssa::Pruned,
+    plan::{InstanceOwner, Plan, PruneCandidate},
+    ssa::PruneReport,
 };
 use manifests::api::bundle_instance::BundleInstanceStatus;
 use manifests::object::{Identity, Object, text, truncate};
@@ -23,7 +23,7 @@ pub(super) async fn prune_first(
     shared: &InstanceContext,
     owner: &InstanceOwner,
     before: &BundleInstanceStatus,
-) -> Vec<Leaving> {
+) -> Vec<PruneCandidate> {
     let mut leaving = plan.leaving.iter();
     let has_webhooks = leaving.any(|leaving| is_webhook(&leaving.identity));
     let record = match before.active().filter(|_| has_webhooks) {
@@ -51,9 +51,10 @@ fn is_webhook(identity: &Identity) -> bool {
 
 /// Returns the prune candidates that would break the new version if they were kept until it is healthy: APIServices, and
 /// webhook configurations whose Service is a prune candidate. `active` has the objects of the active revision.
-pub(crate) fn early(plan: &Plan, active: &[Object]) -> Vec<Leaving> {
-    let group = |leaving: &&Leaving| leaving.identity.group.as_str() == "apiregistration.k8s.io";
-    let mut early: Vec<Leaving> = plan.leaving.iter().filter(group).cloned().collect();
+pub(crate) fn early(plan: &Plan, active: &[Object]) -> Vec<PruneCandidate> {
+    let group =
+        |leaving: &&PruneCandidate| leaving.identity.group.as_str() == "apiregistration.k8s.io";
+    let mut early: Vec<PruneCandidate> = plan.leaving.iter().filter(group).cloned().collect();
     let webhooks = plan
         .leaving
         .iter()
@@ -92,8 +93,11 @@ pub(crate) fn lines_of<'a>(identities: impl Iterator<Item = &'a Identity>) -> Ve
 }
 
 /// Returns the lines of pruned objects that are still terminating, and of those that could not be pruned.
-pub(crate) fn terminating_objects(pruned: &Pruned) -> Vec<String> {
-    let going = pruned.going.iter().map(|identity| pruned.line(identity));
+pub(crate) fn terminating_objects(pruned: &PruneReport) -> Vec<String> {
+    let going = pruned
+        .terminating
+        .iter()
+        .map(|identity| pruned.line(identity));
     let failed = pruned.failed.iter().map(|failure| failure.message.clone());
     going
         .chain(failed)
@@ -106,7 +110,7 @@ pub(crate) fn terminating_objects(pruned: &Pruned) -> Vec<String> {
 pub(super) fn released(
     before: &BundleInstanceStatus,
     rendered: &Rendered,
-    pruned: &Pruned,
+    pruned: &PruneReport,
 ) -> Vec<String> {
     // Earlier attempts may have released objects as well.
     let is_again = before.installed_bundle_name.as_ref() == Some(&rendered.details.bundle.name);
@@ -118,7 +122,7 @@ pub(super) fn released(
 }
 
 /// Returns the lines of released objects, with the reasons.
-pub(crate) fn release_lines(pruned: &Pruned) -> impl Iterator<Item = String> {
+pub(crate) fn release_lines(pruned: &PruneReport) -> impl Iterator<Item = String> {
     let released = pruned.released.iter();
     released.map(|(identity, why)| truncate(&format!("{identity}: {why}"), MAX_LINE_LEN))
 }

@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
     inventory::Inventory,
-    plan::Step,
-    ssa::{self, Apply, Immutable, JobState, Permission, Preview, Report},
+    plan::ApplyStep,
+    ssa::{self, Applier, ApplyReport, Immutable, JobState, Permission, Preview},
 };
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Recreate};
 use manifests::api::labels;
 use manifests::api::owner::InstanceOwner;
-use manifests::object::{Identity, Object, at};
+use manifests::object::{Identity, Object, get_path};
 use tracing::info;
 
 use super::message::{describe_rejections, retry_class};
@@ -49,7 +49,7 @@ pub(super) struct Decision {
     /// Objects that the rollout recreates.
     pub(super) permissions: BTreeMap<Identity, Permission>,
     /// Failures of the objects that block the rollout.
-    pub(super) refused: Vec<ssa::Failure>,
+    pub(super) refused: Vec<ssa::ApplyFailure>,
     /// Whether one of them is a Job that will be recreated once it is finished.
     pub(super) has_unfinished_job: bool,
 }
@@ -61,16 +61,16 @@ pub(super) struct Decision {
 pub(super) async fn decide(
     instance: &BundleInstance,
     inventory: &Inventory,
-    apply: &Apply<'_>,
+    apply: &Applier<'_>,
     owner: &InstanceOwner,
-    changed: &[Step],
+    changed: &[ApplyStep],
     is_installed: bool,
 ) -> Decision {
-    let was_applied = |step: &Step| {
+    let was_applied = |step: &ApplyStep| {
         let entry = inventory.get(&step.object.identity());
         entry.is_some_and(|entry| entry.fields.is_some() || entry.recreating)
     };
-    let candidates: Vec<&Step> = changed
+    let candidates: Vec<&ApplyStep> = changed
         .iter()
         .filter(|step| is_installed || was_applied(step))
         .collect();
@@ -78,7 +78,7 @@ pub(super) async fn decide(
     if !is_installed {
         preview
             .failed
-            .retain(|failure| failure.cause == ssa::Cause::Deleting);
+            .retain(|failure| failure.cause == ssa::FailureKind::Deleting);
     }
     decision(&instance.spec, inventory, &candidates, preview)
 }
@@ -86,13 +86,15 @@ pub(super) async fn decide(
 fn decision(
     spec: &BundleInstanceSpec,
     inventory: &Inventory,
-    steps: &[&Step],
+    steps: &[&ApplyStep],
     preview: Preview,
 ) -> Decision {
     let mut decision = Decision::default();
     for failure in preview.failed {
         let entry = inventory.get(&failure.identity);
-        if failure.cause == ssa::Cause::Deleting && entry.is_some_and(|entry| entry.recreating) {
+        if failure.cause == ssa::FailureKind::Deleting
+            && entry.is_some_and(|entry| entry.recreating)
+        {
             let identity = failure.identity;
             decision.permissions.insert(identity, Permission::Await);
         } else {
@@ -141,7 +143,7 @@ impl Decision {
 impl Policy {
     fn new(spec: &BundleInstanceSpec, object: Option<&Object>) -> Self {
         let annotation = object.and_then(|object| {
-            at(
+            get_path(
                 object.value(),
                 &["metadata", "annotations", labels::RECREATE],
             )
@@ -195,7 +197,7 @@ impl Policy {
 }
 
 /// Returns a warning for each object whose annotation has an unknown value.
-pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[Step]) -> Vec<String> {
+pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[ApplyStep]) -> Vec<String> {
     let invalid = steps.iter().filter_map(|step| {
         let Policy::Invalid(value) = Policy::new(spec, Some(&step.object)) else {
             return None;
@@ -211,10 +213,13 @@ pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[Step]) -> Vec<String>
 
 /// Returns the objects whose deletion starts the next attempt at once: those that cannot be changed to the form of the
 /// revision, for example because an immutable field differs, and those that are terminating.
-pub(crate) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
-    let awaited = failures
-        .iter()
-        .filter(|failure| matches!(failure.cause, ssa::Cause::Invalid | ssa::Cause::Deleting));
+pub(crate) fn awaited(failures: &[ssa::ApplyFailure]) -> BTreeSet<Identity> {
+    let awaited = failures.iter().filter(|failure| {
+        matches!(
+            failure.cause,
+            ssa::FailureKind::Invalid | ssa::FailureKind::Deleting
+        )
+    });
     awaited.map(|failure| failure.identity.clone()).collect()
 }
 
@@ -222,7 +227,7 @@ pub(crate) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
 /// applied.
 pub(super) fn mark(
     inventory: &mut Inventory,
-    changed: &[Step],
+    changed: &[ApplyStep],
     permissions: &BTreeMap<Identity, Permission>,
 ) {
     let changed: BTreeSet<Identity> = changed.iter().map(|step| step.object.identity()).collect();
@@ -239,7 +244,7 @@ pub(super) async fn publish(
     instance: &BundleInstance,
     shared: &InstanceContext,
     state: &InstanceState,
-    report: &Report,
+    report: &ApplyReport,
 ) {
     let is_marked = |identity: &&Identity| {
         let inventory = state.inventory.as_ref();

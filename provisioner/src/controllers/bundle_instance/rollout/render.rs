@@ -1,7 +1,7 @@
 //! Renders the stored content of a Bundle into objects for this cluster.
 
 use apply::revision::{self, Revision};
-use convert::bundle_info::Facts;
+use convert::bundle_info::BundleInfo;
 use convert::deployment_config::DeploymentConfig;
 use convert::{Class as Format, Options};
 use kube::ResourceExt as _;
@@ -37,7 +37,7 @@ pub(crate) struct Rendered {
     /// Digest that identifies the revision.
     pub(crate) digest: String,
     /// Constraints of the bundle.
-    pub(crate) facts: Facts,
+    pub(crate) facts: BundleInfo,
     /// Install namespace of the bundle's namespaced objects.
     pub(crate) namespace: String,
     /// Service account that the objects are applied with; `None` for the provisioner's own.
@@ -71,7 +71,7 @@ impl Rendered {
         let account = instance.spec.service_account.clone();
         Self {
             digest: digest(&objects, account.as_ref(), &header.namespace),
-            facts: Facts {
+            facts: BundleInfo {
                 package: facts.package.clone().unwrap_or_default(),
                 name: facts.cluster_service_version.clone().unwrap_or_default(),
                 max_open_shift_version: facts
@@ -79,7 +79,7 @@ impl Rendered {
                     .as_deref()
                     .map(|text| MaxOpenShiftVersion::new(text, Spelling::BundleProperties)),
                 min_kube_version: facts.min_kube_version.clone(),
-                ..Facts::default()
+                ..BundleInfo::default()
             },
             objects,
             namespace: header.namespace,

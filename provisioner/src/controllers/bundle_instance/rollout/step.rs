@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    plan::{Plan, Step, Wave},
+    plan::{ApplyStep, Plan, Wave},
     preflight::ownership,
-    ssa::{self, Apply, Permission, Recreation},
+    ssa::{self, Applier, Permission, Recreation},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};
@@ -89,7 +89,7 @@ pub(super) struct Rollout {
     /// All revisions, this one last.
     pub(super) revisions: Vec<RevisionStatus>,
     /// Objects to apply.
-    pub(super) changed: Vec<Step>,
+    pub(super) changed: Vec<ApplyStep>,
     pub(super) progress: Progress,
 }
 
@@ -168,16 +168,16 @@ pub(super) async fn step(
         progress,
         ..
     } = &mut rollout;
-    let apply = Apply {
+    let apply = Applier {
         client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.permits,
     };
-    let is_earlier = |step: &&Step| {
+    let is_earlier = |step: &&ApplyStep| {
         step.wave == Wave::Definitions && progress.applied.contains(&step.object.identity())
     };
-    let crds: Vec<&Step> = plan.steps.iter().filter(is_earlier).collect();
+    let crds: Vec<&ApplyStep> = plan.steps.iter().filter(is_earlier).collect();
     // Watches start before the objects exist, so that an applied object never appears to be missing.
     state.is_watched = false;
     repair::watch(instance, shared, state, before).await;
@@ -217,16 +217,16 @@ async fn check(
     state: &InstanceState,
     target: &Target<'_>,
     rollout: &Rollout,
-    next: &[Step],
+    next: &[ApplyStep],
 ) -> Result<(), Failure> {
     let inventory = state.inventory.as_ref();
     let view = shared.ctx.watches.view(&rollout.owner.name);
-    let is_new = |step: &&Step| {
+    let is_new = |step: &&ApplyStep| {
         let identity = step.object.identity();
         let entry = inventory.and_then(|inventory| inventory.get(&identity));
         entry.is_none_or(|entry| entry.fields.is_none()) || view.absent.contains(&identity)
     };
-    let new: Vec<Step> = next.iter().filter(is_new).cloned().collect();
+    let new: Vec<ApplyStep> = next.iter().filter(is_new).cloned().collect();
     let concurrency = shared.ctx.settings.concurrency;
     let appeared = ownership::appeared(&rollout.client, &new, &rollout.owner, concurrency)
         .await
@@ -269,7 +269,7 @@ async fn finish(
         ..
     } = rollout;
     drop(lock); // held until all objects are applied
-    let apply = Apply {
+    let apply = Applier {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
@@ -292,7 +292,7 @@ async fn finish(
         namespace: rendered.namespace.clone(),
         digest: key,
         inventory: state.listed(before),
-        waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
+        waiting: plan.deferred.iter().flat_map(waiting).take(500).collect(),
         released: released(before, &rendered, &pruned),
         removing: lines_of(left.map(|leaving| &leaving.identity)),
         warnings,

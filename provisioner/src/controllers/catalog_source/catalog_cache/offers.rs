@@ -1,6 +1,6 @@
 //! Snapshot of the catalogs that may provide one package.
 
-use catalog::choose::{Answer, Offer};
+use catalog::choose::{CatalogAnswer, Offer};
 
 use super::{CatalogContent, State};
 
@@ -34,11 +34,13 @@ impl Offers {
                 catalog: &held.catalog,
                 priority: held.priority,
                 answer: match (&held.broken, &held.read) {
-                    (Some(reason), _) | (None, Err(Some(reason))) => Answer::Unknown(reason),
-                    (None, Err(None)) => Answer::Pending,
+                    (Some(reason), _) | (None, Err(Some(reason))) => {
+                        CatalogAnswer::Unavailable(reason)
+                    }
+                    (None, Err(None)) => CatalogAnswer::Pending,
                     (None, Ok(read)) => match read.package(&self.package) {
-                        Some(package) => Answer::Package(package),
-                        None => Answer::Absent,
+                        Some(package) => CatalogAnswer::Package(package),
+                        None => CatalogAnswer::NotFound,
                     },
                 },
             })

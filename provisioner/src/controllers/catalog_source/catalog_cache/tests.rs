@@ -1,5 +1,5 @@
 use catalog::{
-    choose::Answer,
+    choose::CatalogAnswer,
     model::{Bundle, Package},
 };
 use manifests::{openshift::Spelling, version::Version};
@@ -48,7 +48,7 @@ fn all(packages: Vec<Package>) -> CatalogContent {
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogContent {
     CatalogContent::Partial(Arc::new(with!(Packages::default() =>
-        asked: asked.iter().map(|&name| name.to_owned()).collect(),
+        requested: asked.iter().map(|&name| name.to_owned()).collect(),
         packages: packages.into_iter().map(|one| (one.name.clone(), Arc::new(one))).collect(),
         broken: broken.iter().map(|&one| (one.to_owned(), "it is bad".to_owned())).collect(),
     )))
@@ -60,10 +60,10 @@ fn offer_lines(cache: &CatalogCache, package: &str, only: Option<&CatalogRef>) -
     list.iter()
         .map(|offer| {
             let answer = match offer.answer {
-                Answer::Package(package) => format!("has {}", package.name),
-                Answer::Absent => "absent".to_owned(),
-                Answer::Unknown(why) => why.to_owned(),
-                Answer::Pending => "pending".to_owned(),
+                CatalogAnswer::Package(package) => format!("has {}", package.name),
+                CatalogAnswer::NotFound => "absent".to_owned(),
+                CatalogAnswer::Unavailable(why) => why.to_owned(),
+                CatalogAnswer::Pending => "pending".to_owned(),
             };
             format!("{} {}: {answer}", offer.catalog, offer.priority)
         })
@@ -153,8 +153,7 @@ fn catalog_is_pending_until_its_first_answer_or_problem() {
     cache.add(&other, &CatalogIdentity::default(), 0);
     let pending = |cache: &CatalogCache, package: &str| {
         let offers = cache.offers(package, None);
-        let list =
-            with!(offers.list() => |list| list.retain(|one| matches!(one.answer, Answer::Pending)));
+        let list = with!(offers.list() => |list| list.retain(|one| matches!(one.answer, CatalogAnswer::Pending)));
         let names: Vec<&str> = list.iter().map(|offer| offer.catalog).collect();
         names.join(" ")
     };
@@ -237,7 +236,7 @@ fn forbidden_namespace_counts_as_an_unavailable_catalog() {
     let offers = cache.offers("etcd", None);
     let mut list = offers.list().into_iter();
     assert_rows! {
-        list.all(|one| !matches!(one.answer, Answer::Pending)) => true;
+        list.all(|one| !matches!(one.answer, CatalogAnswer::Pending)) => true;
         cache.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
         cache.listed("z") => true;
         offer_lines(&cache, "etcd", None) => [mine];

@@ -134,7 +134,7 @@ mod tests {
             catalog::Error::Folder { path: path.clone(), source: full() }.into() => false;
             unpacker::Error::TooLong { limit: 1 }.into() => true;
             within(unpacker::Error::TooLong { limit: 1 }).into() => true;
-            unpacker::Error::Slow { what: "a".to_owned(), total }.into() => false;
+            unpacker::Error::Timeout { what: "a".to_owned(), total }.into() => false;
             within(unpacker::Error::Spool { folder: path.clone(), source: full() }).into() => false;
             unpacker::Error::Empty.into() => false;
             registry_server::Error::Empty { left_out: None }.into() => true;

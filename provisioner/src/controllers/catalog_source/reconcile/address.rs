@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catalog::registry::{Bounds, Client, Packages, client::Error};
+use catalog::registry::{Client, ClientLimits, Packages, client::Error};
 use manifests::api::catalog_source::CatalogSource;
 use tokio::time::sleep_until;
 use tracing::info;
@@ -31,10 +31,10 @@ impl CatalogWorker {
         address: &str,
     ) -> Result<(), Error> {
         let place = format!("grpc {address}");
-        let client = Client::connect(address, Bounds::default()).await?;
+        let client = Client::connect(address, ClientLimits::default()).await?;
         let catalogs = Arc::clone(&self.shared.ctx.catalogs);
         let mut requested = catalogs.wanted.subscribe();
-        let mut lost = pin!(client.lost());
+        let mut lost = pin!(client.disconnected());
         let (mut packages_read, mut refresh_at) = (Arc::new(Packages::default()), Instant::now());
         loop {
             let names = requested.borrow_and_update().clone();
@@ -43,7 +43,7 @@ impl CatalogWorker {
                 refresh_at = Instant::now() + spread(REFRESH_INTERVAL);
             }
             // A server does not change its content while a connection lasts.
-            packages_read = Arc::new(packages_read.and(&client, &names).await?);
+            packages_read = Arc::new(packages_read.merge(&client, &names).await?);
             self.backoff.record_success(Instant::now());
             self.record_loaded(
                 source,
@@ -64,7 +64,7 @@ impl CatalogWorker {
             // A smaller set of requested packages is already covered.
             let more = async {
                 while requested.changed().await.is_ok() {
-                    if !requested.borrow().is_subset(&packages_read.asked) {
+                    if !requested.borrow().is_subset(&packages_read.requested) {
                         return;
                     }
                 }

@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// Creating the gRPC service failed.
     #[error(transparent)]
-    Service(#[from] registry::Failed),
+    Service(#[from] registry::ServeError),
     /// The Service or the EndpointSlice belongs to another owner.
     #[error("{0}")]
     Foreign(String),

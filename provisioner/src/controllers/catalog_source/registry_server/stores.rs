@@ -17,7 +17,7 @@ use std::{
 
 use catalog::{
     Limits, Source,
-    registry::{Cache, Calls, Service},
+    registry::{Cache, ObserveCalls, Service},
     source::Files,
     sqlite::Database,
 };
@@ -39,7 +39,7 @@ const MAX_FINDING_LEN: usize = 300;
 pub struct Stores {
     directory: PathBuf,
     /// Observer of the gRPC requests.
-    calls: Arc<dyn Calls>,
+    calls: Arc<dyn ObserveCalls>,
     began: Instant,
     open: Mutex<HashMap<Digest, Slot>>,
     /// Permit to build a store. Building needs threads and memory, so only one store is built at a time.
@@ -81,7 +81,7 @@ impl Served {
 impl Stores {
     /// Creates a cache below a directory. The subdirectory is created with the first file. `calls` observes the gRPC
     /// requests.
-    pub fn new(directory: &Path, calls: Arc<dyn Calls>) -> Self {
+    pub fn new(directory: &Path, calls: Arc<dyn ObserveCalls>) -> Self {
         Self {
             directory: directory.join(DIRECTORY),
             calls,
@@ -207,7 +207,7 @@ fn size_of(directory: &Path) -> u64 {
 fn make(
     directory: &Path,
     room: Option<u64>,
-    calls: Arc<dyn Calls>,
+    calls: Arc<dyn ObserveCalls>,
     files: impl FnOnce() -> Result<Box<dyn Files + Send>, Error>,
 ) -> Result<Service, Error> {
     let limits = Limits {
@@ -221,25 +221,25 @@ fn make(
     };
     fs::create_dir_all(directory).map_err(folder_failed)?;
     let files = files()?;
-    let database = Database::alone(&*files, &limits)?;
+    let database = Database::private_copy(&*files, &limits)?;
     let files = database
         .as_ref()
         .map_or(&*files as &dyn Files, |database| database as &dyn Files);
     let cache = Cache::open(directory)?.at_most(room.unwrap_or(limits.total));
     let (store, built) = cache.load_or_build(Source::Files(files), &limits)?;
     if store.packages() == 0 {
-        let left_out = store.left_out().first();
+        let left_out = store.skipped().first();
         return Err(Error::Empty {
             left_out: left_out.map(|reason| reason.chars().take(MAX_FINDING_LEN).collect()),
         });
     }
     let (packages, milliseconds) = (store.packages(), began.elapsed().as_millis());
     info!(packages, built, milliseconds, "a catalog can be served");
-    for left_out in store.left_out().iter().take(20) {
+    for left_out in store.skipped().iter().take(20) {
         let left_out: String = left_out.chars().take(MAX_FINDING_LEN).collect();
         warn!(left_out, "a part of a catalog is not served");
     }
-    Ok(Service::telling(Arc::new(store), calls)?)
+    Ok(Service::with_observer(Arc::new(store), calls)?)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convert::removed_apis::request_counts::{Calls, RequestCount};
+use convert::removed_apis::request_counts::{ApiCalls, RequestCount};
 use kube::{
     Api, Client, ResourceExt as _,
     api::ListParams,
@@ -34,7 +34,7 @@ pub(super) async fn follow(ctx: &Context, uses: &Uses) {
     ctx.kinds
         .while_served(&kind, |served| async move {
             let Some(served) = served else {
-                uses.count(Calls::default());
+                uses.count(ApiCalls::default());
                 return;
             };
             loop {
@@ -54,9 +54,9 @@ pub(super) async fn follow(ctx: &Context, uses: &Uses) {
         .await;
 }
 
-async fn read(client: &Client, resource: &ApiResource) -> Result<Calls, kube::Error> {
+async fn read(client: &Client, resource: &ApiResource) -> Result<ApiCalls, kube::Error> {
     let api: Api<Object<Ignored, RequestCount>> = Api::all_with(client.clone(), resource);
-    let mut calls = Calls::default();
+    let mut calls = ApiCalls::default();
     let mut params = ListParams::default().limit(PAGE_SIZE);
     for _ in 0..MAX_PAGES {
         let page = api.list(&params).await?;

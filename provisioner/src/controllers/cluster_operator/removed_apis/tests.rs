@@ -1,4 +1,4 @@
-use catalog::choose::{Answer, Offer};
+use catalog::choose::{CatalogAnswer, Offer};
 use convert::removed_apis::request_counts::RequestCount;
 use manifests::api::bundle_instance::RemovedApi;
 use manifests::api::labels;
@@ -28,11 +28,11 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
     })
 }
 
-fn counted(account: &str, until: &str) -> Calls {
+fn counted(account: &str, until: &str) -> ApiCalls {
     let user = json!({"username": format!("system:serviceaccount:{account}"), "requestCount": 7});
     let status = json!({"removedInRelease": until, "last24h": [{"byNode": [{"byUser": [user]}]}]});
     let count: RequestCount = serde_json::from_value(status).unwrap();
-    with!(Calls::default() => |calls| calls.add("cronjobs.v1beta1.batch", &count))
+    with!(ApiCalls::default() => |calls| calls.add("cronjobs.v1beta1.batch", &count))
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
     };
     let active = |uses: &[(&str, &str)]| revision(1, "Active", uses);
     let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day; Kubernetes 1.25 does not serve this API";
-    let none = Calls::default;
+    let none = ApiCalls::default;
     for (revisions, calls, expected) in ::tests::rows![
         json!([]), none() => (vec![], true);
         json!([unknown()]), none() => (vec![], true);
@@ -93,13 +93,13 @@ fn messages_about_removed_apis_are_bounded() {
         "created": "2026-01-01T00:00:00Z", "removedApis": uses,
     }]);
     let version = KubeVersion::new(1, 24);
-    let found = removed(&with_revisions(&revisions), &Calls::default(), version);
+    let found = removed(&with_revisions(&revisions), &ApiCalls::default(), version);
     let found = found.messages;
     assert_eq!(found.len(), 65);
     assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
 }
 
-fn offer(answer: Answer<'_>) -> Offer<'_> {
+fn offer(answer: CatalogAnswer<'_>) -> Offer<'_> {
     Offer {
         catalog: "ours/mine",
         priority: 0,
@@ -111,20 +111,26 @@ fn offer(answer: Answer<'_>) -> Offer<'_> {
 fn unblocking_version_is_installable_on_this_cluster() {
     let maxima = [("1.0.0", "4.20"), ("1.1.0", "4.21"), ("1.2.0", "4.20")];
     let package = limited(&maxima.map(|(version, _)| version), &maxima);
-    let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
+    let found = |instance: &BundleInstance, answer: CatalogAnswer<'_>, release: u64| {
         let running = (Release::new(4, release), None);
         upgrade_path(instance, None, &[offer(answer)], running)
     };
-    let whole = Answer::Package(&package);
+    let whole = CatalogAnswer::Package(&package);
     let upgrade = UpgradeRemedy::Upgrade("1.1.0".to_owned());
     let tide = instance();
     assert_eq!(found(&tide, whole, 20), upgrade);
     assert_eq!(found(&tide, whole, 21), UpgradeRemedy::None);
-    assert_eq!(found(&tide, Answer::Absent, 20), UpgradeRemedy::None);
+    assert_eq!(
+        found(&tide, CatalogAnswer::NotFound, 20),
+        UpgradeRemedy::None
+    );
     let invalid_maximum =
         UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".to_owned());
-    assert_eq!(found(&tide, Answer::Pending, 20), invalid_maximum);
-    assert_eq!(found(&tide, Answer::Unknown("away"), 20), invalid_maximum);
+    assert_eq!(found(&tide, CatalogAnswer::Pending, 20), invalid_maximum);
+    assert_eq!(
+        found(&tide, CatalogAnswer::Unavailable("away"), 20),
+        invalid_maximum
+    );
     let mut nameless = tide.clone();
     let facts = &mut nameless.status.as_mut().unwrap().facts;
     (facts.package, facts.cluster_service_version) = (None, None);
@@ -142,12 +148,12 @@ fn unblocking_version_is_installable_on_this_cluster() {
     nameless.status.as_mut().unwrap().resolved_source = serde_json::from_value(source).unwrap();
     assert_eq!(found(&nameless, whole, 20), upgrade);
     assert_eq!(
-        found(&nameless, Answer::Unknown("away"), 20),
+        found(&nameless, CatalogAnswer::Unavailable("away"), 20),
         invalid_maximum
     );
     // The bundle is from this catalog, so no other catalog is used.
     let others = [
-        offer(Answer::Pending),
+        offer(CatalogAnswer::Pending),
         with!(offer(whole) => catalog: "ours/other"),
     ];
     assert_rows!(upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => invalid_maximum);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convert::removed_apis::request_counts::Calls;
+use convert::removed_apis::request_counts::ApiCalls;
 use manifests::api::bundle_instance::{
     BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi,
 };
@@ -32,7 +32,11 @@ impl Removed {
 }
 
 /// Returns the uses by an instance.
-pub(super) fn removed(instance: &BundleInstance, calls: &Calls, running: KubeVersion) -> Removed {
+pub(super) fn removed(
+    instance: &BundleInstance,
+    calls: &ApiCalls,
+    running: KubeVersion,
+) -> Removed {
     let Some(status) = &instance.status else {
         return Removed::default();
     };
@@ -65,7 +69,7 @@ pub(super) fn removed(instance: &BundleInstance, calls: &Calls, running: KubeVer
 }
 
 /// Returns the ServiceAccounts of an instance, as `namespace:name`, if any calls were counted.
-fn accounts(status: &BundleInstanceStatus, calls: &Calls) -> Vec<String> {
+fn accounts(status: &BundleInstanceStatus, calls: &ApiCalls) -> Vec<String> {
     let inventory = status.inventory.as_ref().filter(|_| !calls.is_empty());
     let kinds = inventory.map_or(&[][..], |inventory| &inventory.kinds);
     let accounts = kinds.iter().filter(|kind| lists_accounts(kind));

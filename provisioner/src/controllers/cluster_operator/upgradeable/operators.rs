@@ -68,7 +68,7 @@ impl Operator {
         (!is_copied).then(|| Self {
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
-            maximum: olm::maximum(annotation),
+            maximum: olm::max_openshift(annotation),
             remedy: UpgradeRemedy::Subscription,
             olm: Some(Reading::new(annotation(INSTALLED_PROPERTIES_ANNOTATION))),
             ..Self::default()

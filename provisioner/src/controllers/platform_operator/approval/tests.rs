@@ -239,7 +239,7 @@ fn long_rights_are_counted_and_the_digest_covers_all() {
         (65, 64, "and 2 more"),
         (1000, 64, "and 937 more"),
     ] {
-        let gained = Gained {
+        let gained = PermissionDiff {
             digest: "sha256:abc".into(),
             lines: (0..count).map(|n| format!("line {n}")).collect(),
         };
@@ -249,7 +249,7 @@ fn long_rights_are_counted_and_the_digest_covers_all() {
         assert_eq!(rights.digest, "sha256:abc");
     }
     assert_rows! {
-        listed(&Gained { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= limits::LINE as usize
+        listed(&PermissionDiff { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= limits::LINE as usize
             => true;
     }
 }

@@ -7,7 +7,7 @@ mod upgrades;
 
 use ::tests::assert_has;
 use catalog::{
-    choose::Answer,
+    choose::CatalogAnswer,
     model::{Channel, Entry, Package},
 };
 use manifests::api::bundle_instance::BundleInstance;
@@ -116,10 +116,10 @@ impl Case {
             catalog,
             priority: *priority,
             answer: match answer {
-                Ok(package) if package.bundles.is_empty() => Answer::Absent,
-                Ok(package) => Answer::Package(package),
-                Err(PENDING) => Answer::Pending,
-                Err(why) => Answer::Unknown(why),
+                Ok(package) if package.bundles.is_empty() => CatalogAnswer::NotFound,
+                Ok(package) => CatalogAnswer::Package(package),
+                Err(PENDING) => CatalogAnswer::Pending,
+                Err(why) => CatalogAnswer::Unavailable(why),
             },
         });
         let offers: Vec<Offer<'_>> = offers.collect();

@@ -5,7 +5,7 @@ mod recreate;
 mod retain;
 
 use catalog::{
-    choose::{self, Choice, Decision, Installed, Offer, Request, Verdict},
+    choose::{self, Choice, Decision, Installed, Offer, Outcome, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
 use manifests::api::bundle_instance::{Constraint, Override};
@@ -50,10 +50,10 @@ impl UpgradeChooser<'_> {
         }
         let decision = self.decide(None, None);
         let mut plan = match &decision.verdict {
-            Verdict::Install(choice) => self.install(choice, &decision),
-            Verdict::Upgrade(choice) => self.upgrade(choice, &decision),
-            Verdict::Stay(why) => self.no_upgrade(why, &decision),
-            Verdict::Nothing(why) => self.nothing_to_install(why, &decision),
+            Outcome::Install(choice) => self.install(choice, &decision),
+            Outcome::Upgrade(choice) => self.upgrade(choice, &decision),
+            Outcome::NoUpgrade(why) => self.no_upgrade(why, &decision),
+            Outcome::NoCandidate(why) => self.nothing_to_install(why, &decision),
         };
         plan.warnings.extend(self.warnings(&plan.act, decision));
         plan
@@ -62,13 +62,13 @@ impl UpgradeChooser<'_> {
     /// Returns the warnings about the installed bundle, or the one that is about to be installed.
     fn warnings(&self, act: &InstanceAction, decision: Decision) -> Vec<String> {
         match (&decision.verdict, act) {
-            (Verdict::Upgrade(next), InstanceAction::Apply(chosen))
+            (Outcome::Upgrade(next), InstanceAction::Apply(chosen))
                 if chosen.bundle.name == next.name =>
             {
                 decision.warnings
             }
             // No bundle has this minor version, so the warnings are about the installed bundle.
-            (Verdict::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX)), None).warnings,
+            (Outcome::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX)), None).warnings,
             _ => decision.warnings,
         }
     }
@@ -84,8 +84,8 @@ impl UpgradeChooser<'_> {
         let mut offers = self
             .offers
             .iter()
-            .filter(|offer| offer.catalog == catalog || choose::stands_for(offer.catalog, catalog));
-        let is_gone = offers.all(|offer| matches!(offer.answer, choose::Answer::Absent));
+            .filter(|offer| offer.catalog == catalog || choose::represents(offer.catalog, catalog));
+        let is_gone = offers.all(|offer| matches!(offer.answer, choose::CatalogAnswer::NotFound));
         is_gone.then_some(catalog)
     }
 
@@ -218,7 +218,7 @@ impl UpgradeChooser<'_> {
     /// Returns a catalog that could not be used because it is not loaded yet. It will be soon, or its state reports a
     /// problem.
     fn pending(decision: &Decision) -> Option<&String> {
-        let mut unasked = decision.unasked.iter();
+        let mut unasked = decision.unavailable.iter();
         Some(&unasked.find(|catalog| catalog.is_pending)?.catalog)
     }
 
@@ -306,7 +306,7 @@ impl UpgradeChooser<'_> {
             }
             self.decide(Some(minor), None)
         };
-        let Verdict::Upgrade(choice) = &decision.verdict else {
+        let Outcome::Upgrade(choice) = &decision.verdict else {
             return None;
         };
         let (decided, _) = self.step(choice);

@@ -1,6 +1,6 @@
 //! A cluster, and provisioners that serve catalogs in it.
 
-use catalog::registry::{Bounds, Client};
+use catalog::registry::{Client, ClientLimits};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Config, ResourceExt as _, api::ListParams};
 use manifests::api::install;
@@ -218,7 +218,7 @@ impl Shelf {
 /// Returns the bundles that a server lists.
 pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
     let address = format!("127.0.0.1:{port}");
-    let client = Client::connect(&address, Bounds::default()).await;
+    let client = Client::connect(&address, ClientLimits::default()).await;
     let client = client.map_err(|error| error.to_string())?;
     let listed: Result<Vec<_>, _> = {
         use futures::TryStreamExt as _;

@@ -1,7 +1,7 @@
 //! An account with cluster-admin: objects that it must not apply, and limits of the cluster version.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use manifests::api::bundle_instance::{Enforcement, Preflight};
+use manifests::api::bundle_instance::{CheckMode, Preflight};
 
 use super::*;
 
@@ -110,7 +110,7 @@ async fn override_permits_a_bundle_above_its_max_openshift_version() {
     let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(version(&now).as_deref(), Some("2.0.0"));
     let recorded = Preflight {
-        cluster_version: Enforcement::Off,
+        cluster_version: CheckMode::Off,
         ..Preflight::default()
     };
     assert_eq!(now.spec.preflight, Some(recorded));

@@ -131,7 +131,7 @@ fn rollback_restores_the_installed_image() {
         for image in images {
             history.push(image, None).unwrap();
         }
-        history.annotations()[INJECTED_BUNDLES].clone()
+        history.to_annotations()[INJECTED_BUNDLES].clone()
     };
     let (one, two) = (pinned("1"), pinned("2"));
     let status = json!({

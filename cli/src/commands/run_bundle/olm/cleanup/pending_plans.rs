@@ -1,7 +1,7 @@
 //! InstallPlans in progress of a package that is to be removed.
 
 use anyhow::anyhow;
-use manifests::object::{at, text};
+use manifests::object::{get_path, text};
 use serde_json::Value;
 
 use super::{
@@ -46,7 +46,7 @@ fn unfinished(plans: &[Value], own: &Value, subscriptions: &[Value]) -> Vec<Pend
     }
     let is_in_progress = |plan: &&Value| {
         let phase = text(plan, &["status", "phase"]).unwrap_or_default();
-        let is_approved = at(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
+        let is_approved = get_path(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
         is_approved && !matches!(phase, "Complete" | "Failed")
     };
     let pending = plans

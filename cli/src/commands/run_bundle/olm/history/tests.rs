@@ -46,7 +46,7 @@ fn member(csv: &str, image: &str, digest: &str) -> HistoryEntry<()> {
         csv: csv.to_owned(),
         package: "tide".to_owned(),
         pinned: format!("a.io/tide@sha256:{digest}"),
-        injected: Injected {
+        injected: InjectedBundle {
             image_tag: image.to_owned(),
             mode: Mode::Semver,
         },

@@ -28,7 +28,7 @@ fn chosen(media_type: &str) -> (Catalogs, BundleInstance) {
 }
 
 fn constraints(
-    facts: Facts,
+    facts: BundleInfo,
     digest: &str,
     (catalogs, instance): &(Catalogs, BundleInstance),
 ) -> (Option<String>, Option<String>) {
@@ -45,20 +45,23 @@ fn constraints(
 fn catalog_constraints_count_for_plain_manifests() {
     let chosen = chosen(PLAIN_V0);
     let both = (Some("4.20".to_owned()), Some("1.30.0".to_owned()));
-    assert_eq!(constraints(Facts::default(), DIGEST, &chosen), both);
+    assert_eq!(constraints(BundleInfo::default(), DIGEST, &chosen), both);
     // Another image is another bundle.
     let none = (None, None);
-    assert_eq!(constraints(Facts::default(), "sha256:bb", &chosen), none);
+    assert_eq!(
+        constraints(BundleInfo::default(), "sha256:bb", &chosen),
+        none
+    );
     let (catalogs, mut instance) = chosen;
     instance.metadata.annotations = None;
-    assert_rows!(constraints(Facts::default(), DIGEST, &(catalogs, instance)) => none);
+    assert_rows!(constraints(BundleInfo::default(), DIGEST, &(catalogs, instance)) => none);
 }
 
 #[test]
 fn bundle_min_kube_version_counts_before_the_catalog() {
     let facts = |min: Option<&str>| {
         let max = MaxOpenShiftVersion::new("4.19", Spelling::BundleProperties);
-        with!(Facts, package: "tide".to_owned(), name: "tide.v1.0.0".to_owned(), min_kube_version: min.map(str::to_owned),
+        with!(BundleInfo, package: "tide".to_owned(), name: "tide.v1.0.0".to_owned(), min_kube_version: min.map(str::to_owned),
             max_open_shift_version: Some(max))
     };
     let chosen = chosen("registry+v1");

@@ -1,7 +1,7 @@
 use apply::{
     inventory::Entry,
     plan::Wave,
-    ssa::{Cause, Obstacle},
+    ssa::{FailureKind, Obstacle},
 };
 use manifests::api::bundle_instance::Upgrade;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn spec(recreate: Option<Recreate>) -> BundleInstanceSpec {
     with!(crate::fixtures::spec(&json!({})) => upgrade: upgrade)
 }
 
-fn step(name: &str, annotation: Option<&Value>) -> Step {
+fn step(name: &str, annotation: Option<&Value>) -> ApplyStep {
     let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
     if let Some(annotation) = annotation {
         object["metadata"]["annotations"] = json!({labels::RECREATE: annotation});
@@ -30,8 +30,8 @@ fn immutable(name: &str, job: Option<JobState>, obstacle: Option<Obstacle>) -> I
     }
 }
 
-fn failure(name: &str, cause: Cause) -> ssa::Failure {
-    ssa::Failure {
+fn failure(name: &str, cause: FailureKind) -> ssa::ApplyFailure {
+    ssa::ApplyFailure {
         identity: step(name, None).object.identity(),
         message: format!("{name} {cause:?}"),
         cause,
@@ -122,15 +122,15 @@ fn obstacles_precede_every_permission() {
 fn terminating_objects_are_awaited_if_they_are_marked() {
     let names = ["marked", "other", "broken"];
     let steps = names.map(|name| step(name, None));
-    let steps: Vec<&Step> = steps.iter().collect();
+    let steps: Vec<&ApplyStep> = steps.iter().collect();
     let inventory: Inventory = marked(&names, "other");
-    let deleting = |name| failure(name, Cause::Deleting);
-    let broken = failure("broken", Cause::Invalid);
+    let deleting = |name| failure(name, FailureKind::Deleting);
+    let broken = failure("broken", FailureKind::Invalid);
     let failed = vec![deleting("marked"), deleting("other"), broken];
     let preview = with!(Preview, failed);
     let found = decision(&spec(None), &inventory, &steps, preview);
     assert_rows!(found.permissions => [(step("marked", None).object.identity(), Permission::Await)].into());
-    assert_rows!(found.refused => [failure("broken", Cause::Invalid), failure("other", Cause::Deleting)]);
+    assert_rows!(found.refused => [failure("broken", FailureKind::Invalid), failure("other", FailureKind::Deleting)]);
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn invalid_annotations_are_warned_about() {
 #[test]
 fn deletions_of_refused_and_terminating_objects_are_awaited() {
     let failures = [
-        failure("invalid", Cause::Invalid),
-        failure("terminating", Cause::Deleting),
-        failure("denied", Cause::Denied),
-        failure("late", Cause::Transient),
+        failure("invalid", FailureKind::Invalid),
+        failure("terminating", FailureKind::Deleting),
+        failure("denied", FailureKind::Denied),
+        failure("late", FailureKind::Transient),
     ];
     assert_rows! {
         awaited(&failures).iter().map(|identity| identity.name.as_str()).collect::<Vec<_>>() => ["invalid", "terminating"];

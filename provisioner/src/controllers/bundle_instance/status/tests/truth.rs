@@ -56,7 +56,7 @@ fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool)
     if is_terminating {
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     }
-    match apply::health::of(&object) {
+    match apply::health::evaluate(&object) {
         apply::health::Health::Current => "Current",
         apply::health::Health::InProgress(_) if is_terminating => "Terminating",
         apply::health::Health::InProgress(_) => "InProgress",

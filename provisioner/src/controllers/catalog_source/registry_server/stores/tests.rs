@@ -3,7 +3,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use catalog::registry::{Bounds, Client};
+use catalog::registry::{Client, ClientLimits};
 
 use super::{super::Listening, *};
 use crate::runtime::metrics::Metrics;
@@ -151,7 +151,9 @@ async fn oversized_store_is_not_built() {
 
 async fn packages(port: u16) -> Vec<String> {
     let address = format!("127.0.0.1:{port}");
-    let client = Client::connect(&address, Bounds::default()).await.unwrap();
+    let client = Client::connect(&address, ClientLimits::default())
+        .await
+        .unwrap();
     client.list_packages().await.unwrap()
 }
 
@@ -172,8 +174,10 @@ async fn replaced_catalog_is_served_without_interruption() {
     assert_eq!(packages(port).await, ["tide"]);
 
     let address = format!("127.0.0.1:{port}");
-    let old = Client::connect(&address, Bounds::default()).await.unwrap();
-    let lost = old.lost();
+    let old = Client::connect(&address, ClientLimits::default())
+        .await
+        .unwrap();
+    let lost = old.disconnected();
     // A client that queries continuously always gets an answer; after the switch, the new one.
     let asking = tokio::spawn(async move {
         let mut answers = Vec::new();

@@ -1,6 +1,6 @@
 //! Decisions with missing or contradicting information.
 
-use catalog::model::Need;
+use catalog::model::Requirement;
 
 use super::*;
 
@@ -152,8 +152,8 @@ fn cluster_upgrade_counts_until_the_channel_head_is_reached() {
     );
     // The ineligible next bundle may become eligible.
     let mut needy = package(&["1.1.0", "1.2.0"]);
-    let needs = vec![Need::Constraint(Some("no GPU".into()))];
-    needy.bundles.get_mut("tide.v1.2.0").unwrap().needs = needs;
+    let needs = vec![Requirement::Constraint(Some("no GPU".into()))];
+    needy.bundles.get_mut("tide.v1.2.0").unwrap().requires = needs;
     let plan = at(needy).plan();
     assert_eq!(brief(&plan), "have 1.1.0, next 1.2.0");
     assert_eq!(minors_to_record(&plan), "");

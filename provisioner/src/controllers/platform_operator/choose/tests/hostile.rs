@@ -38,8 +38,7 @@ fn catalog_texts_are_truncated_to_fit_the_status() {
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
     assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= limits::LINE as usize => true);
 
-    let all =
-        with!(hostile => |all| all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long));
+    let all = with!(hostile => |all| all.bundles.get_mut("tide.v1.0.0").unwrap().invalid_properties = Some(long));
     let plan = Case::new(all).plan();
     assert!(refusal(&plan).len() < 8192, "{}", refusal(&plan).len());
 }

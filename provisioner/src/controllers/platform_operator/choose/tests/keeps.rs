@@ -114,7 +114,7 @@ fn unfinished_upgrade_can_be_cancelled() {
     }
     let mut broken = package(&["1.0.0", "1.0.1"]);
     let bundle = broken.bundles.get_mut("tide.v1.0.1").unwrap();
-    bundle.unreadable = Some("broken off".into());
+    bundle.invalid_properties = Some("broken off".into());
     assert_eq!(brief(&case(broken).plan()), "have 1.0.1, next 1.0.1");
 }
 

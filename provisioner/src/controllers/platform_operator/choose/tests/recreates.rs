@@ -87,7 +87,7 @@ fn recreation_waits_for_an_unavailable_catalog() {
     }
     let mut broken = package(&LINE);
     let bundle = broken.bundles.get_mut("tide.v1.0.0").unwrap();
-    bundle.unreadable = Some("broken off".into());
+    bundle.invalid_properties = Some("broken off".into());
     assert_plan(&two(Ok(broken)), "refuse InstallPending", "*broken off*");
     // A namespace that cannot be listed may contain the catalog.
     let hidden = vec![("c/*", 0, Err("no rights"))];

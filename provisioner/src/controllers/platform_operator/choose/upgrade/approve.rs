@@ -1,7 +1,7 @@
 //! Decides whether the next bundle is approved.
 
 use catalog::{
-    choose::{self, Ahead, Choice, Followed, Installed, Offer, Request},
+    choose::{self, ChannelScope, Choice, Installed, Offer, Request, RequiredUpgrade},
     model::Release as Packed,
 };
 use manifests::api::bundle_instance::Constraint;
@@ -74,11 +74,16 @@ impl UpgradeChooser<'_> {
                 channel: Some(channel),
                 ..*request
             };
-            choose::ahead(&request, Followed::Default, cluster.completed.next(), &own)
+            choose::ahead(
+                &request,
+                ChannelScope::Default,
+                cluster.completed.next(),
+                &own,
+            )
         });
         match ahead {
-            Ahead::To(_) => UnblocksCluster::Later,
-            Ahead::Nothing | Ahead::Unknown(_) => UnblocksCluster::None,
+            RequiredUpgrade::UpgradeTo(_) => UnblocksCluster::Later,
+            RequiredUpgrade::None | RequiredUpgrade::Unknown(_) => UnblocksCluster::None,
         }
     }
 
@@ -136,7 +141,7 @@ impl UpgradeChooser<'_> {
     ) -> Option<(&Offer<'_>, &catalog::model::Bundle)> {
         let digest = installed.digest.as_deref()?;
         let found = self.offers.iter().filter_map(|offer| match offer.answer {
-            choose::Answer::Package(package) => {
+            choose::CatalogAnswer::Package(package) => {
                 let bundle = package.bundle(&installed.name)?;
                 let (_, of) = bundle.image.rsplit_once('@')?;
                 (of == digest).then_some((offer, bundle))

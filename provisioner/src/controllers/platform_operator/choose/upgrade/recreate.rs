@@ -5,7 +5,7 @@
 //! unless `spec` excludes the recorded bundle. So the deletion of a BundleInstance approves no upgrade. Pure; no I/O.
 
 use catalog::{
-    choose::{self, Answer, Choice, Decision, Offer, Verdict},
+    choose::{self, CatalogAnswer, Choice, Decision, Offer, Outcome},
     model::{Package, Release as Packed},
 };
 use manifests::api::platform_operator::{ChosenBundle, NextBundle, reason};
@@ -111,9 +111,9 @@ impl UpgradeChooser<'_> {
         }
         let decision = chooser.decide(None, None);
         match &decision.verdict {
-            Verdict::Upgrade(choice) => chooser.successor(choice, &decision).map(Some),
-            _ if decision.unasked.is_empty() && self.is_excluded(recorded) => Ok(None),
-            Verdict::Stay(why) | Verdict::Nothing(why) => {
+            Outcome::Upgrade(choice) => chooser.successor(choice, &decision).map(Some),
+            _ if decision.unavailable.is_empty() && self.is_excluded(recorded) => Ok(None),
+            Outcome::NoUpgrade(why) | Outcome::NoCandidate(why) => {
                 let reason = match Self::pending(&decision) {
                     Some(_) => reason::INSTALL_PENDING,
                     None => reason::SOURCE_FAILED,
@@ -121,7 +121,7 @@ impl UpgradeChooser<'_> {
                 Err(Blocked::new(reason, why.clone()))
             }
             // An installed bundle excludes a first installation.
-            Verdict::Install(choice) => {
+            Outcome::Install(choice) => {
                 let why = format!("no upgrade edge leads to {}", choice.version);
                 Err(Blocked::new(reason::SOURCE_FAILED, why))
             }
@@ -171,7 +171,7 @@ impl UpgradeChooser<'_> {
         let is_named = self.input.operator.spec.catalog.is_some();
         let is_seen = self.offers.iter().any(|offer| offer.catalog == own);
         let is_asked = |offer: &&Offer<'_>| {
-            is_named || offer.catalog == own || !is_seen && choose::stands_for(offer.catalog, own)
+            is_named || offer.catalog == own || !is_seen && choose::represents(offer.catalog, own)
         };
         let mut found = Standing::Ineligible(format!(
             "no catalog {} is available",
@@ -180,15 +180,15 @@ impl UpgradeChooser<'_> {
         for offer in self.offers.iter().filter(is_asked) {
             let catalog = offer.catalog;
             let standing = match offer.answer {
-                Answer::Package(package) => self.standing_in(recorded, catalog, package),
-                Answer::Absent => {
+                CatalogAnswer::Package(package) => self.standing_in(recorded, catalog, package),
+                CatalogAnswer::NotFound => {
                     Standing::Ineligible(format!("catalog {catalog} does not list the package"))
                 }
-                Answer::Unknown(why) => {
+                CatalogAnswer::Unavailable(why) => {
                     let why = truncate(why, limits::LINE);
                     Standing::Unknown(format!("catalog {catalog} is unavailable: {why}"))
                 }
-                Answer::Pending => {
+                CatalogAnswer::Pending => {
                     Standing::Unknown(format!("catalog {catalog} has not been read yet"))
                 }
             };
@@ -207,7 +207,7 @@ impl UpgradeChooser<'_> {
         let Some(bundle) = package.bundle(name) else {
             return Standing::Ineligible(format!("catalog {catalog} does not list the bundle"));
         };
-        if let Some(why) = &bundle.unreadable {
+        if let Some(why) = &bundle.invalid_properties {
             let why = truncate(why, limits::LINE);
             return Standing::Unknown(format!(
                 "catalog {catalog} did not return the bundle: {why}"
@@ -227,7 +227,7 @@ impl UpgradeChooser<'_> {
         if let Some(channel) = asked.filter(|channel| lists(channel) == Some(false)) {
             return Standing::Ineligible(format!("the bundle is not in channel {channel}"));
         }
-        let reasons = self.asked(None, None, |request| request.refusals(bundle));
+        let reasons = self.asked(None, None, |request| request.ineligible_reasons(bundle));
         if !reasons.is_empty() {
             let reasons = truncate(&reasons.join(", and "), limits::LINE);
             return Standing::Ineligible(format!("the bundle {reasons}"));

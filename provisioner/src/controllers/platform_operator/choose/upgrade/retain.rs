@@ -1,7 +1,7 @@
 //! Decides whether a previous choice remains valid.
 
 use catalog::{
-    choose::{self, Answer, Decision},
+    choose::{self, CatalogAnswer, Decision},
     model::{PLAIN_V0, Package, REGISTRY_V1},
 };
 use manifests::api::platform_operator::{ChosenBundle, RightsApproval, reason};
@@ -26,8 +26,8 @@ impl UpgradeChooser<'_> {
             InstallProgress::Unknown => true,
             InstallProgress::InProgress => !self.is_withdrawn(chosen),
             // Retained while its catalog is unavailable.
-            InstallProgress::Failed => (decision.unasked.iter()).any(|catalog_ref| {
-                catalog_ref.catalog == *catalog || choose::stands_for(&catalog_ref.catalog, catalog)
+            InstallProgress::Failed => (decision.unavailable.iter()).any(|catalog_ref| {
+                catalog_ref.catalog == *catalog || choose::represents(&catalog_ref.catalog, catalog)
             }),
         };
         is_retained.then_some(chosen)
@@ -50,7 +50,7 @@ impl UpgradeChooser<'_> {
         let Some(bundle) = package.bundle(&memo.name) else {
             return true;
         };
-        if bundle.unreadable.is_some() {
+        if bundle.invalid_properties.is_some() {
             return false;
         }
         let channel = spec.channel.as_deref();
@@ -59,7 +59,9 @@ impl UpgradeChooser<'_> {
             .is_some_and(|channel| channel.entries.iter().all(|entry| entry.name != memo.name));
         bundle.image != chosen.named()
             || is_elsewhere
-            || self.asked(None, None, |request| !request.refusals(bundle).is_empty())
+            || self.asked(None, None, |request| {
+                !request.ineligible_reasons(bundle).is_empty()
+            })
             || self.current.installed.is_some() && !self.is_approved(chosen, bundle)
     }
 
@@ -131,7 +133,7 @@ impl UpgradeChooser<'_> {
     /// Returns the choice of the installed bundle, for a BundleInstance whose annotation another client has removed.
     fn recover_choice(&self, installed: &Bundle) -> Option<BundleChoice> {
         let (offer, bundle) = self.listed(installed)?;
-        let Answer::Package(package) = offer.answer else {
+        let CatalogAnswer::Package(package) = offer.answer else {
             return None;
         };
         let channel = self.input.operator.spec.channel.as_ref();
@@ -156,8 +158,10 @@ impl UpgradeChooser<'_> {
     fn answer_of(&self, catalog: &str) -> Option<&Package> {
         let mut offers = self.offers.iter();
         match offers.find(|offer| offer.catalog == catalog)?.answer {
-            Answer::Package(package) => Some(package),
-            Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
+            CatalogAnswer::Package(package) => Some(package),
+            CatalogAnswer::NotFound | CatalogAnswer::Unavailable(_) | CatalogAnswer::Pending => {
+                None
+            }
         }
     }
 }
