@@ -130,7 +130,17 @@ fn page_about_sources_shows_what_happens() {
 
 #[test]
 fn page_about_catalogs_shows_what_happens() {
-    Stage::examples().check("docs/catalogs.md", 25);
+    Stage::examples().check("docs/catalogs.md", 17);
+}
+
+#[test]
+fn page_about_creating_catalogs_shows_what_happens() {
+    Stage::examples().check("docs/catalog-create.md", 9);
+}
+
+#[test]
+fn page_about_image_templates_shows_what_happens() {
+    Stage::examples().check("docs/catalog-image-templates.md", 2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! User documentation: each command in a `console` block runs, and its output must match the page. The introduction of README
-//! and docs/cli.md share one directory and one cluster. docs/run-bundle.md and docs/platform-operators.md share
-//! another one.
+//! and docs/cli.md share one directory and one cluster. docs/run-bundle.md, docs/platform-render.md and
+//! docs/cluster-upgrades.md share another one.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -133,7 +133,8 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     let printed = stage.run("rukpak install tidewatch tidewatch");
     tests::assert_has(printed, "installed: version 1.4.0");
 
-    stage.play(&Page::read("docs/platform-operators.md", "console"), 4);
+    stage.play(&Page::read("docs/platform-render.md", "console"), 3);
+    stage.play(&Page::read("docs/cluster-upgrades.md", "console"), 1);
 }
 
 fn replace(path: &Path, from: &str, to: &str) {

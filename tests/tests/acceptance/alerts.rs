@@ -251,7 +251,7 @@ fn every_alert_fires_after_its_delay_and_not_before() {
 
 #[test]
 fn every_alert_has_a_section_in_its_runbook() {
-    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/alerts.md")).unwrap();
     let anchors: Vec<String> = page
         .lines()
         .filter_map(|line| line.strip_prefix("### "))
@@ -265,7 +265,7 @@ fn every_alert_has_a_section_in_its_runbook() {
             }
             let runbook = annotations["runbook"].as_str().unwrap();
             let (page, anchor) = runbook.split_once('#').unwrap();
-            assert_eq!(page, "docs/operations.md");
+            assert_eq!(page, "docs/alerts.md");
             assert!(anchors.iter().any(|found| found == anchor), "{runbook}");
         }
     }

@@ -16,13 +16,13 @@ pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// Sources with reasons of conditions, and the pages that explain them.
 const GUIDES: [(&str, &str); 7] = tests::rows![
-    "manifests/src/api/condition.rs" => "docs/instances.md";
+    "manifests/src/api/condition.rs" => "docs/conditions.md";
     "manifests/src/api/platform_operator.rs" => "docs/platform-operators.md";
-    "provisioner/src/controllers/catalog_source/status.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/catalog_source/status.rs" => "docs/platform-catalogs.md";
     "provisioner/src/controllers/catalog_source/image_template.rs" => "docs/catalog-image-templates.md";
-    "provisioner/src/controllers/cluster_operator/model.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/cluster_operator/model.rs" => "docs/cluster-operators.md";
     "provisioner/src/controllers/platform_operator/approval.rs" => "docs/platform-operators.md";
-    "provisioner/src/controllers/cluster_operator/upgradeable.rs" => "docs/platform-operators.md";
+    "provisioner/src/controllers/cluster_operator/upgradeable.rs" => "docs/cluster-upgrades.md";
 ];
 
 /// The sources below a directory without tests, as paths below the project's directory.

@@ -53,7 +53,7 @@ async fn documented_removal_leaves_nothing() {
     let existing = operators.list(&ListParams::default()).await.unwrap();
     assert!(existing.items.len() >= PACKAGES.len(), "{existing:?}");
 
-    let commands = documents::commands("operations.md", "## Upgrade and uninstall", 0);
+    let commands = documents::commands("provisioner-upgrade.md", "## Uninstall", 0);
     assert_eq!(commands.matches("kubectl delete").count(), 5, "{commands}");
     documents::run(cluster, &commands);
 

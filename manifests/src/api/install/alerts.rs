@@ -1,4 +1,4 @@
-//! Alerting rules for Prometheus. Each alert has a section in docs/operations.md.
+//! Alerting rules for Prometheus. Each alert has a section in docs/alerts.md.
 
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ pub(super) fn rules(options: &Options) -> Vec<Value> {
             "annotations": {
                 "summary": alert.summary,
                 "description": with_namespace(alert.description),
-                "runbook": format!("docs/operations.md#{}", alert.name.to_lowercase()),
+                "runbook": format!("docs/alerts.md#{}", alert.name.to_lowercase()),
             },
         })
     };

@@ -1,4 +1,5 @@
-//! The stories of docs/run-bundle.md: its commands are run word for word, and have to print the output that the page shows.
+//! The stories of docs/run-bundle-stories.md: its commands are run word for word, and have to print the output that the page
+//! shows.
 //!
 //! `quay.io/example` stands for the registry of the test, and the namespace `tides` for that of the test. Names that OLM and
 //! the command generate are not compared.
@@ -11,7 +12,7 @@ use super::{
     world::{OPM, World},
 };
 
-const PAGE: &str = "docs/run-bundle.md";
+const PAGE: &str = "docs/run-bundle-stories.md";
 /// The page's names of the registry, opm's image and the namespace.
 const PAGE_REGISTRY: &str = "quay.io/example";
 const PAGE_OPM: &str = "quay.io/operator-framework/opm:latest";
