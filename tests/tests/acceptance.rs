@@ -14,5 +14,6 @@ mod acceptance {
     mod corpus;
     mod documents;
     mod meaning;
+    mod messages;
     mod parity;
 }

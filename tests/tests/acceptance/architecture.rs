@@ -277,7 +277,7 @@ fn cycles_of_modules_are_detected() {
 }
 
 /// Returns the Rust files of a directory and its subdirectories.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {

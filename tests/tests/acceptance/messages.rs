@@ -1,0 +1,166 @@
+//! All texts of the product for people, in one list: conditions, errors, events, log lines and command output. A change of
+//! a message changes `tests/messages.txt`, so that a reviewer sees it beside all others; `RUKPAK_GENERATE=write` (`make
+//! generate`) writes the list again.
+
+use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use tests::root;
+
+use super::architecture::sources;
+
+/// Crates with product code.
+const CRATES: [&str; 7] = [
+    "manifests",
+    "convert",
+    "unpacker",
+    "catalog",
+    "apply",
+    "provisioner",
+    "cli",
+];
+
+/// Returns whether a text has words for people, and not only a name, a path or a format.
+fn has_words(text: &str) -> bool {
+    let letters: Vec<char> = text.chars().collect();
+    letters
+        .windows(3)
+        .any(|part| part[0].is_alphanumeric() && part[1] == ' ' && part[2].is_alphabetic())
+}
+
+/// Collects the string literals with words, without documentation and without code for tests.
+fn collect(tokens: TokenStream, found: &mut Vec<String>) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                if let Some(TokenTree::Punct(bang)) = tokens.peek()
+                    && bang.as_char() == '!'
+                {
+                    tokens.next();
+                }
+                let Some(TokenTree::Group(attribute)) = tokens.next() else {
+                    continue;
+                };
+                let text = attribute.stream().to_string();
+                if text.starts_with("error") {
+                    collect(attribute.stream(), found);
+                } else if text.replace(' ', "") == "cfg(test)" {
+                    // The item ends with its braces or with a semicolon.
+                    for token in tokens.by_ref() {
+                        match token {
+                            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                                break;
+                            }
+                            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+                            _ => {}
+                        }
+                    }
+                }
+            }
+            TokenTree::Group(group) => collect(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                let text = syn::parse_str::<syn::LitStr>(&literal.to_string());
+                if let Ok(text) = text
+                    && has_words(&text.value())
+                {
+                    found.push(text.value());
+                }
+            }
+            TokenTree::Ident(_) | TokenTree::Punct(_) => {}
+        }
+    }
+}
+
+/// Returns whether a file has only tests or generated tables.
+fn is_excluded(path: &Path) -> bool {
+    let is_test = |name: &str| {
+        matches!(
+            name,
+            "tests" | "testing" | "fixtures" | "model" | "generated"
+        )
+    };
+    path.with_extension("")
+        .iter()
+        .any(|name| is_test(&name.to_string_lossy()))
+}
+
+fn list() -> String {
+    let mut list = String::new();
+    for name in CRATES {
+        let source = root().join(name).join("src");
+        let files: BTreeSet<_> = sources(&source).into_iter().collect();
+        for file in files {
+            if is_excluded(file.strip_prefix(&source).unwrap()) {
+                continue;
+            }
+            let mut found = Vec::new();
+            collect(
+                fs::read_to_string(&file).unwrap().parse().unwrap(),
+                &mut found,
+            );
+            if found.is_empty() {
+                continue;
+            }
+            let path = file.strip_prefix(root()).unwrap();
+            writeln!(list, "\n{}", path.display()).unwrap();
+            for text in found {
+                writeln!(
+                    list,
+                    "  {}",
+                    text.escape_debug()
+                        .to_string()
+                        .replace("\\\"", "\"")
+                        .replace("\\'", "'")
+                )
+                .unwrap();
+            }
+        }
+    }
+    list
+}
+
+#[test]
+fn all_messages_are_listed() {
+    let path = root().join("tests/messages.txt");
+    let list = list();
+    if env::var_os("RUKPAK_GENERATE").is_some_and(|value| value == "write") {
+        fs::write(&path, &list).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let old: BTreeSet<&str> = written.lines().collect();
+    let new: BTreeSet<&str> = list.lines().collect();
+    let lines = |sign: &str, lines: Vec<&&str>| -> String {
+        let lines: Vec<String> = lines.iter().map(|line| format!("{sign}{line}")).collect();
+        lines.join("\n")
+    };
+    assert!(
+        written == list,
+        "tests/messages.txt is outdated; run \"make generate\", and review the changes:\n{}\n{}",
+        lines("-", old.difference(&new).collect()),
+        lines("+", new.difference(&old).collect()),
+    );
+}
+
+#[test]
+fn only_texts_of_the_product_are_collected() {
+    let source = r##"
+        //! Not this one.
+        #[error("failed to read {path}; check it")]
+        struct E;
+        /// Nor this one.
+        fn f() { warn!(name, "watch failed; retrying"); g("name", r#"a "b" has c"#); }
+        #[cfg(test)]
+        mod tests { fn t() { h("not in the product"); } }
+        const X: &str = "the last one";
+    "##;
+    let mut found = Vec::new();
+    collect(source.parse().unwrap(), &mut found);
+    let all = [
+        "failed to read {path}; check it",
+        "watch failed; retrying",
+        "a \"b\" has c",
+        "the last one",
+    ];
+    assert_eq!(found, all);
+}
