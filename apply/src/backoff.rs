@@ -27,7 +27,7 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 
 /// Back-off with jitter for the watches of this crate and of the controllers.
 #[derive(Debug, Default)]
-pub struct Pauses {
+pub struct WatchBackoff {
     /// Number of failures in the current series.
     pub(crate) count: u32,
     /// End of the delay after the last failure; `None` before the first failure.
@@ -41,7 +41,7 @@ pub struct Pauses {
 /// Back-off without a delay, for the controllers. Each of their watches already backs off by itself; a delay in the
 /// controller would stop its other watches, too, for half a minute after a few failures.
 #[derive(Debug)]
-pub struct NoPause;
+pub struct NoWatchBackoff;
 
 /// Returns the duration with 10 % jitter, so that clients with the same interval do not send their requests together.
 pub fn spread(time: Duration) -> Duration {
@@ -73,7 +73,7 @@ fn jittered(delay: Duration) -> Duration {
 
 // === impl Pauses ===
 
-impl Pauses {
+impl WatchBackoff {
     /// Returns the delay after a failure. The delay is longer if the API server rejected the request.
     pub fn after(&mut self, is_refused: bool) -> Duration {
         self.at(is_refused, Instant::now())
@@ -97,7 +97,7 @@ impl Pauses {
     }
 }
 
-impl Iterator for Pauses {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -106,7 +106,7 @@ impl Iterator for Pauses {
     }
 }
 
-impl Backoff for Pauses {
+impl Backoff for WatchBackoff {
     /// Records an event. Only the second event since a failure ends the series of failures: a watch that relists sends one
     /// event before its request is rejected.
     fn reset(&mut self) {
@@ -121,7 +121,7 @@ impl Backoff for Pauses {
 pub fn patient<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> {
-    let pauses = Pauses::default();
+    let pauses = WatchBackoff::default();
     let is_refused = Arc::clone(&pauses.is_refused);
     let observed = events.inspect_err(move |error| {
         let refuses = api_error::code(error).is_some_and(api_error::is_refusal);
@@ -130,7 +130,7 @@ pub fn patient<K>(
     observed.backoff(pauses)
 }
 
-impl Iterator for NoPause {
+impl Iterator for NoWatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -138,7 +138,7 @@ impl Iterator for NoPause {
     }
 }
 
-impl Backoff for NoPause {
+impl Backoff for NoWatchBackoff {
     fn reset(&mut self) {}
 }
 
@@ -161,7 +161,7 @@ mod tests {
         let plain = [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000];
         let refused = [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000];
         for (is_refused, expected) in [(false, plain), (true, refused)] {
-            let (mut backoff, mut now) = (Pauses::default(), Instant::now());
+            let (mut backoff, mut now) = (WatchBackoff::default(), Instant::now());
             for expected in expected {
                 let delay = backoff.at(is_refused, now);
                 assert!(is_about(delay, expected), "{delay:?} {expected}");

@@ -9,7 +9,7 @@ mod while_served;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,6 +18,7 @@ use kube::{
     Client,
     core::{ApiResource, GroupVersionKind},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -218,7 +219,7 @@ impl Discovery {
     }
 
     /// Drops the entries of a group, after a CRD of the group was applied or deleted, or after the API server answered 404.
-    pub fn forget(&self, group: &str) {
+    pub fn invalidate(&self, group: &str) {
         self.cache().forget(group);
     }
 
@@ -294,7 +295,7 @@ impl Discovery {
     }
 
     fn cache(&self) -> MutexGuard<'_, GroupVersionCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     /// Notifies subscribers of a change, after the changed entries were dropped.

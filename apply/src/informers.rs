@@ -17,12 +17,13 @@ mod stream;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use kube::Client;
 use manifests::object::Identity;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc},
@@ -132,9 +133,9 @@ impl Informers {
 
     /// Sets the objects of an instance; replaces earlier ones. With an account, the objects are watched with that account's
     /// permissions, one namespace per watch. The function must be called within a runtime, in which the watches then run.
-    pub fn want(&self, instance: &str, account: Option<&Account>, objects: &WatchedObjects) {
+    pub fn set_watched(&self, instance: &str, account: Option<&Account>, objects: &WatchedObjects) {
         let mut state = self.shared.state();
-        let change = state.cache.want(instance, account, objects);
+        let change = state.cache.set_watched(instance, account, objects);
         for scope in &change.stopped {
             state.tasks.remove(scope);
         }
@@ -145,9 +146,9 @@ impl Informers {
 
     /// Records objects that were just applied. A view contains them before the watches report them, and the provisioner's
     /// own writes are not drift.
-    pub fn applied(&self, instance: &str, applied: &BTreeMap<Identity, AppliedObject>) {
+    pub fn record_applied(&self, instance: &str, applied: &BTreeMap<Identity, AppliedObject>) {
         let mut state = self.shared.state();
-        let write_note = state.cache.applied(instance, applied);
+        let write_note = state.cache.record_applied(instance, applied);
         // A watch that failed because its CRD was missing retries at once.
         for scope in state.cache.failing() {
             if applied.keys().any(|identity| scope.is_defined_by(identity))
@@ -192,7 +193,7 @@ impl Informers {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn start(self: &Arc<Self>, state: &mut State, scope: Arc<Scope>) {

@@ -34,7 +34,7 @@ use crate::{
         BundleImageRef, Format, Level, Render, Rendered,
         blob::{Blob, BlobKind},
     },
-    source::{Files, Limits, Source},
+    source::{FileSource, Limits, Source},
 };
 
 /// Index that denotes no index. With it, a catalog contains only the injected bundles.
@@ -406,7 +406,7 @@ fn format_names(names: BTreeSet<&str>) -> String {
 #[derive(Debug)]
 struct MemoryFiles<'a>(&'a [Blob]);
 
-impl Files for MemoryFiles<'_> {
+impl FileSource for MemoryFiles<'_> {
     fn paths(&self) -> Vec<String> {
         vec![FILE.to_owned()]
     }

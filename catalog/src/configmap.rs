@@ -10,7 +10,7 @@
 //! A channel contains its head, the bundle that the head replaces, and so on. It also contains the bundles that these
 //! skip, if the ConfigMap has them (OLM v0 parity). Bundles outside of all channels are skipped and reported.
 //!
-//! A ConfigMap implements [`Files`]: it looks like a directory with one file per package. Its bundles have no image.
+//! A ConfigMap implements [`FileSource`]: it looks like a directory with one file per package. Its bundles have no image.
 //! Their blobs contain the manifests (`olm.bundle.object`) and the properties that `opm render` would derive. Blobs are
 //! built while they are read, so a CRD that several bundles own is in memory only once.
 
@@ -27,7 +27,7 @@ use std::{
 use manifests::{object::text, yaml};
 use serde_json::Value;
 
-use crate::source::{Files, Limits};
+use crate::source::{FileSource, Limits};
 
 /// Key of the packages.
 pub const PACKAGES: &str = "packages";
@@ -143,7 +143,7 @@ impl ConfigMap {
     ///
     /// # Errors
     /// Returns the errors of [`read`](Self::read), and an error if a file cannot be read.
-    pub fn mounted(files: &dyn Files, limits: &Limits) -> io::Result<Option<Self>> {
+    pub fn mounted(files: &dyn FileSource, limits: &Limits) -> io::Result<Option<Self>> {
         let paths = files.paths();
         if [PACKAGES, CSVS, CRDS]
             .iter()

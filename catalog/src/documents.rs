@@ -15,7 +15,7 @@ use std::{
 
 use manifests::{openshift::Problem, path::Path, yaml};
 
-pub(crate) use self::max_openshift::{Place, Unquoted};
+pub(crate) use self::max_openshift::{Unquoted, ValuePosition};
 use crate::{
     document_stream::{DocumentStream, Format, StreamError},
     json::{Node, Tape},

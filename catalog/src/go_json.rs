@@ -43,12 +43,12 @@ pub(crate) enum GoType {
     /// List of values of this type.
     List(&'static GoType),
     /// Object of this Go struct.
-    Struct(&'static Struct),
+    Struct(&'static GoStruct),
 }
 
 /// A Go struct.
 #[derive(Debug)]
-pub(crate) struct Struct {
+pub(crate) struct GoStruct {
     /// Name with its package: `declcfg.Channel`.
     name: &'static str,
     fields: &'static [(&'static str, GoType)],
@@ -71,7 +71,7 @@ struct TypeMismatch {
 ///
 /// # Errors
 /// Returns Go's message: `json: cannot unmarshal number into Go struct field Channel.name of type string`.
-pub(crate) fn check(value: Node<'_>, ty: &'static Struct) -> Result<(), String> {
+pub(crate) fn check(value: Node<'_>, ty: &'static GoStruct) -> Result<(), String> {
     let type_ = GoType::Struct(ty);
     if find_mismatch(value, type_, Order::Declared, 0).is_none() {
         return Ok(());
@@ -210,7 +210,7 @@ fn find_mismatch(value: Node<'_>, ty: GoType, order: Order, depth: usize) -> Opt
 
 // === impl Struct ===
 
-impl Struct {
+impl GoStruct {
     /// Finds a field of the wrong type.
     fn find_mismatch(
         &'static self,

@@ -31,7 +31,7 @@ mod preconditions;
 mod routes;
 mod server;
 
-pub use content::Written;
+pub use content::WriteSummary;
 pub use content_store::{ContentStore, PutOutcome};
 pub use routes::router;
 pub use server::serve;

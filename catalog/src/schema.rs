@@ -6,7 +6,7 @@ use manifests::{
 };
 
 use crate::{
-    documents::{Meta, Place, ReadError},
+    documents::{Meta, ReadError, ValuePosition},
     go_json::{self, list, property_value, text, type_name_of},
     json::Node,
     model::{Entry, Requirement},
@@ -225,7 +225,7 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
 fn unquoted(meta: &Meta<'_>) -> impl Iterator<Item = Warning> {
     meta.unquoted.iter().map(|unquoted| {
         let number = &unquoted.number;
-        let message = if unquoted.place == Place::Annotation {
+        let message = if unquoted.place == ValuePosition::Annotation {
             sentence(&Problem::not_a_string(number.spelling()))
         } else {
             format!("{}; {}", number.message(MAX_PROPERTY), number.remedy())

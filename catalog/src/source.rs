@@ -31,11 +31,11 @@ pub enum Source<'a> {
     /// Files in memory, from an image or an archive.
     Content(&'a Content),
     /// Files of an external provider.
-    Files(&'a dyn Files),
+    Files(&'a dyn FileSource),
 }
 
 /// Provider of files, such as those of an image that is too large for memory.
-pub trait Files: Sync + std::fmt::Debug {
+pub trait FileSource: Sync + std::fmt::Debug {
     /// Returns the relative paths of all files, with `/` as separator.
     fn paths(&self) -> Vec<String>;
     /// Opens a file.
@@ -47,7 +47,7 @@ pub trait Files: Sync + std::fmt::Debug {
     fn is_ordered(&self) -> bool {
         false
     }
-    /// Entries beside the files that are not regular files, such as links, with paths as in [`Files::paths`].
+    /// Entries beside the files that are not regular files, such as links, with paths as in [`FileSource::paths`].
     fn irregular(&self) -> Vec<(String, Irregular)> {
         Vec::new()
     }
@@ -143,7 +143,7 @@ pub(crate) struct Entry<'a> {
 enum EntryLocation<'a> {
     Disk(PathBuf),
     Memory(&'a Bytes),
-    External(&'a dyn Files),
+    External(&'a dyn FileSource),
 }
 
 // === impl Source ===

@@ -6,7 +6,7 @@
 //! walk, load, render, serve ◄── one file of blobs per package ─┴◄── bundles, read with their package
 //! ```
 //!
-//! A database implements [`Files`]: it looks like a directory with one file per package, which contains the blobs that
+//! A database implements [`FileSource`]: it looks like a directory with one file per package, which contains the blobs that
 //! `opm migrate` writes. The blobs are built while they are read, one bundle at a time, so a database is never in
 //! memory. Nothing is written, not even a journal, and nothing in the database is executed. A database with views or
 //! virtual tables is rejected. So is one with a page in two places, which could have an infinite number of rows. A
@@ -42,7 +42,7 @@ use self::{
     documents::PackageBlobs,
     rows::{RowIndex, RowLimits},
 };
-use crate::source::{Files, Limits};
+use crate::source::{FileSource, Limits};
 
 /// Start of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -228,7 +228,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns the errors of [`copy`](Self::copy).
-    pub fn private_copy(files: &dyn Files, limits: &Limits) -> Result<Option<Self>, Error> {
+    pub fn private_copy(files: &dyn FileSource, limits: &Limits) -> Result<Option<Self>, Error> {
         let paths = files.paths();
         let [path] = paths.as_slice() else {
             return Ok(None);
@@ -288,7 +288,7 @@ impl Database {
     }
 }
 
-impl Files for Database {
+impl FileSource for Database {
     fn paths(&self) -> Vec<String> {
         self.rows
             .package_names()

@@ -39,11 +39,11 @@ pub use self::mermaid::mermaid;
 use self::{basic::Basic, semver::Semver, substitutes::Substitutes};
 use crate::{
     documents::{self, Meta, ReadError},
-    go_json::{self, Struct},
+    go_json::{self, GoStruct},
     json::Tape,
     render::{self, Bundle, Rendered},
     schema::{self, ParsedBlob},
-    source::{self, Files, Limits, Source},
+    source::{self, FileSource, Limits, Source},
 };
 
 /// Kind of a template.
@@ -276,7 +276,7 @@ fn is_empty_document(fault: &ReadError) -> bool {
 }
 
 /// Returns an error if a value of the template has the wrong type.
-fn check_types(meta: &Meta<'_>, ty: &'static Struct) -> Result<(), Error> {
+fn check_types(meta: &Meta<'_>, ty: &'static GoStruct) -> Result<(), Error> {
     go_json::check(meta.root, ty).map_err(|problem| {
         Error::Document(ReadError {
             file: meta.file.to_owned(),
@@ -332,7 +332,7 @@ struct TemplateFile<'a> {
     text: &'a [u8],
 }
 
-impl Files for TemplateFile<'_> {
+impl FileSource for TemplateFile<'_> {
     fn paths(&self) -> Vec<String> {
         vec![self.file.to_owned()]
     }

@@ -1,6 +1,6 @@
 //! Byte-by-byte comparison of our output with that of the real `opm` on the same input.
 //!
-//! Each comparison runs opm; no results are recorded. docs/catalogs.md lists the intended differences, and the tests
+//! Each comparison runs opm; no results are recorded. docs/catalog-opm.md lists the intended differences, and the tests
 //! repeat them. If both reject an input, they do so for the same reason.
 //!
 //! The tables in `opm/validation` name the rows of two acceptance lists, loading (E.1) and validation (E.2). In E.1,

@@ -26,9 +26,9 @@ use clap::{
 
 pub(crate) use self::{
     bundle_instance::{
-        AdoptArgs, Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DiffArgs, DryRun,
-        Format, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun, ResumeArgs,
-        RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
+        AdoptArgs, Cascade, ChangeArgs, ChangeFormat, ContentArgs, ContentFormat, DefinitionPolicy,
+        DiffArgs, DryRun, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun,
+        ResumeArgs, RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     catalog::{
         CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
@@ -44,7 +44,7 @@ pub(crate) use self::{
     cluster::ClusterArgs,
     conversion::Conversion,
     limits::{FileLimitArgs, LimitArgs},
-    platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
+    platform::{PackageSpec, PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs},
     run_bundle::{
         CleanupArgs, Engine, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs,
         SecurityContext,
@@ -122,7 +122,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) bundles: Bundles,
     /// Format of the manifests: a stream of YAML documents, or a JSON List.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Manifests,
+    pub(crate) output: ManifestFormat,
     /// Write files into this directory: with one bundle a file for each object, <NN>-<kind>-<name>.yaml, in the order in
     /// which they can be applied; with several bundles a file for each bundle, <bundle>.yaml. Either all files are written
     /// or none.
@@ -158,7 +158,7 @@ pub(crate) struct ValidateArgs {
     pub(crate) bundles: Bundles,
     /// Format of the findings: a table, a JSON list with an entry for each bundle, or SARIF 2.1.0 for code hosts.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Findings,
+    pub(crate) output: FindingsFormat,
     /// Fail on warnings, too.
     #[arg(long, visible_alias = "warnings-as-errors")]
     pub(crate) strict: bool,
@@ -182,7 +182,7 @@ pub(crate) struct InspectArgs {
     pub(crate) bundle: OsString,
     /// Format of the description.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     #[command(flatten)]
     pub(crate) conversion: Conversion,
     #[command(flatten)]
@@ -204,7 +204,7 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct VersionArgs {
     /// Format of the version.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
 }
 
 #[derive(Debug, Args)]
@@ -215,14 +215,14 @@ pub(crate) struct Bundles {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Manifests {
+pub(crate) enum ManifestFormat {
     #[default]
     Yaml,
     Json,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Findings {
+pub(crate) enum FindingsFormat {
     #[default]
     Table,
     Json,
@@ -230,7 +230,7 @@ pub(crate) enum Findings {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Description {
+pub(crate) enum DescriptionFormat {
     #[default]
     Text,
     Json,

@@ -26,13 +26,13 @@ use manifests::api::{
 };
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::ClusterArgs,
     output::{interrupt, progress},
 };
 
 /// Field manager of the changes to BundleInstances.
-pub(crate) const MANAGER: &str = "rukpak-cli";
+pub(crate) const FIELD_MANAGER: &str = "rukpak-cli";
 
 /// A cluster, with a client and its configuration.
 pub(crate) struct Cluster {
@@ -47,8 +47,8 @@ pub(crate) struct Cluster {
 pub(crate) fn run(
     args: &ClusterArgs,
     interrupted: impl FnOnce(),
-    work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<Exit>,
-) -> anyhow::Result<Exit> {
+    work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<ExitStatus>,
+) -> anyhow::Result<ExitStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -63,7 +63,7 @@ pub(crate) fn run(
             code = interrupt::wait_for_signal() => {
                 progress::clear();
                 interrupted();
-                Ok(Exit::Code(code))
+                Ok(ExitStatus::Code(code))
             }
         }
     });
@@ -124,22 +124,25 @@ impl Cluster {
         clippy::needless_pass_by_value,
         reason = "whoever has an error hands it over"
     )]
-    pub(crate) fn trouble(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
+    pub(crate) fn explain(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
         api_error::explain(doing, &error, &self.config.cluster_url.to_string())
     }
 
     /// Reads a BundleInstance; returns an error if it does not exist.
     pub(crate) async fn instance(&self, name: &str) -> anyhow::Result<BundleInstance> {
         let found = self.instances().get(name).await;
-        found.map_err(|error| self.trouble(format!("failed to read BundleInstance {name}"), error))
+        found.map_err(|error| self.explain(format!("failed to read BundleInstance {name}"), error))
     }
 
     /// Reads a BundleInstance; `None` if it does not exist.
-    pub(crate) async fn find_instance(&self, name: &str) -> anyhow::Result<Option<BundleInstance>> {
+    pub(crate) async fn get_instance_opt(
+        &self,
+        name: &str,
+    ) -> anyhow::Result<Option<BundleInstance>> {
         match self.instances().get(name).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if api_error::is_absent(&error) => Ok(None),
-            Err(error) => Err(self.trouble(format!("failed to read BundleInstance {name}"), error)),
+            Err(error) => Err(self.explain(format!("failed to read BundleInstance {name}"), error)),
         }
     }
 

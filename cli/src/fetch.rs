@@ -16,7 +16,7 @@ use crate::{args::AccessArgs, output::progress::ProgressLine, parallel, source::
 const MAX_TRANSFERS: usize = 8;
 
 /// Fetches bundles from all kinds of sources.
-pub(crate) struct Reach {
+pub(crate) struct Fetcher {
     /// Fetcher for remote sources; `None` if all sources are local. Then no credentials are read, and no runtime and no
     /// progress line are started.
     remote: Option<RemoteFetcher>,
@@ -29,7 +29,7 @@ struct RemoteFetcher {
     progress_line: ProgressLine,
 }
 
-impl Reach {
+impl Fetcher {
     /// Creates a fetcher for these sources.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Reach {
     ) -> anyhow::Result<Self> {
         let remote = sources.iter().filter(|source| source.is_remote());
         let locations: Vec<&unpacker::Source> = remote
-            .filter_map(|source| source.place.as_ref().ok())
+            .filter_map(|source| source.location.as_ref().ok())
             .collect();
         let remote =
             (!locations.is_empty()).then(|| RemoteFetcher::new(args, &locations, is_quiet));
@@ -52,7 +52,7 @@ impl Reach {
     }
 
     /// Returns the number of bundles to process concurrently.
-    pub(crate) fn width(&self) -> usize {
+    pub(crate) fn max_parallel(&self) -> usize {
         let processors = parallel::processors();
         match self.remote {
             Some(_) => processors.max(MAX_TRANSFERS),
@@ -82,7 +82,7 @@ impl Reach {
 
     /// Fetches a bundle and returns its files and its resolved source.
     pub(crate) fn fetch(&self, source: &Source, options: &Options) -> Result<Fetched> {
-        let location = source.place.clone()?;
+        let location = source.location.clone()?;
         match (&location, &self.remote) {
             (unpacker::Source::Local(local), _) => {
                 unpacker::local(local, self.platform.as_deref(), options)
@@ -117,7 +117,7 @@ impl RemoteFetcher {
     }
 }
 
-/// Returns the error for a remote source that was not among the sources of [`Reach::new`], which no command requests.
+/// Returns the error for a remote source that was not among the sources of [`Fetcher::new`], which no command requests.
 fn setup_error(location: &impl Display) -> Error {
     Error::Open {
         path: location.to_string().into(),

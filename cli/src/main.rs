@@ -47,7 +47,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Result of a command that did not return an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Exit {
+enum ExitStatus {
     Done,
     /// The command failed and has already printed the errors.
     Failed,
@@ -88,9 +88,9 @@ fn main() -> ExitCode {
         Command::Version(args) => commands::version::run(&args),
     };
     match result {
-        Ok(Exit::Done) => ExitCode::SUCCESS,
-        Ok(Exit::Failed) => ExitCode::FAILURE,
-        Ok(Exit::Code(code)) => code.into(),
+        Ok(ExitStatus::Done) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Failed) => ExitCode::FAILURE,
+        Ok(ExitStatus::Code(code)) => code.into(),
         // The reader of the data, such as `head`, has closed the pipe.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -24,7 +24,7 @@ use manifests::{
 use serde::Serialize;
 
 use crate::{
-    args::{Changed, Description, DryRun, Manifests},
+    args::{ChangeFormat, DescriptionFormat, DryRun, ManifestFormat},
     output::interrupt::CleanupGuard,
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn stream(
 }
 
 /// Writes objects to standard output as one text.
-pub(crate) fn print_manifests(objects: &[Object], format: Manifests) -> anyhow::Result<()> {
+pub(crate) fn print_manifests(objects: &[Object], format: ManifestFormat) -> anyhow::Result<()> {
     progress::suspend(|| stream(|out| Ok(write_manifests(out, objects, format)?)))
 }
 
@@ -177,7 +177,7 @@ impl Write for AtomicFile {
 pub(crate) fn write_manifests(
     out: &mut dyn Write,
     objects: &[Object],
-    format: Manifests,
+    format: ManifestFormat,
 ) -> io::Result<()> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -187,7 +187,7 @@ pub(crate) fn write_manifests(
         kind: &'static str,
     }
     match format {
-        Manifests::Yaml => {
+        ManifestFormat::Yaml => {
             for (at, object) in objects.iter().enumerate() {
                 if at > 0 {
                     out.write_all(b"---\n")?;
@@ -196,7 +196,7 @@ pub(crate) fn write_manifests(
             }
             Ok(())
         }
-        Manifests::Json => write_json(
+        ManifestFormat::Json => write_json(
             out,
             &List {
                 api_version: "v1",
@@ -211,30 +211,30 @@ pub(crate) fn write_manifests(
 pub(crate) fn write_manifest(
     out: &mut dyn Write,
     object: &Object,
-    format: Manifests,
+    format: ManifestFormat,
 ) -> io::Result<()> {
     match format {
-        Manifests::Yaml => yaml::write_to(out, object.value()),
-        Manifests::Json => write_json(out, object),
+        ManifestFormat::Yaml => yaml::write_to(out, object.value()),
+        ManifestFormat::Json => write_json(out, object),
     }
 }
 
 /// Formats a description for programs; `None` for the text format.
 pub(crate) fn described(
     value: &impl Serialize,
-    format: Description,
+    format: DescriptionFormat,
 ) -> anyhow::Result<Option<String>> {
     Ok(match format {
-        Description::Text => None,
-        Description::Json => Some(json(value)?),
-        Description::Yaml => {
+        DescriptionFormat::Text => None,
+        DescriptionFormat::Json => Some(json(value)?),
+        DescriptionFormat::Yaml => {
             Some(yaml::to_string(value).context("failed to write the description as YAML")?)
         }
     })
 }
 
 /// Formats an action, and marks it if it was a dry run.
-pub(crate) fn tried(done: &str, dry_run: DryRun) -> String {
+pub(crate) fn print_dry_run(done: &str, dry_run: DryRun) -> String {
     match dry_run {
         DryRun::None => done.to_owned(),
         DryRun::Server => format!("{done} (server dry run)"),
@@ -242,10 +242,10 @@ pub(crate) fn tried(done: &str, dry_run: DryRun) -> String {
 }
 
 /// Prints a changed instance like kubectl. Objects are printed without `managedFields`.
-pub(crate) fn changed(
+pub(crate) fn print_changed(
     instance: &BundleInstance,
     done: &str,
-    format: Changed,
+    format: ChangeFormat,
 ) -> anyhow::Result<()> {
     let name = format!("bundleinstance.{GROUP}/{}", instance.name_any());
     let object = || {
@@ -254,10 +254,10 @@ pub(crate) fn changed(
         object
     };
     print(&match format {
-        Changed::Text => format!("{name} {done}\n"),
-        Changed::Name => format!("{name}\n"),
-        Changed::Json => json(&object())?,
-        Changed::Yaml => {
+        ChangeFormat::Text => format!("{name} {done}\n"),
+        ChangeFormat::Name => format!("{name}\n"),
+        ChangeFormat::Json => json(&object())?,
+        ChangeFormat::Yaml => {
             yaml::to_string(&object()).context("failed to write the BundleInstance as YAML")?
         }
     })

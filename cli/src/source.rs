@@ -18,7 +18,7 @@ pub(crate) struct Source {
     /// Display name, unique within the command line.
     pub(crate) name: String,
     /// Location of the bundle, or an error if the text is not a valid location.
-    pub(crate) place: Result<unpacker::Source, unpacker::source::Error>,
+    pub(crate) location: Result<unpacker::Source, unpacker::source::Error>,
 }
 
 /// Parses and names the bundles. Exits the process if a text is invalid, or if a bundle would be read from a terminal.
@@ -39,7 +39,12 @@ pub(crate) fn all(texts: &[OsString], access: &AccessArgs) -> Vec<Source> {
         }
     }
     let named = names.into_iter().zip(places);
-    named.map(|(name, place)| Source { name, place }).collect()
+    named
+        .map(|(name, place)| Source {
+            name,
+            location: place,
+        })
+        .collect()
 }
 
 /// Parses the bundle of a command with a single one.
@@ -51,11 +56,11 @@ pub(crate) fn one(text: &OsString, access: &AccessArgs) -> Source {
 }
 
 /// Parses a bundle that is not from the command line. Standard input is not a valid source.
-pub(crate) fn named(text: &str, access: &AccessArgs) -> Source {
+pub(crate) fn from_name(text: &str, access: &AccessArgs) -> Source {
     let place = unpacker::Source::parse(text, Path::exists);
     Source {
         name: text.to_owned(),
-        place: place.map(|source| on_platform(source, access)),
+        location: place.map(|source| on_platform(source, access)),
     }
 }
 
@@ -95,14 +100,14 @@ fn on_platform(place: unpacker::Source, access: &AccessArgs) -> unpacker::Source
 impl Source {
     /// Reports whether the source needs a network.
     pub(crate) fn is_remote(&self) -> bool {
-        self.place
+        self.location
             .as_ref()
             .is_ok_and(|place| !matches!(place, unpacker::Source::Local(_)))
     }
 
     /// Returns the path of a local directory or archive; `None` for other sources.
     pub(crate) fn path(&self) -> Option<&PathBuf> {
-        match &self.place {
+        match &self.location {
             Ok(unpacker::Source::Local(Local::Path(path))) => Some(path),
             _ => None,
         }
@@ -115,7 +120,7 @@ impl Source {
 
     /// Returns the URI of a remote source; `None` for a local one.
     pub(crate) fn uri(&self) -> Option<String> {
-        match self.place.as_ref().ok()? {
+        match self.location.as_ref().ok()? {
             unpacker::Source::Image(image) => Some(format!("docker://{}", image.reference)),
             unpacker::Source::Local(_) => None,
             // A query may contain a secret.
@@ -132,7 +137,7 @@ impl Source {
 
     /// Returns the source in the form of a command line argument.
     pub(crate) fn text(&self) -> String {
-        match &self.place {
+        match &self.location {
             Ok(place) => place.to_string(),
             Err(_) => self.name.clone(),
         }

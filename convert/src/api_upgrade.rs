@@ -142,7 +142,7 @@ pub fn upgrade(
                 ),
             );
             object.insert("apiVersion".into(), to.into());
-            reshape(object, &from, &kind, &mut notes);
+            upgrade_shape(object, &from, &kind, &mut notes);
         }
         Some(NotServed::Removed {
             until,
@@ -153,7 +153,12 @@ pub fn upgrade(
 }
 
 /// Applies changes besides the API version. Most successors have the same shape.
-fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut UpgradeNotes<'_>) {
+fn upgrade_shape(
+    object: &mut Map<String, Value>,
+    from: &str,
+    kind: &str,
+    notes: &mut UpgradeNotes<'_>,
+) {
     match (kind, from) {
         ("CustomResourceDefinition", _) => {
             crd::reshape(object, notes);

@@ -90,7 +90,7 @@ pub struct Image {
 }
 
 /// Collects the bundle info of a registry+v1 bundle.
-pub(crate) fn of(
+pub(crate) fn collect(
     metadata: &Metadata,
     csv: Option<Csv<'_>>,
     others: &[Item],

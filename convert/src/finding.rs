@@ -153,7 +153,7 @@ const MAX_MEMORY: usize = 16 << 20;
 /// Collector of findings while a bundle is read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    findings: Vec<Finding>,
+    list: Vec<Finding>,
     refused: bool,
     /// Whether files of the bundle were rejected, so that their contents do not count as missing.
     absences_hidden: bool,
@@ -227,7 +227,7 @@ impl Findings {
             remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
         };
         *memory += memory_of(&finding);
-        self.findings.push(finding);
+        self.list.push(finding);
     }
 
     /// Suppresses further findings of missing parts: rejected files of the bundle may contain them.
@@ -247,9 +247,9 @@ impl Findings {
 
     /// Returns the findings in the order of the report, which is independent of the order of their discovery.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        let dropped = (self.errors.0 + self.others.0).saturating_sub(self.findings.len());
+        let dropped = (self.errors.0 + self.others.0).saturating_sub(self.list.len());
         if dropped > 0 {
-            self.findings.push(Finding {
+            self.list.push(Finding {
                 level: if self.refused {
                     Level::Error
                 } else {
@@ -261,7 +261,7 @@ impl Findings {
                 remedy: Some("correct those that are listed first".to_owned()),
             });
         }
-        self.findings.sort_by(|a, b| {
+        self.list.sort_by(|a, b| {
             (a.level, &a.location, a.code, &a.message).cmp(&(
                 b.level,
                 &b.location,
@@ -269,8 +269,8 @@ impl Findings {
                 &b.message,
             ))
         });
-        self.findings.dedup();
-        self.findings
+        self.list.dedup();
+        self.list
     }
 }
 

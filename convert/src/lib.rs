@@ -174,7 +174,7 @@ fn registry(
     }
     let view = csv.as_ref().map(Csv::new);
     let properties = BundleProperties::new(&metadata, view, findings);
-    let mut facts = bundle_info::of(&metadata, view, &others, properties.all);
+    let mut facts = bundle_info::collect(&metadata, view, &others, properties.all);
     let level = match mode {
         Mode::Conversion => Level::Warning,
         Mode::Validate => Level::Error,

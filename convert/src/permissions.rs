@@ -123,7 +123,7 @@ pub fn is_rbac(object: &Object) -> bool {
 }
 
 /// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
-pub fn of(objects: &[Object]) -> Vec<SubjectPermissions> {
+pub fn granted_by(objects: &[Object]) -> Vec<SubjectPermissions> {
     collect_rights(objects, &mut Budget::default())
 }
 
@@ -197,7 +197,7 @@ fn listed<'a>(
     let mut rules = Vec::new();
     rights.is_incomplete = collect(&mut rights, &mut rules, collected, roles, budget).is_none();
     let grant = |rule| Grant {
-        dangers: risk::of(&rule),
+        dangers: risk::risks_of_rule(&rule),
         rule,
     };
     rights.grants = rule::merge(rules, &mut budget.comparisons)

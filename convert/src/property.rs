@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use manifests::content::{Content, Found};
+use manifests::content::{Content, MetadataMatch};
 use manifests::object::type_name;
 use manifests::openshift::{MAX_PROPERTY, Unquoted, properties};
 use manifests::path::{Path, Step};
@@ -52,7 +52,7 @@ pub(crate) struct Listed {
 pub(crate) fn read_file(
     content: &Content,
     key: &str,
-    found: &Found,
+    found: &MetadataMatch,
     findings: &mut Findings,
 ) -> Listed {
     let (place, name) = (Location::file(&*found.file), found.key.as_str());
@@ -410,7 +410,7 @@ mod tests {
         let content = content([(&*file, text)]);
         let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
         let (key, value) = (name.to_owned(), document[name].take());
-        let (found, mut findings) = (Found { file, key, value }, Findings::default());
+        let (found, mut findings) = (MetadataMatch { file, key, value }, Findings::default());
         let listed = read_file(&content, name, &found, &mut findings);
         let findings = findings.finish().into_iter();
         let remedies = findings.filter_map(|finding| finding.remedy);

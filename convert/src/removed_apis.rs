@@ -166,7 +166,7 @@ impl UsageScan {
     /// Creates a scan for APIs that one Kubernetes version serves and a later one does not.
     pub fn new(from: KubeVersion, to: KubeVersion) -> Self {
         Self {
-            gone: gone(from, to),
+            gone: removed_between(from, to),
             found: BTreeSet::new(),
             remaining: MAX_ENTRIES,
             is_incomplete: false,
@@ -248,13 +248,13 @@ pub fn of_api(
     from: KubeVersion,
     to: KubeVersion,
 ) -> Option<RemovedApi> {
-    gone(from, to)
+    removed_between(from, to)
         .into_iter()
         .find(|gone| gone.api_version == api_version && gone.kind == kind)
 }
 
 /// Returns all APIs that one version serves and a later one does not.
-fn gone(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
+fn removed_between(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
     let removed = apis().filter_map(|(api_version, kind)| {
         let until = match unserved(api_version, kind, to)? {
             NotServed::Removed { until, .. } if unserved(api_version, kind, from).is_none() => {

@@ -27,11 +27,11 @@ pub struct Report {
 impl Report {
     /// Returns the errors, which are the reasons why the bundle cannot be converted.
     pub fn refusals(&self) -> impl Iterator<Item = &Finding> {
-        self.of(Level::Error)
+        self.with_level(Level::Error)
     }
 
     /// Returns the findings of one level.
-    pub fn of(&self, level: Level) -> impl Iterator<Item = &Finding> {
+    pub fn with_level(&self, level: Level) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
             .filter(move |finding| finding.level == level)

@@ -26,7 +26,7 @@ use bytes::Bytes;
 
 pub use irregular::{Assessment, Irregular, Kind, Needed, Rejected, SkippedEntries};
 pub use layout::{
-    Found, field_name, find_document, first_document, is_named_after, metadata_limits,
+    MetadataMatch, field_name, find_document, first_document, is_named_after, metadata_limits,
 };
 pub use limiter::EntryLimiter;
 pub use path_map::PathMap;

@@ -152,7 +152,7 @@ pub fn resolve(text: &str, values: &TemplateValues) -> Result<String, Error> {
             }
             Piece::Variable(name) => {
                 let variable = find_variable(name).map(|(_, variable)| variable);
-                if let Some(value) = variable.and_then(|variable| values.of(variable)) {
+                if let Some(value) = variable.and_then(|variable| values.value(variable)) {
                     image.push_str(&value);
                 } else {
                     unresolved.has_unknown |= variable.is_none();
@@ -207,7 +207,7 @@ pub fn update_channel(channel: &str) -> Option<String> {
 // === impl Values ===
 
 impl TemplateValues {
-    fn of(&self, variable: Variable) -> Option<String> {
+    fn value(&self, variable: Variable) -> Option<String> {
         let number = |version: &Option<Version>, part| {
             let version = version.as_ref()?;
             let number = match part {

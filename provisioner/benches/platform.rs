@@ -15,7 +15,7 @@ use manifests::api::platform_operator::PlatformOperator;
 use manifests::openshift::Release;
 use provisioner::controllers::cluster_operator::{
     model::{self, Input},
-    upgradeable::{Cluster, Operator, judge},
+    upgradeable::{ClusterKind, InstalledOperator, assess},
 };
 use serde_json::{Value, json};
 
@@ -70,14 +70,14 @@ fn of_a_thousand(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(COUNT));
     let operators: Vec<PlatformOperator> = (0..COUNT).map(operator).collect();
     let instances: Vec<BundleInstance> = (0..COUNT).map(instance).collect();
-    let cluster = Cluster::OpenShift(Ok(Release::new(4, 12)));
+    let cluster = ClusterKind::OpenShift(Ok(Release::new(4, 12)));
     let gate = || {
         let maxima = BTreeMap::new();
-        let installed: Vec<Operator> = instances
+        let installed: Vec<InstalledOperator> = instances
             .iter()
-            .filter_map(|instance| Operator::of_instance(instance, &maxima))
+            .filter_map(|instance| InstalledOperator::of_instance(instance, &maxima))
             .collect();
-        judge(black_box(&cluster), &installed, &[])
+        assess(black_box(&cluster), &installed, &[])
     };
     group.bench_function("gate", |bencher| bencher.iter(gate));
 

@@ -20,10 +20,12 @@ use std::{
 
 use catalog::{
     registry::{Client, ClientLimits},
-    source::Files,
+    source::FileSource,
 };
 use provisioner::{
-    controllers::catalog_source::registry_server::{Error, Listening, Served, Stores},
+    controllers::catalog_source::registry_server::{
+        CatalogListener, CatalogStores, Error, ServedStore,
+    },
     runtime::metrics::Metrics,
 };
 use serde_json::json;
@@ -42,7 +44,7 @@ const BUNDLES: usize = 20;
 #[derive(Debug)]
 struct Image(Vec<u8>);
 
-impl Files for Image {
+impl FileSource for Image {
     fn paths(&self) -> Vec<String> {
         vec!["catalog.json".to_owned()]
     }
@@ -87,20 +89,24 @@ fn image(number: usize, round: usize) -> Image {
     Image(bytes)
 }
 
-async fn get(stores: &Stores, number: usize, round: usize) -> Arc<Served> {
-    let digest = Digest::of(format!("{number} {round}").as_bytes());
-    let files = move || Ok::<Box<dyn Files + Send>, Error>(Box::new(image(number, round)));
+async fn get(stores: &CatalogStores, number: usize, round: usize) -> Arc<ServedStore> {
+    let digest = Digest::sha256(format!("{number} {round}").as_bytes());
+    let files = move || Ok::<Box<dyn FileSource + Send>, Error>(Box::new(image(number, round)));
     stores.get(digest, None, files).await.unwrap()
 }
 
 /// Offers the content of each CatalogSource, as `follow` does after a poll, all at once.
-async fn offer(stores: &Stores, all: &mut [Listening], round: impl Fn(usize) -> usize) -> usize {
+async fn offer(
+    stores: &CatalogStores,
+    all: &mut [CatalogListener],
+    round: impl Fn(usize) -> usize,
+) -> usize {
     let served = (0..SOURCES).map(|at| get(stores, at % IMAGES, round(at % IMAGES)));
     let served = futures::future::join_all(served).await;
     let mut changed = 0;
     for (listening, served) in all.iter_mut().zip(served) {
-        if !listening.shows(&served) {
-            listening.show(served).unwrap();
+        if !listening.is_serving(&served) {
+            listening.serve(served).unwrap();
             changed += 1;
         }
     }
@@ -143,13 +149,13 @@ async fn main() {
         PACKAGES * BUNDLES
     );
     report("at the beginning", Duration::ZERO);
-    let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
+    let stores = CatalogStores::new(folder.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
-    let mut all: Vec<Listening> = (0..SOURCES)
+    let mut all: Vec<CatalogListener> = (0..SOURCES)
         .map(|_| {
             let socket = TcpListener::bind("127.0.0.1:0").unwrap();
             socket.set_nonblocking(true).unwrap();
-            Listening::new(socket).unwrap()
+            CatalogListener::new(socket).unwrap()
         })
         .collect();
     report("sockets", began.elapsed());
@@ -189,7 +195,7 @@ async fn main() {
 
     // Opened again, as after a restart in the same pod.
     drop((all, stores));
-    let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
+    let stores = CatalogStores::new(folder.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
     for number in 1..IMAGES {
         drop(get(&stores, number, 2).await);

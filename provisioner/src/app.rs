@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 pub use args::Args;
 use args::Command;
 pub use error::Error;
-pub use setup::{Woken, context};
+pub use setup::{WakeReceiver, context};
 
 /// Maximum number of worker threads. Blocking and computing work uses other threads.
 const MAX_THREADS: usize = 4;

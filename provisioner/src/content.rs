@@ -41,7 +41,7 @@ use crate::{
     controllers::{bundle::Conversions, context::Context},
     runtime::{
         https,
-        leadership::Leading,
+        leadership::LeaderFlag,
         settings::Settings,
         tls::{CONTENT_CA, CertificateConfig, CertificateManager},
     },
@@ -74,7 +74,7 @@ impl Default for Options {
 
 /// Parts of the [`Context`] that the content service uses.
 #[derive(Clone)]
-pub struct Parts {
+pub struct Dependencies {
     /// Client with the permissions of the provisioner.
     pub client: Client,
     /// Settings of the flags.
@@ -86,14 +86,14 @@ pub struct Parts {
     /// Runner of conversions within a shared memory budget.
     pub conversions: Arc<Conversions>,
     /// Context for fetching content that the store has lost, or that another replica has fetched. `None` disables fetching.
-    pub mender: Option<Context>,
+    pub refetch_context: Option<Context>,
     /// Leader flag: only the leader accepts content.
-    pub leading: Leading,
+    pub leading: LeaderFlag,
     /// Clock; tests replace it.
     pub now: fn() -> Timestamp,
 }
 
-impl From<&Context> for Parts {
+impl From<&Context> for Dependencies {
     fn from(context: &Context) -> Self {
         Self {
             client: context.client.clone(),
@@ -101,8 +101,8 @@ impl From<&Context> for Parts {
             store: Arc::clone(&context.store),
             versions: Arc::clone(&context.versions),
             conversions: Arc::clone(&context.conversions),
-            mender: Some(context.clone()),
-            leading: context.leading.clone(),
+            refetch_context: Some(context.clone()),
+            leading: context.leader.clone(),
             now: context.now,
         }
     }
@@ -129,7 +129,7 @@ impl Service {
     ///
     /// # Errors
     /// Returns an error if the address cannot be bound.
-    pub async fn bind(parts: Parts, options: &Options) -> Result<Self, Error> {
+    pub async fn bind(parts: Dependencies, options: &Options) -> Result<Self, Error> {
         let settings = &parts.settings;
         let config = CertificateConfig {
             service: "content service",

@@ -14,7 +14,7 @@ use manifests::object::{Identity, Object};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 
 /// Returns an object with these fields. A Bundle or BundleInstance has the class for plain manifests and an image source,
 /// unless the fields set others.
@@ -77,8 +77,8 @@ pub(crate) fn step(object: Value, wave: Wave) -> ApplyStep {
 }
 
 /// Returns the key of a catalog.
-pub(crate) fn key(namespace: &str, name: &str) -> Key {
-    Key {
+pub(crate) fn key(namespace: &str, name: &str) -> CatalogKey {
+    CatalogKey {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     }

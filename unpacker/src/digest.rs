@@ -21,7 +21,7 @@ pub struct ParseDigestError {
 
 impl Digest {
     /// Computes the digest of bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn sha256(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn digests_parse_only_their_own_format() {
-        let digest = Digest::of(b"");
+        let digest = Digest::sha256(b"");
         let (text, hex) = (digest.to_string(), digest.hex());
         assert_eq!(text.parse(), Ok(digest));
         assert_rows!(hex => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -133,7 +133,7 @@ async fn fetch_with_retries(
     progress: &Progress,
 ) -> Result<Fetched> {
     let patience = &access.timeouts;
-    let client = Client::of(access)?;
+    let client = Client::from_access(access)?;
     let started = Instant::now();
     let mut attempts = 1;
     loop {

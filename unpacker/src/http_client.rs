@@ -38,7 +38,7 @@ use url::Url;
 pub use body::{Reader, reader};
 pub use display::RedactedUrl;
 pub(crate) use display::{is_html, printable};
-pub use error::{Error, Result, Untrusted};
+pub use error::{CertificateProblem, Error, Result};
 pub use proxy::Proxies;
 pub(crate) use retry::is_retryable;
 
@@ -167,7 +167,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the configured CA certificates are malformed.
-    pub fn of(access: &Access) -> Result<Self> {
+    pub fn from_access(access: &Access) -> Result<Self> {
         let client = match &access.proxies {
             Some(proxies) => Self::with_proxies(&access.trust, &access.timeouts, proxies),
             None => Self::new(&access.trust, &access.timeouts),
@@ -190,7 +190,7 @@ impl Client {
         let builder = || {
             let proxies = Arc::clone(&proxies);
             // An unusable proxy is an error before the request is sent.
-            let proxy = move |url: &Url| proxies.of(url).ok().flatten().cloned();
+            let proxy = move |url: &Url| proxies.for_url(url).ok().flatten().cloned();
             reqwest::Client::builder()
                 .connect_timeout(patience.connect)
                 .redirect(reqwest::redirect::Policy::none())
@@ -302,7 +302,7 @@ impl Client {
         if !matches!(request.url.scheme(), "https" | "http") {
             return Err(Error::Scheme { url });
         }
-        self.proxies.of(&request.url)?;
+        self.proxies.for_url(&request.url)?;
         let mut builder = self
             .http
             .request(request.method.clone(), request.url.clone())

@@ -300,7 +300,7 @@ impl Layer<'_> {
                 // An upper layer has removed this name of the file, but hard links may give it other names.
                 let mut body = blocks.body(entry.size);
                 let result = files.set_aside(&path, entry.mode(), &mut body);
-                self.changes.keep(path.clone());
+                self.changes.record_read(path.clone());
                 return result.map_err(|failure| match failure {
                     Failure::Write(error) => error,
                     Failure::Read(source) => explain(source, format!("in {path:?}")),
@@ -320,7 +320,7 @@ impl Layer<'_> {
                 skip_body(blocks, entry, kind)?;
             }
         }
-        self.changes.keep(path);
+        self.changes.record_read(path);
         Ok(())
     }
 }

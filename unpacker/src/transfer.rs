@@ -78,7 +78,7 @@ pub const TRAILERS: &str = "Content-Digest, Rukpak-Content-Digest, Rukpak-Conten
 
 /// The claims of a sender about the transferred content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct DeclaredUpload {
     /// Digest of the body.
     pub body: Option<Digest>,
     /// Digest of the content.
@@ -90,7 +90,7 @@ pub struct Claims {
 /// The error for a malformed or contradictory claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
-pub struct BadClaim {
+pub struct InvalidHeader {
     /// Name of the header or trailer.
     pub name: HeaderName,
     /// Problem of the claim, as a continuation of the message.
@@ -115,7 +115,7 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Claims {
+impl DeclaredUpload {
     /// Formats the claims as headers or trailers.
     pub fn to_headers(&self) -> HeaderMap {
         let body = |digest: Digest| format!("sha-256=:{}:", BASE64.encode(digest.as_bytes()));
@@ -137,7 +137,7 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if a claim is malformed or repeated.
-    pub fn read(headers: &HeaderMap) -> Result<Self, BadClaim> {
+    pub fn read(headers: &HeaderMap) -> Result<Self, InvalidHeader> {
         let field = |name: &HeaderName| {
             let mut values = headers.get_all(name).iter();
             match (values.next(), values.next()) {
@@ -172,12 +172,12 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the claims contradict each other.
-    pub fn merge(self, other: Self) -> Result<Self, BadClaim> {
+    pub fn merge(self, other: Self) -> Result<Self, InvalidHeader> {
         fn one<T: PartialEq>(
             a: Option<T>,
             b: Option<T>,
             name: &HeaderName,
-        ) -> Result<Option<T>, BadClaim> {
+        ) -> Result<Option<T>, InvalidHeader> {
             match (a, b) {
                 (Some(a), Some(b)) if a != b => invalid(name, "differs between header and trailer"),
                 (a, b) => Ok(a.or(b)),
@@ -192,7 +192,7 @@ impl Claims {
 }
 
 /// Returns the SHA-256 digest of a `Content-Digest` field. Other algorithms are ignored.
-fn body_digest(field: &str) -> Result<Option<Digest>, BadClaim> {
+fn body_digest(field: &str) -> Result<Option<Digest>, InvalidHeader> {
     let digests = field.split(',').map(str::trim);
     let mut sha256_digests = digests.filter_map(|digest| digest.strip_prefix("sha-256="));
     let Some(value) = sha256_digests.next() else {
@@ -212,8 +212,8 @@ fn body_digest(field: &str) -> Result<Option<Digest>, BadClaim> {
     }
 }
 
-fn invalid<T>(name: &HeaderName, problem: &'static str) -> Result<T, BadClaim> {
-    Err(BadClaim {
+fn invalid<T>(name: &HeaderName, problem: &'static str) -> Result<T, InvalidHeader> {
+    Err(InvalidHeader {
         name: name.clone(),
         problem,
     })
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn claims_parse_only_in_their_own_format() {
-        let digest = Digest::of(b"x");
+        let digest = Digest::sha256(b"x");
         let (base64, hex) = (BASE64.encode(digest.as_bytes()), digest.hex());
         let read = |name: &'static str, values: &[&str]| {
             let value = |text: &&str| text.replace("B64", &base64).replace("HEX", &hex);
@@ -234,7 +234,7 @@ mod tests {
             for value in values.iter().map(value) {
                 headers.append(name, header(value));
             }
-            Claims::read(&headers).is_ok()
+            DeclaredUpload::read(&headers).is_ok()
         };
         for (name, good, invalid) in ::tests::rows![
             "content-digest", "sha-256=:B64:|sha-512=:eHg=:, sha-256=:B64:|sha-512=:eHg=:"

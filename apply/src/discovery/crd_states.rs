@@ -1,11 +1,9 @@
 //! State of each CRD as reported by the watch, for callers that wait until a CRD can be used.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
 
 use kube::{ResourceExt as _, runtime::watcher::Event};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::crd::PartialCrd;
@@ -74,7 +72,7 @@ impl CrdStates {
     }
 
     fn index(&self) -> MutexGuard<'_, CrdIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     crd::{self, PartialCrd, Status},
     pending::{self, PendingKinds},
 };
-use crate::backoff::Pauses;
+use crate::backoff::WatchBackoff;
 
 /// Page size of the initial list. CRDs are large.
 const PAGE_SIZE: u32 = 50;
@@ -123,7 +123,7 @@ async fn follow<P, U>(
     let api: Api<Object<P, U>> = Api::all_with(kinds.client.clone(), resource);
     let config = watcher::Config::default().page_size(PAGE_SIZE);
     let mut events = watcher::watcher(api, config)
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .boxed();
     let mut latest: BTreeMap<String, Served> = BTreeMap::new();
     let mut listing: BTreeMap<String, Served> = BTreeMap::new();
@@ -165,7 +165,7 @@ async fn follow<P, U>(
                 synced = true;
                 latest = std::mem::take(&mut listing);
                 for served in latest.values() {
-                    kinds.forget(&served.group);
+                    kinds.invalidate(&served.group);
                 }
                 kinds.changed();
                 Vec::new()
@@ -190,7 +190,7 @@ async fn follow<P, U>(
         };
         for change in changes {
             let is_requested = kinds.is_requested(&change.group);
-            kinds.forget(&change.group);
+            kinds.invalidate(&change.group);
             if is_requested {
                 change.wait_until_served(&mut pending);
             } else {

@@ -95,7 +95,7 @@ impl<'k> PendingKinds<'k> {
         if expected.kinds.is_empty() {
             self.expected.remove(&version);
         } else if expected.since.elapsed() >= DISCOVERY_LAG {
-            self.kinds.forget(&version.group);
+            self.kinds.invalidate(&version.group);
             has_news = true;
             self.expected.remove(&version);
         } else {

@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::debug;
 
 use super::{ApiKind, Discovery};
-use crate::backoff::Pauses;
+use crate::backoff::WatchBackoff;
 
 impl Discovery {
     /// Returns a stream of the served forms of a kind: the current one, and then each change. The stream retries while the
@@ -65,7 +65,7 @@ impl Discovery {
         requested: &GroupVersionKind,
         changes: &mut watch::Receiver<u64>,
     ) -> Option<Arc<ApiKind>> {
-        let mut backoff = Pauses::default();
+        let mut backoff = WatchBackoff::default();
         loop {
             changes.mark_unchanged();
             match self.find([requested.clone()]).await {

@@ -74,7 +74,7 @@ pub(super) struct WriteNote {
 // === impl InformerCache ===
 
 impl InformerCache {
-    pub(super) fn want(
+    pub(super) fn set_watched(
         &mut self,
         instance: &str,
         account: Option<&Account>,
@@ -260,7 +260,7 @@ impl InformerCache {
     }
 
     /// Records writes of the provisioner. A write that the watch has already reported or superseded is not recorded.
-    pub(super) fn applied(
+    pub(super) fn record_applied(
         &mut self,
         instance: &str,
         applied: &BTreeMap<Identity, AppliedObject>,

@@ -21,7 +21,7 @@ use super::{
     object::{self, HealthView, ReducedObject},
     scope::{Depth, Scope},
 };
-use crate::backoff::Pauses;
+use crate::backoff::WatchBackoff;
 
 /// Page size of a list of whole objects, each of which may exceed a megabyte.
 const HEALTH_PAGE_SIZE: u32 = 50;
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Weak<Shared>, scope: Arc<Scope>, retry: Arc<Noti
         shared,
         scope,
         retry,
-        pauses: Pauses::default(),
+        pauses: WatchBackoff::default(),
     };
     while watch.list_and_watch().await.is_some() {}
 }
@@ -47,7 +47,7 @@ struct Watch {
     shared: Weak<Shared>,
     scope: Arc<Scope>,
     retry: Arc<Notify>,
-    pauses: Pauses,
+    pauses: WatchBackoff,
 }
 
 /// Reason of a failed watch.
@@ -159,7 +159,7 @@ impl Watch {
                     continue;
                 }
                 Event::InitDone => {
-                    self.pauses = Pauses::default();
+                    self.pauses = WatchBackoff::default();
                     cache.listed(&self.scope, listing.take().unwrap_or_default())
                 }
                 Event::Apply(object) => cache.seen(&self.scope, read(object)),
@@ -295,7 +295,7 @@ mod tests {
             // A proxy or the client closes an idle connection.
             (false, false, Duration::from_secs(75), 1),
         ] {
-            let (mut backoff, mut now) = (Pauses::default(), Instant::now());
+            let (mut backoff, mut now) = (WatchBackoff::default(), Instant::now());
             for _ in 0..5 {
                 if is_listing {
                     backoff.continue_row(now);

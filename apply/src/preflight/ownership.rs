@@ -41,7 +41,7 @@ pub(super) async fn check(
     });
     let mut report = OwnershipReport::default();
     let mut existing: Vec<(&ApplyStep, ObjectMeta, ObjectOwner)> = Vec::new();
-    let holder_of = |live: &ObjectMeta| ObjectOwner::of(live, input.owner);
+    let holder_of = |live: &ObjectMeta| ObjectOwner::from_metadata(live, input.owner);
     let mut to_read = Vec::new();
     for step in steps {
         let at = |name: &str| namespaces.get(name).and_then(Option::as_ref);
@@ -105,7 +105,7 @@ pub async fn recheck(
 /// Returns the owner of an existing object if a repair must not write the object: the object has another owner, or has no
 /// owner and no annotation that lets this owner adopt it. Pure; no I/O.
 pub fn other_holder(live: &ObjectMeta, owner: &InstanceOwner) -> Option<ObjectOwner> {
-    match ObjectOwner::of(live, owner) {
+    match ObjectOwner::from_metadata(live, owner) {
         ObjectOwner::ThisInstance | ObjectOwner::Released => None,
         ObjectOwner::None if adopted_by(live) == Some(owner.name.as_str()) => None,
         holder => Some(holder),
@@ -121,7 +121,7 @@ pub fn findings(
     deleted_instances: &BTreeSet<String>,
 ) -> Findings {
     let mut findings = Findings::default();
-    let holder = ObjectOwner::of(live, owner);
+    let holder = ObjectOwner::from_metadata(live, owner);
     decide(step, live, &holder, owner, deleted_instances).report(step, &mut findings);
     findings
 }
@@ -137,7 +137,7 @@ pub async fn appeared(
     concurrency: usize,
 ) -> Result<BTreeMap<Identity, ObjectOwner>, kube::Error> {
     let foreign = |live: &ObjectMeta| {
-        let holder = ObjectOwner::of(live, owner);
+        let holder = ObjectOwner::from_metadata(live, owner);
         let is_adopted = adopted_by(live) == Some(owner.name.as_str());
         (!is_adopted && !is_own(&holder)).then_some(holder)
     };
@@ -178,7 +178,7 @@ pub async fn shared(
     let found = found.filter(|(_, found)| match found {
         Ok(found) => found
             .as_ref()
-            .is_some_and(|live| !is_own(&ObjectOwner::of(live, owner))),
+            .is_some_and(|live| !is_own(&ObjectOwner::from_metadata(live, owner))),
         Err(_) => true,
     });
     Ok(found.map(|(step, _)| step.object.identity()).collect())
@@ -297,7 +297,7 @@ impl OwnershipDecision {
                 findings.problems.push(problem(Check::Ownership, message));
             }
             Self::Terminating(message) => {
-                findings.problems.push(problem(Check::Terminating, message))
+                findings.problems.push(problem(Check::Terminating, message));
             }
         }
     }

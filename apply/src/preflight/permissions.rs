@@ -16,7 +16,6 @@ mod required;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -33,6 +32,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use manifests::api::rbac::{self, Permission, Rule, Scope, expand};
+use parking_lot::Mutex;
 
 use self::grants::Grant;
 use super::{Check, Finding, Findings, Input, access_review};
@@ -64,12 +64,12 @@ const CLUSTER_ADMIN_TTL: Duration = Duration::from_secs(15);
 
 impl ClusterAdminCheck {
     fn is_cached(&self) -> bool {
-        let checked_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked_at = self.0.lock();
         checked_at.is_some_and(|checked_at| checked_at.elapsed() < CLUSTER_ADMIN_TTL)
     }
 
     fn record(&self, is_cluster_admin: bool) {
-        let mut checked_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checked_at = self.0.lock();
         *checked_at = is_cluster_admin.then(Instant::now);
     }
 }

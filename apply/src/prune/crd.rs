@@ -92,7 +92,7 @@ impl Pruner<'_> {
             }
         }
         let outcome = self.delete(path, metadata).await?;
-        self.apply.kinds.forget(&crd.spec.group);
+        self.apply.kinds.invalidate(&crd.spec.group);
         if matches!(outcome, PruneOutcome::Terminating(_)) {
             return self.wait_until_deleted(path, outcome).await;
         }

@@ -151,7 +151,7 @@ impl Applier<'_> {
             }
             if !missing.is_empty() && schedule.is_due() {
                 for group in &groups {
-                    self.kinds.forget(group);
+                    self.kinds.invalidate(group);
                 }
                 problem = match self.kinds.find(missing.keys().cloned()).await {
                     Ok(found) => {

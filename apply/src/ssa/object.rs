@@ -84,7 +84,7 @@ impl Applier<'_> {
             Err(error) => {
                 let failure = failure::classify(identity, &error);
                 if failure.cause == FailureKind::NotServed {
-                    self.kinds.forget(step.object.group());
+                    self.kinds.invalidate(step.object.group());
                 }
                 let status = match error {
                     ApiError::Status(status) => Some(status),

@@ -83,7 +83,7 @@ pub struct UnknownMode(String);
 
 impl Mode {
     /// Returns the default mode for an index.
-    pub fn of(index: &str) -> Self {
+    pub fn for_index(index: &str) -> Self {
         if index.starts_with(OPM) {
             Self::Semver
         } else {
@@ -170,7 +170,7 @@ impl History {
         if self.injected.len() >= MAX_BUNDLES {
             return Err(HistoryFull);
         }
-        let mode = mode.unwrap_or_else(|| Mode::of(self.index_image()));
+        let mode = mode.unwrap_or_else(|| Mode::for_index(self.index_image()));
         self.injected.push(InjectedBundle {
             image_tag: image.to_owned(),
             mode,

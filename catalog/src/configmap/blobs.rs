@@ -13,7 +13,7 @@ use manifests::{
 use serde_json::{Value, json};
 
 use super::{ConfigMap, Csv, Entry, MAX_BYTES, Package};
-use crate::{render, source::Files};
+use crate::{render, source::FileSource};
 
 // === impl ConfigMap ===
 
@@ -62,7 +62,7 @@ impl ConfigMap {
     }
 }
 
-impl Files for ConfigMap {
+impl FileSource for ConfigMap {
     fn paths(&self) -> Vec<String> {
         self.packages
             .keys()

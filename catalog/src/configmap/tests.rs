@@ -222,7 +222,7 @@ fn skipped_bundle_is_in_the_channel_if_it_exists() {
 #[derive(Debug)]
 struct Folder(BTreeMap<String, String>);
 
-impl Files for Folder {
+impl FileSource for Folder {
     fn paths(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }

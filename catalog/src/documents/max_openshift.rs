@@ -36,12 +36,12 @@ pub(crate) struct Unquoted {
     pub(crate) line: usize,
     /// The number. For an annotation, any scalar that is not a string.
     pub(crate) number: Number,
-    pub(crate) place: Place,
+    pub(crate) place: ValuePosition,
 }
 
 /// Position of a value in the blob of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ValuePosition {
     Property,
     Key,
     /// An annotation in `olm.csv.metadata`.
@@ -61,7 +61,7 @@ pub(super) struct Normalized {
 impl Unquoted {
     /// Reports whether the value of a property is the spelling of this number.
     pub(crate) fn is(&self, text: &str) -> bool {
-        self.place == Place::Property && self.number.spelling() == text
+        self.place == ValuePosition::Property && self.number.spelling() == text
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn quote_yaml(text: &[u8], first: usize, value: &mut Value) -> Vec<Un
                 place,
             });
         }
-        if place != Place::Annotation {
+        if place != ValuePosition::Annotation {
             *target = Value::String(scalar.text);
         }
     }
@@ -104,7 +104,7 @@ fn step_into<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
 }
 
 /// Returns the paths of values that are not strings, in the blob at this path.
-fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
+fn values(blob: &Value, path: &Path) -> Vec<(Path, ValuePosition)> {
     let mut values = Vec::new();
     if let Some((properties, Value::Array(list))) = field(blob, "properties") {
         for (at, property) in list.iter().enumerate() {
@@ -114,7 +114,9 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
             };
             let path = || path.clone().key(properties).index(at).key(name);
             match type_ {
-                Some(MAX_PROPERTY) if value.is_number() => values.push((path(), Place::Property)),
+                Some(MAX_PROPERTY) if value.is_number() => {
+                    values.push((path(), ValuePosition::Property));
+                }
                 Some(METADATA) => {
                     let annotations = field(value, "annotations");
                     let is_scalar = annotations.is_some_and(|(_, annotations)| {
@@ -122,7 +124,10 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
                         value.is_some_and(|value| value.is_number() || value.is_boolean())
                     });
                     if let (Some((name, _)), true) = (annotations, is_scalar) {
-                        values.push((path().key(name).key(MAX_ANNOTATION), Place::Annotation));
+                        values.push((
+                            path().key(name).key(MAX_ANNOTATION),
+                            ValuePosition::Annotation,
+                        ));
                     }
                 }
                 _ => {}
@@ -130,7 +135,7 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
         }
     }
     if blob.get(MAX_ANNOTATION).is_some_and(Value::is_number) {
-        values.push((path.clone().key(MAX_ANNOTATION), Place::Key));
+        values.push((path.clone().key(MAX_ANNOTATION), ValuePosition::Key));
     }
     values
 }
@@ -174,7 +179,7 @@ pub(super) fn normalize(root: Node<'_>, bytes: &[u8], first: usize) -> Option<No
             && let Some(value) = annotations.get(MAX_ANNOTATION)
             && matches!(value.kind(), Kind::Number | Kind::Bool)
         {
-            edits.report(value, Place::Annotation);
+            edits.report(value, ValuePosition::Annotation);
         }
     }
     let replaced = root
@@ -184,7 +189,7 @@ pub(super) fn normalize(root: Node<'_>, bytes: &[u8], first: usize) -> Option<No
         .into_iter()
         .filter(|value| value.kind() == Kind::Number)
     {
-        edits.report(value, Place::Property);
+        edits.report(value, ValuePosition::Property);
         if replaced != Some(value.range()) {
             edits.replace(value, string_of(value));
         }
@@ -224,7 +229,7 @@ impl Edits<'_> {
         self.list.push((value.range(), json));
     }
 
-    fn report(&mut self, value: Node<'_>, place: Place) {
+    fn report(&mut self, value: Node<'_>, place: ValuePosition) {
         if self.unquoted.len() >= MAX_UNQUOTED {
             return;
         }
@@ -246,7 +251,7 @@ impl Edits<'_> {
         key: Node<'_>,
     ) -> Option<Range<usize>> {
         if key.kind() == Kind::Number {
-            self.report(key, Place::Key);
+            self.report(key, ValuePosition::Key);
         }
         let mut declarations = Declarations::default();
         for value in listed {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::json::Tape;
 
-fn checked(text: &str, of: &'static Struct) -> Result<(), String> {
+fn checked(text: &str, of: &'static GoStruct) -> Result<(), String> {
     let mut tape = Tape::default();
     check(tape.read(text.as_bytes(), 1_000_000).unwrap(), of)
 }

@@ -1,12 +1,12 @@
 //! Declarations of the types of operator-registry's `declcfg` and `property`, and of the types of OLM's API that they
 //! contain.
 
-use super::{GoType, Struct};
+use super::{GoStruct, GoType};
 
 const TEXT: GoType = GoType::Text("string");
 
-const fn lenient(name: &'static str, fields: &'static [(&'static str, GoType)]) -> Struct {
-    Struct {
+const fn lenient(name: &'static str, fields: &'static [(&'static str, GoType)]) -> GoStruct {
+    GoStruct {
         name,
         fields,
         is_strict: false,
@@ -17,12 +17,12 @@ const fn lenient(name: &'static str, fields: &'static [(&'static str, GoType)]) 
 
 const PROPERTIES: GoType = GoType::List(&GoType::Struct(&PROPERTY));
 
-static PROPERTY: Struct = lenient(
+static PROPERTY: GoStruct = lenient(
     "property.Property",
     &[("type", TEXT), ("value", GoType::Raw)],
 );
 
-pub(crate) static PACKAGE: Struct = lenient(
+pub(crate) static PACKAGE: GoStruct = lenient(
     "declcfg.Package",
     &[
         ("schema", TEXT),
@@ -34,12 +34,12 @@ pub(crate) static PACKAGE: Struct = lenient(
     ],
 );
 
-static ICON: Struct = lenient(
+static ICON: GoStruct = lenient(
     "declcfg.Icon",
     &[("base64data", GoType::Bytes), ("mediatype", TEXT)],
 );
 
-pub(crate) static CHANNEL: Struct = lenient(
+pub(crate) static CHANNEL: GoStruct = lenient(
     "declcfg.Channel",
     &[
         ("schema", TEXT),
@@ -50,7 +50,7 @@ pub(crate) static CHANNEL: Struct = lenient(
     ],
 );
 
-static ENTRY: Struct = lenient(
+static ENTRY: GoStruct = lenient(
     "declcfg.ChannelEntry",
     &[
         ("name", TEXT),
@@ -60,7 +60,7 @@ static ENTRY: Struct = lenient(
     ],
 );
 
-pub(crate) static BUNDLE: Struct = lenient(
+pub(crate) static BUNDLE: GoStruct = lenient(
     "declcfg.Bundle",
     &[
         ("schema", TEXT),
@@ -75,9 +75,10 @@ pub(crate) static BUNDLE: Struct = lenient(
     ],
 );
 
-static RELATED_IMAGE: Struct = lenient("declcfg.RelatedImage", &[("name", TEXT), ("image", TEXT)]);
+static RELATED_IMAGE: GoStruct =
+    lenient("declcfg.RelatedImage", &[("name", TEXT), ("image", TEXT)]);
 
-pub(crate) static DEPRECATION: Struct = lenient(
+pub(crate) static DEPRECATION: GoStruct = lenient(
     "declcfg.Deprecation",
     &[
         ("schema", TEXT),
@@ -86,47 +87,47 @@ pub(crate) static DEPRECATION: Struct = lenient(
     ],
 );
 
-static DEPRECATION_ENTRY: Struct = lenient(
+static DEPRECATION_ENTRY: GoStruct = lenient(
     "declcfg.DeprecationEntry",
     &[("reference", GoType::Struct(&REFERENCE)), ("message", TEXT)],
 );
 
-static REFERENCE: Struct = lenient(
+static REFERENCE: GoStruct = lenient(
     "declcfg.PackageScopedReference",
     &[("schema", TEXT), ("name", TEXT)],
 );
 
 // --- properties ---
 
-pub(crate) static PACKAGE_PROPERTY: Struct = lenient(
+pub(crate) static PACKAGE_PROPERTY: GoStruct = lenient(
     "property.Package",
     &[("packageName", TEXT), ("version", TEXT), ("release", TEXT)],
 );
 
-pub(crate) static PACKAGE_REQUIRED: Struct = lenient(
+pub(crate) static PACKAGE_REQUIRED: GoStruct = lenient(
     "property.PackageRequired",
     &[("packageName", TEXT), ("versionRange", TEXT)],
 );
 
-pub(crate) static GVK: Struct = lenient(
+pub(crate) static GVK: GoStruct = lenient(
     "property.GVK",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-pub(crate) static GVK_REQUIRED: Struct = lenient(
+pub(crate) static GVK_REQUIRED: GoStruct = lenient(
     "property.GVKRequired",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-pub(crate) static CHANNEL_PROPERTY: Struct = lenient(
+pub(crate) static CHANNEL_PROPERTY: GoStruct = lenient(
     "property.Channel",
     &[("channelName", TEXT), ("priority", GoType::Int(64))],
 );
 
-pub(crate) static BUNDLE_OBJECT: Struct =
+pub(crate) static BUNDLE_OBJECT: GoStruct =
     lenient("property.BundleObject", &[("data", GoType::Bytes)]);
 
-pub(crate) static CSV_METADATA: Struct = lenient(
+pub(crate) static CSV_METADATA: GoStruct = lenient(
     "property.CSVMetadata",
     &[
         ("annotations", GoType::Texts),
@@ -146,7 +147,7 @@ pub(crate) static CSV_METADATA: Struct = lenient(
     ],
 );
 
-static API_SERVICES: Struct = lenient(
+static API_SERVICES: GoStruct = lenient(
     "v1alpha1.APIServiceDefinitions",
     &[
         ("owned", GoType::List(&GoType::Struct(&API_SERVICE))),
@@ -154,7 +155,7 @@ static API_SERVICES: Struct = lenient(
     ],
 );
 
-static CRDS: Struct = lenient(
+static CRDS: GoStruct = lenient(
     "v1alpha1.CustomResourceDefinitions",
     &[
         ("owned", GoType::List(&GoType::Struct(&CRD))),
@@ -162,7 +163,7 @@ static CRDS: Struct = lenient(
     ],
 );
 
-static API_SERVICE: Struct = lenient(
+static API_SERVICE: GoStruct = lenient(
     "v1alpha1.APIServiceDescription",
     &[
         ("name", TEXT),
@@ -180,7 +181,7 @@ static API_SERVICE: Struct = lenient(
     ],
 );
 
-static CRD: Struct = lenient(
+static CRD: GoStruct = lenient(
     "v1alpha1.CRDDescription",
     &[
         ("name", TEXT),
@@ -195,14 +196,14 @@ static CRD: Struct = lenient(
     ],
 );
 
-static RESOURCE: Struct = lenient(
+static RESOURCE: GoStruct = lenient(
     "v1alpha1.APIResourceReference",
     &[("name", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-static STATUS: Struct = lenient("v1alpha1.StatusDescriptor", DESCRIPTOR);
-static SPEC: Struct = lenient("v1alpha1.SpecDescriptor", DESCRIPTOR);
-static ACTION: Struct = lenient("v1alpha1.ActionDescriptor", DESCRIPTOR);
+static STATUS: GoStruct = lenient("v1alpha1.StatusDescriptor", DESCRIPTOR);
+static SPEC: GoStruct = lenient("v1alpha1.SpecDescriptor", DESCRIPTOR);
+static ACTION: GoStruct = lenient("v1alpha1.ActionDescriptor", DESCRIPTOR);
 
 const DESCRIPTOR: &[(&str, GoType)] = &[
     ("path", TEXT),
@@ -212,7 +213,7 @@ const DESCRIPTOR: &[(&str, GoType)] = &[
     ("value", GoType::Raw),
 ];
 
-static INSTALL_MODE: Struct = lenient(
+static INSTALL_MODE: GoStruct = lenient(
     "v1alpha1.InstallMode",
     &[
         ("type", GoType::Text("v1alpha1.InstallModeType")),
@@ -220,26 +221,26 @@ static INSTALL_MODE: Struct = lenient(
     ],
 );
 
-static LINK: Struct = lenient("v1alpha1.AppLink", &[("name", TEXT), ("url", TEXT)]);
+static LINK: GoStruct = lenient("v1alpha1.AppLink", &[("name", TEXT), ("url", TEXT)]);
 
-static MAINTAINER: Struct = lenient("v1alpha1.Maintainer", &[("name", TEXT), ("email", TEXT)]);
+static MAINTAINER: GoStruct = lenient("v1alpha1.Maintainer", &[("name", TEXT), ("email", TEXT)]);
 
-static NATIVE_API: Struct = lenient(
+static NATIVE_API: GoStruct = lenient(
     "v1.GroupVersionKind",
     &[("group", TEXT), ("version", TEXT), ("kind", TEXT)],
 );
 
 // --- constraints: their decoder rejects unknown fields ---
 
-const fn strict(name: &'static str, fields: &'static [(&'static str, GoType)]) -> Struct {
-    Struct {
+const fn strict(name: &'static str, fields: &'static [(&'static str, GoType)]) -> GoStruct {
+    GoStruct {
         name,
         fields,
         is_strict: true,
     }
 }
 
-pub(crate) static CONSTRAINT: Struct = strict(
+pub(crate) static CONSTRAINT: GoStruct = strict(
     "constraints.Constraint",
     &[
         ("failureMessage", TEXT),
@@ -252,31 +253,31 @@ pub(crate) static CONSTRAINT: Struct = strict(
     ],
 );
 
-static COMPOUND: Struct = strict(
+static COMPOUND: GoStruct = strict(
     "constraints.CompoundConstraint",
     &[("constraints", GoType::List(&GoType::Struct(&CONSTRAINT)))],
 );
 
-static CEL: Struct = strict("constraints.Cel", &[("rule", TEXT)]);
+static CEL: GoStruct = strict("constraints.Cel", &[("rule", TEXT)]);
 
-static PACKAGE_CONSTRAINT: Struct = strict(
+static PACKAGE_CONSTRAINT: GoStruct = strict(
     "constraints.PackageConstraint",
     &[("packageName", TEXT), ("versionRange", TEXT)],
 );
 
-static GVK_CONSTRAINT: Struct = strict(
+static GVK_CONSTRAINT: GoStruct = strict(
     "constraints.GVKConstraint",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
 // --- catalog templates: the decoder of semver templates rejects unknown fields ---
 
-pub(crate) static BASIC: Struct = lenient(
+pub(crate) static BASIC: GoStruct = lenient(
     "basic.BasicTemplateData",
     &[("schema", TEXT), ("entries", GoType::List(&GoType::Raw))],
 );
 
-pub(crate) static SUBSTITUTES: Struct = lenient(
+pub(crate) static SUBSTITUTES: GoStruct = lenient(
     "substitutes.SubstitutesTemplateData",
     &[
         ("schema", TEXT),
@@ -285,9 +286,9 @@ pub(crate) static SUBSTITUTES: Struct = lenient(
     ],
 );
 
-static SUBSTITUTE: Struct = lenient("substitutes.Substitute", &[("name", TEXT), ("base", TEXT)]);
+static SUBSTITUTE: GoStruct = lenient("substitutes.Substitute", &[("name", TEXT), ("base", TEXT)]);
 
-pub(crate) static SEMVER: Struct = strict(
+pub(crate) static SEMVER: GoStruct = strict(
     "semver.SemverTemplateData",
     &[
         ("schema", TEXT),
@@ -303,9 +304,9 @@ pub(crate) static SEMVER: Struct = strict(
     ],
 );
 
-static LISTED: Struct = strict(
+static LISTED: GoStruct = strict(
     "semver.channelBundles",
     &[("bundles", GoType::List(&GoType::Struct(&LISTED_BUNDLE)))],
 );
 
-static LISTED_BUNDLE: Struct = strict("semver.bundleEntry", &[("image", TEXT)]);
+static LISTED_BUNDLE: GoStruct = strict("semver.bundleEntry", &[("image", TEXT)]);

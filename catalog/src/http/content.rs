@@ -30,7 +30,7 @@ const MAX_RANGES: usize = 4096;
 
 /// Summary of a written catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteSummary {
     /// Number of blobs.
     pub blobs: u64,
     /// Size of their lines in bytes.
@@ -78,7 +78,7 @@ pub(super) fn write(
     limits: &Limits,
     file: &File,
     directory: &Path,
-) -> Result<(Written, [u8; 32]), Error> {
+) -> Result<(WriteSummary, [u8; 32]), Error> {
     let failed = || Error::disk("write a catalog to", directory);
     // The index of a very large catalog would fill the memory.
     let index = tempfile::tempfile_in(directory).map_err(failed())?;
@@ -87,7 +87,7 @@ pub(super) fn write(
         index: BufWriter::with_capacity(BUFFER_SIZE, &index),
         hasher: Sha256::new(),
         line: Vec::new(),
-        written: Written {
+        written: WriteSummary {
             blobs: 0,
             bytes: 0,
             faults: Vec::new(),
@@ -116,7 +116,7 @@ struct Writer<'f> {
     index: BufWriter<&'f File>,
     hasher: Sha256,
     line: Vec<u8>,
-    written: Written,
+    written: WriteSummary,
 }
 
 impl Writer<'_> {
@@ -147,7 +147,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn finish(self, mut index: &File) -> io::Result<(Written, [u8; 32])> {
+    fn finish(self, mut index: &File) -> io::Result<(WriteSummary, [u8; 32])> {
         let Self {
             mut lines,
             index: mut indexed,

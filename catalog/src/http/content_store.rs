@@ -12,15 +12,16 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use manifests::names;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::{
     Error,
-    content::{self, Content, Written},
+    content::{self, Content, WriteSummary},
 };
 use crate::{Limits, Source};
 
@@ -57,7 +58,7 @@ pub(super) struct PublishedContent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutOutcome {
     /// The content was written.
-    Written(Written),
+    Written(WriteSummary),
     /// The content already existed.
     Unchanged,
 }
@@ -261,28 +262,19 @@ impl ContentStore {
     }
 
     fn write_lock(&self) -> MutexGuard<'_, File> {
-        self.shared
-            .write_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.write_lock.lock()
     }
 
     fn read_published(
         &self,
-    ) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
-        self.shared
-            .published
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    ) -> parking_lot::RwLockReadGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
+        self.shared.published.read()
     }
 
     fn write_published(
         &self,
-    ) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
-        self.shared
-            .published
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+    ) -> parking_lot::RwLockWriteGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
+        self.shared.published.write()
     }
 }
 

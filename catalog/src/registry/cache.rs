@@ -7,8 +7,9 @@ use std::{
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::Mutex,
 };
+
+use parking_lot::Mutex;
 
 use super::{
     document::DocumentPart,
@@ -193,9 +194,7 @@ impl Cache {
         if digest::compute(source, limits)? != digest {
             return Err(Error::Changed);
         }
-        let writer = writer
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let writer = writer.into_inner();
         let path = writer.finish(index, digest, &name(&digest))?;
         let store = Store::open(&path)?;
         self.remove_stale(&digest);

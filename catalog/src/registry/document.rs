@@ -1,8 +1,7 @@
 //! Contribution of each document to a store: its content is written to the file immediately, and its row is returned
 //! for the index.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use prost::{Message, encoding};
 use prost_types::{ListValue, Struct, Value, value::Kind as ValueKind};
 use serde_json::Value as Json;
@@ -113,8 +112,8 @@ pub(super) fn is_plain(name: &str) -> bool {
 }
 
 /// Locks the writer. A poisoned lock is ignored, because a panic during writing ends the build.
-fn lock(writer: &Mutex<Writer>) -> std::sync::MutexGuard<'_, Writer> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(writer: &Mutex<Writer>) -> parking_lot::MutexGuard<'_, Writer> {
+    writer.lock()
 }
 
 fn bundle(meta: &Meta<'_>) -> Result<(Bundle, BundleFields), String> {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     documents::Meta,
-    go_json::{self, Struct, list, text, type_name_of},
+    go_json::{self, GoStruct, list, text, type_name_of},
     json::{Node, write_text},
 };
 
@@ -84,7 +84,7 @@ pub(crate) struct RelatedImage {
 /// Returns the problem of the document, in the wording of opm.
 pub(crate) fn read(meta: &Meta<'_>, order: KeyOrder) -> Result<ReadBlob, String> {
     let root = meta.root;
-    let check = |ty: &'static Struct, subject: &str| {
+    let check = |ty: &'static GoStruct, subject: &str| {
         go_json::check(root, ty).map_err(|problem| format!("parse {subject}: {problem}"))
     };
     let blob = match &*meta.schema {

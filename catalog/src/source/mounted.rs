@@ -13,7 +13,7 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
-use super::{Error, Files, Limits, on_disk};
+use super::{Error, FileSource, Limits, on_disk};
 
 /// File extensions of compressed parts.
 const COMPRESSED_EXTENSIONS: [&str; 3] = [".json.gz", ".yaml.gz", ".yml.gz"];
@@ -72,7 +72,7 @@ impl MountedDir {
     }
 }
 
-impl Files for MountedDir {
+impl FileSource for MountedDir {
     fn paths(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
     }

@@ -4,9 +4,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, config::DbConfig, limits::Limit, types::ValueRef,
 };
@@ -120,9 +121,7 @@ impl SqliteConnection {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock()
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     edges::{self, Row},
     is_database,
 };
-use crate::{Limits, Source, load, model::Bundle, source::Files, testing::list};
+use crate::{Limits, Source, load, model::Bundle, source::FileSource, testing::list};
 
 /// Creates a package with one bundle in one channel.
 const TIDE: &str = r"

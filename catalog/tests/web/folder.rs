@@ -13,7 +13,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-fn written(put: PutOutcome) -> http::Written {
+fn written(put: PutOutcome) -> http::WriteSummary {
     match put {
         PutOutcome::Written(written) => written,
         PutOutcome::Unchanged => panic!("it was there"),

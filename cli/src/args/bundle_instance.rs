@@ -5,12 +5,13 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
 use super::{
-    AccessArgs, ClusterArgs, Description, LimitArgs, Manifests, cluster::namespace, duration,
+    AccessArgs, ClusterArgs, DescriptionFormat, LimitArgs, ManifestFormat, cluster::namespace,
+    duration,
 };
 
 /// Output format of a command that changes an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Changed {
+pub(crate) enum ChangeFormat {
     /// A sentence.
     #[default]
     Text,
@@ -78,7 +79,7 @@ pub(crate) enum Cascade {
 
 /// Format of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ContentFormat {
     /// registry+v1
     Registry,
     /// plain+v0
@@ -107,7 +108,7 @@ pub(crate) struct StatusArgs {
     pub(crate) name: Option<String>,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     /// List every object. By default, kinds with many healthy objects are only counted.
     #[arg(long, requires = "name")]
     pub(crate) all: bool,
@@ -149,7 +150,7 @@ pub(crate) struct ChangeArgs {
     pub(crate) name: String,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Changed,
+    pub(crate) output: ChangeFormat,
     /// Dry-run mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) dry_run: DryRun,
@@ -186,7 +187,7 @@ pub(crate) struct InstallArgs {
     pub(crate) install_namespace: Option<String>,
     /// Format of the bundle. Default: detected from the content of an upload, and registry for other sources.
     #[arg(long, value_enum)]
-    pub(crate) class: Option<Format>,
+    pub(crate) class: Option<ContentFormat>,
     /// ServiceAccount with whose permissions the objects are applied, as NAMESPACE:NAME.
     #[arg(long, value_name = "ACCOUNT", value_parser = account)]
     pub(crate) service_account: Option<(String, String)>,
@@ -207,7 +208,7 @@ pub(crate) struct InstallArgs {
     pub(crate) dry_run: DryRun,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Changed,
+    pub(crate) output: ChangeFormat,
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
     #[command(flatten)]
@@ -252,7 +253,7 @@ pub(crate) struct DiffArgs {
     pub(crate) install_namespace: Option<String>,
     /// Format of the bundle. Default: detected from its content.
     #[arg(long, value_enum)]
-    pub(crate) class: Option<Format>,
+    pub(crate) class: Option<ContentFormat>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
@@ -316,7 +317,7 @@ pub(crate) struct RollbackArgs {
     pub(crate) dry_run: PinDryRun,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Changed,
+    pub(crate) output: ChangeFormat,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
@@ -438,7 +439,7 @@ pub(crate) struct ContentArgs {
     pub(crate) revision: Option<i64>,
     /// Format of the objects of a revision.
     #[arg(long, value_enum, value_name = "FORMAT", requires = "revision")]
-    pub(crate) format: Option<Manifests>,
+    pub(crate) format: Option<ManifestFormat>,
     /// Print the content as fetched, not the converted manifests.
     #[arg(long)]
     pub(crate) original: bool,

@@ -8,8 +8,8 @@ use convert::removed_apis::kubernetes_of;
 use manifests::{byte_size, openshift::Release, version, version_range::Range};
 
 use super::{
-    AccessArgs, CatalogDockerfileArgs, CatalogInitArgs, CatalogServeArgs, Description, MigrateArgs,
-    RenderArgs, RenderTemplateArgs,
+    AccessArgs, CatalogDockerfileArgs, CatalogInitArgs, CatalogServeArgs, DescriptionFormat,
+    MigrateArgs, RenderArgs, RenderTemplateArgs,
 };
 
 /// Help text about catalog sources, for every command that reads catalogs.
@@ -58,7 +58,7 @@ pub(crate) struct CatalogValidateArgs {
     pub(crate) catalogs: Vec<OsString>,
     /// Format of the findings.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     #[command(flatten)]
     pub(crate) reading: CatalogReadArgs,
 }
@@ -80,7 +80,7 @@ pub(crate) struct CatalogListArgs {
     pub(crate) package: Option<String>,
     /// Format of the list.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     #[command(flatten)]
     pub(crate) reading: CatalogReadArgs,
 }
@@ -134,7 +134,7 @@ pub(crate) struct CatalogChooseArgs {
     pub(crate) media_types: Vec<String>,
     /// Format of the decision.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     #[command(flatten)]
     pub(crate) reading: CatalogReadArgs,
 }

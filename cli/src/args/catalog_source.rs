@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use manifests::version;
 
-use super::{ClusterArgs, Description, DryRun, Manifests};
+use super::{ClusterArgs, DescriptionFormat, DryRun, ManifestFormat};
 
 /// Resolve, validate, convert and migrate CatalogSources, in files and in a cluster.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(crate) struct CatalogSourceResolveArgs {
     pub(crate) olm_version: Option<version::Version>,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
 }
 
 /// Check CatalogSources in files as the API server does, without a cluster.
@@ -75,7 +75,7 @@ pub(crate) struct CatalogSourceValidateArgs {
     pub(crate) files: Vec<PathBuf>,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
 }
 
 /// Rewrite CatalogSources into the form in which one field contains the source of the catalog, or back into OLM's form.
@@ -96,7 +96,7 @@ pub(crate) struct CatalogSourceConvertArgs {
     pub(crate) to: Form,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Manifests,
+    pub(crate) output: ManifestFormat,
 }
 
 /// Remove ignored fields, such as address next to image, from the CatalogSources of a cluster.

@@ -8,7 +8,7 @@ use manifests::{
 };
 
 use super::{
-    AccessArgs, CatalogLimitArgs, ClusterArgs, Description, Manifests, catalog::SOURCES,
+    AccessArgs, CatalogLimitArgs, ClusterArgs, DescriptionFormat, ManifestFormat, catalog::SOURCES,
     cluster::namespace,
 };
 
@@ -36,8 +36,8 @@ pub(crate) enum PlatformCommand {
 #[command(after_help = SOURCES)]
 pub(crate) struct PlatformRenderArgs {
     /// Packages: PACKAGE, PACKAGE:CHANNEL, PACKAGE@RANGE or PACKAGE:CHANNEL@RANGE, such as "etcd:stable@>=0.9.4 <1.0.0".
-    #[arg(required = true, value_name = "PACKAGE", value_parser = Wanted::from_str)]
-    pub(crate) packages: Vec<Wanted>,
+    #[arg(required = true, value_name = "PACKAGE", value_parser = PackageSpec::from_str)]
+    pub(crate) packages: Vec<PackageSpec>,
     /// Catalog with the packages, see below; may be repeated, and earlier ones take precedence.
     #[arg(long = "catalog", required = true, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
@@ -74,7 +74,7 @@ pub(crate) struct PlatformRenderArgs {
     pub(crate) release_payload: bool,
     /// Format of the manifests: a stream of YAML documents, or a JSON List.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Manifests,
+    pub(crate) output: ManifestFormat,
     /// Write files into this directory. Either all of them are written or none.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output_dir: Option<PathBuf>,
@@ -126,7 +126,7 @@ pub(crate) enum CheckFormat {
     Yaml,
 }
 
-impl From<CheckFormat> for Description {
+impl From<CheckFormat> for DescriptionFormat {
     fn from(outcome: CheckFormat) -> Self {
         match outcome {
             CheckFormat::Table => Self::Text,
@@ -138,14 +138,14 @@ impl From<CheckFormat> for Description {
 
 /// Package that is to be part of the cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct PackageSpec {
     pub(crate) package: String,
     pub(crate) channel: Option<String>,
     /// Version range, as given and parsed.
     pub(crate) range: Option<(String, Range)>,
 }
 
-impl FromStr for Wanted {
+impl FromStr for PackageSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -251,7 +251,7 @@ mod tests {
             ("etcd@>=1.0.0 <2.0.0", "etcd", None, Some(">=1.0.0 <2.0.0")),
             ("etcd:v1.0@1.0.x", "etcd", Some("v1.0"), Some("1.0.x")),
         ] {
-            let parsed: Wanted = text.parse().unwrap();
+            let parsed: PackageSpec = text.parse().unwrap();
             assert_eq!(parsed.package, package);
             assert_eq!(parsed.channel.as_deref(), channel);
             assert_eq!(parsed.range.map(|(text, _)| text).as_deref(), range);
@@ -259,7 +259,7 @@ mod tests {
         let long = "x".repeat(46);
         let names = ["", "Foo_Bar!", ":stable", "etcd:", "etcd@", "a/b", &long];
         for text in names.into_iter().chain(["etcd@one", "etcd\u{202e}"]) {
-            assert!(text.parse::<Wanted>().is_err(), "{text:?}");
+            assert!(text.parse::<PackageSpec>().is_err(), "{text:?}");
         }
     }
 }

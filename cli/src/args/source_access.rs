@@ -447,7 +447,8 @@ mod tests {
         let expected = "the password from --password-file is empty; provide a password";
         assert_eq!(refused, expected);
 
-        let place = crate::source::named("quay.io/a/b:v1", &args("--platform linux/arm64")).place;
+        let place =
+            crate::source::from_name("quay.io/a/b:v1", &args("--platform linux/arm64")).location;
         let Ok(Source::Image(image)) = place else {
             panic!("{place:?}");
         };

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueHint};
 
-use super::{AccessArgs, Description, FileLimitArgs, SOURCES};
+use super::{AccessArgs, DescriptionFormat, FileLimitArgs, SOURCES};
 
 /// Fetch and check a bundle, and write it into a directory or an archive.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct UnpackArgs {
     pub(crate) all: bool,
     /// Format of the description.
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<Description>,
+    pub(crate) format: Option<DescriptionFormat>,
     /// Write the description into this JSON file, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct PushArgs {
     pub(crate) dry_run: bool,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: Description,
+    pub(crate) output: DescriptionFormat,
     /// Print no progress and no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,

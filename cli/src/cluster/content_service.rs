@@ -36,7 +36,7 @@ const CA_KEY: &str = "ca.crt";
 const MAX_RESPONSE_SIZE: u64 = 1 << 28;
 
 /// Connection to the content service.
-pub(crate) struct Service<'a> {
+pub(crate) struct ContentService<'a> {
     cluster: &'a Cluster,
     roots: RootCertStore,
     token: token::Token,
@@ -58,7 +58,7 @@ enum Transport {
     Direct { host: String, port: u16 },
 }
 
-impl<'a> Service<'a> {
+impl<'a> ContentService<'a> {
     /// Reads the CA certificate and a token.
     pub(crate) async fn new(cluster: &'a Cluster, args: &ServiceArgs) -> anyhow::Result<Self> {
         let transport = match &args.content_address {
@@ -83,7 +83,7 @@ impl<'a> Service<'a> {
         archive: Bytes,
     ) -> anyhow::Result<UploadResult> {
         let problem = format!("failed to upload the content of Bundle {bundle}");
-        progress::show(&format!("uploading {}", size(archive.len() as u64)));
+        progress::display(&format!("uploading {}", size(archive.len() as u64)));
         let path = format!("/uploads/{bundle}.tgz");
         let request = self.request(Method::PUT, &path, Full::new(archive))?;
         let (status, body) = self.send(request).await.context(problem.clone())?;
@@ -102,7 +102,7 @@ impl<'a> Service<'a> {
         let query = if is_original { "?content=original" } else { "" };
         let path = format!("/bundles/{bundle}.tgz{query}");
         let request = self.request(Method::GET, &path, Full::default())?;
-        progress::show(&format!("downloading the content of {bundle}"));
+        progress::display(&format!("downloading the content of {bundle}"));
         let (status, body) = self.send(request).await?;
         if !status.is_success() {
             bail!("{}", describe_rejection(status, &body));
@@ -182,7 +182,7 @@ async fn ca_roots(cluster: &Cluster) -> anyhow::Result<RootCertStore> {
             "ConfigMap {space}/{CA_CONFIG_MAP}, which the provisioner creates at startup, not found; check that the \
              provisioner is running, or set --system-namespace"
         ),
-        Err(error) => return Err(cluster.trouble(problem, error)),
+        Err(error) => return Err(cluster.explain(problem, error)),
     };
     let text = map.data.as_ref().and_then(|data| data.get(CA_KEY));
     let text =

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use super::{
     Cluster,
-    live::{Kind, Live, inventory, metadata},
+    live::{ApiKind, LiveObjects, inventory, metadata},
 };
 use crate::output::message::{self, count};
 
@@ -37,11 +37,11 @@ const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
 pub(crate) struct DesiredObject {
     /// Object as the provisioner would apply it.
     pub(crate) object: Object,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ApiKind,
     /// Live object; `None` if it does not exist.
     pub(crate) live: Option<Value>,
     /// Owner of the live object; `None` if it does not exist.
-    pub(crate) holder: Option<ObjectOwner>,
+    pub(crate) owner: Option<ObjectOwner>,
 }
 
 /// All objects of a bundle or revision for an instance.
@@ -128,7 +128,7 @@ async fn place(
         to_prune: Vec::new(),
         owner,
     };
-    let mut live = Live::new(cluster, &objects);
+    let mut live = LiveObjects::new(cluster, &objects);
     let mut desired_identities = BTreeSet::new();
     for mut object in objects {
         let kind = live.kind(object.api_version(), object.kind()).await?;
@@ -152,7 +152,7 @@ async fn place(
         let metadata = found.as_ref().map(metadata).transpose()?;
         let holder = metadata
             .as_ref()
-            .map(|metadata| ObjectOwner::of(metadata, &desired.owner));
+            .map(|metadata| ObjectOwner::from_metadata(metadata, &desired.owner));
         let is_ours = |holder: &ObjectOwner| {
             matches!(holder, ObjectOwner::ThisInstance | ObjectOwner::Released)
         };
@@ -167,7 +167,7 @@ async fn place(
             object,
             kind,
             live: found,
-            holder,
+            owner: holder,
         });
     }
     if let Some(instance) = instance {
@@ -187,7 +187,7 @@ async fn options(
 ) -> anyhow::Result<Options> {
     let version = cluster.client.apiserver_version().await;
     let version =
-        version.map_err(|error| cluster.trouble("failed to read the server version", error))?;
+        version.map_err(|error| cluster.explain("failed to read the server version", error))?;
     let kube_version: KubeVersion = format!("{}.{}", version.major, version.minor)
         .parse()
         .context("the server does not report its version")?;
@@ -208,7 +208,7 @@ async fn options(
         );
     }
     // The provisioner checks the same API.
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let condition = live.kind("operators.coreos.com/v2", "OperatorCondition");
     Ok(Options {
         class: defaults.class,
@@ -231,7 +231,7 @@ async fn inventory(
         .as_ref()
         .and_then(|status| status.inventory.as_ref());
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let overflow = inventory::rest(cluster, instance).await?;
+    let overflow = inventory::overflow_inventory(cluster, instance).await?;
     let overflow = overflow.into_iter().map(|listed| listed.identity);
     let entries = inventory_format::entries(kinds).map(|(identity, _)| identity);
     Ok(entries.chain(overflow).collect())

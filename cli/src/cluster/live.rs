@@ -28,20 +28,20 @@ pub(crate) fn metadata(object: &Value) -> anyhow::Result<ObjectMeta> {
 
 /// A kind, with its API resource and scope.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Kind {
+pub(crate) struct ApiKind {
     pub(crate) resource: ApiResource,
     pub(crate) namespaced: bool,
 }
 
 /// Live objects, with a discovery cache. Each group version is requested once; kinds of a bundle's CRDs need no request.
-pub(crate) struct Live<'a> {
+pub(crate) struct LiveObjects<'a> {
     cluster: &'a Cluster,
     served: HashMap<String, Option<APIResourceList>>,
     groups: Option<APIGroupList>,
-    bundled_kinds: Vec<(GroupVersionKind, Kind)>,
+    bundled_kinds: Vec<(GroupVersionKind, ApiKind)>,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveObjects<'a> {
     /// Creates a cache that contains the kinds of the CRDs among these objects.
     pub(crate) fn new(cluster: &'a Cluster, objects: &[Object]) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl<'a> Live<'a> {
         &mut self,
         api_version: &str,
         kind: &str,
-    ) -> anyhow::Result<Option<Kind>> {
+    ) -> anyhow::Result<Option<ApiKind>> {
         let (group, version) = group_version(api_version);
         let gvk = GroupVersionKind::gvk(group, version, kind);
         if let Some((_, found)) = self
@@ -84,7 +84,7 @@ impl<'a> Live<'a> {
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
                 Err(error) => {
                     let problem = format!("failed to discover the kinds of {api_version}");
-                    return Err(self.cluster.trouble(problem, error));
+                    return Err(self.cluster.explain(problem, error));
                 }
             };
             self.served.insert(api_version.to_owned(), list);
@@ -94,7 +94,7 @@ impl<'a> Live<'a> {
         let found = resources
             .filter(|resource| !resource.name.contains('/'))
             .find(|resource| resource.kind == kind);
-        Ok(found.map(|resource| Kind {
+        Ok(found.map(|resource| ApiKind {
             resource: ApiResource::from_gvk_with_plural(&gvk, &resource.name),
             namespaced: resource.namespaced,
         }))
@@ -103,7 +103,7 @@ impl<'a> Live<'a> {
     /// Returns the live object; `None` if it does not exist.
     pub(crate) async fn get(
         &self,
-        kind: &Kind,
+        kind: &ApiKind,
         identity: &Identity,
     ) -> anyhow::Result<Option<Value>> {
         let found = self.api(kind, &identity.namespace);
@@ -112,12 +112,12 @@ impl<'a> Live<'a> {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(self
                 .cluster
-                .trouble(format!("failed to read {identity}"), error)),
+                .explain(format!("failed to read {identity}"), error)),
         }
     }
 
     /// Returns the live object in any served version; `None` if it does not exist.
-    pub(crate) async fn look_up(&mut self, identity: &Identity) -> anyhow::Result<Option<Value>> {
+    pub(crate) async fn discover(&mut self, identity: &Identity) -> anyhow::Result<Option<Value>> {
         for version in self.versions(&identity.group).await? {
             let api_version = api_version(&identity.group, &version);
             if let Some(kind) = self.kind(&api_version, &identity.kind).await? {
@@ -135,7 +135,7 @@ impl<'a> Live<'a> {
         if self.groups.is_none() {
             let groups = self.cluster.client.list_api_groups().await;
             let groups = groups
-                .map_err(|error| self.cluster.trouble("failed to discover API groups", error))?;
+                .map_err(|error| self.cluster.explain("failed to discover API groups", error))?;
             self.groups = Some(groups);
         }
         let groups = self.groups.iter().flat_map(|list| &list.groups);
@@ -157,7 +157,7 @@ impl<'a> Live<'a> {
     /// because an object that it needs does not exist yet.
     pub(crate) async fn applied(
         &self,
-        kind: &Kind,
+        kind: &ApiKind,
         object: &Object,
     ) -> anyhow::Result<Option<Value>> {
         let params = PatchParams {
@@ -175,12 +175,12 @@ impl<'a> Live<'a> {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(self
                 .cluster
-                .trouble(format!("{identity} would be rejected"), error)),
+                .explain(format!("{identity} would be rejected"), error)),
         }
     }
 
     /// Returns the API of a kind in a namespace.
-    pub(crate) fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &ApiKind, namespace: &str) -> Api<DynamicObject> {
         let client = self.cluster.client.clone();
         if kind.namespaced {
             Api::namespaced_with(client, &names::percent_encoded(namespace), &kind.resource)
@@ -195,7 +195,7 @@ fn is_missing(error: &kube::Error) -> bool {
 }
 
 /// Returns the kinds that a CRD defines.
-fn kinds_of_crd(object: &Object) -> Vec<(GroupVersionKind, Kind)> {
+fn kinds_of_crd(object: &Object) -> Vec<(GroupVersionKind, ApiKind)> {
     if object.kind() != "CustomResourceDefinition" {
         return Vec::new();
     }
@@ -221,7 +221,7 @@ fn kinds_of_crd(object: &Object) -> Vec<(GroupVersionKind, Kind)> {
             let namespaced = string(&["spec", "scope"]) == "Namespaced";
             (
                 gvk,
-                Kind {
+                ApiKind {
                     resource,
                     namespaced,
                 },

@@ -129,7 +129,7 @@ pub(crate) async fn read(
                 namespace,
                 name,
                 source,
-            } => cluster.trouble(
+            } => cluster.explain(
                 format!("{problem}: failed to {verb} Secret {namespace}/{name}"),
                 *source,
             ),

@@ -21,7 +21,7 @@ const MAX_FAILURES: u32 = 20;
 
 /// Change of an instance.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum InstanceChange {
     /// The instance exists, with this state.
     Updated(Box<BundleInstance>),
     /// The instance of this name does not exist.
@@ -33,7 +33,7 @@ pub(crate) enum Change {
 pub(crate) fn changes<'a>(
     cluster: &'a Cluster,
     name: Option<&'a str>,
-) -> impl Stream<Item = anyhow::Result<Change>> + 'a {
+) -> impl Stream<Item = anyhow::Result<InstanceChange>> + 'a {
     let attempts = stream::unfold(State::default(), move |mut state| async move {
         if state.is_finished {
             return None;
@@ -41,15 +41,15 @@ pub(crate) fn changes<'a>(
         if state.failures > 0 {
             sleep(RETRY_DELAY).await;
         }
-        let events: stream::BoxStream<'a, Result<Change, kube::Error>> =
+        let events: stream::BoxStream<'a, Result<InstanceChange, kube::Error>> =
             match list(cluster, name).await {
                 Ok((items, version)) => {
                     state.failures = 0;
                     let deleted = name.filter(|_| items.is_empty());
-                    let deleted = deleted.map(|name| Ok(Change::Deleted(name.to_owned())));
+                    let deleted = deleted.map(|name| Ok(InstanceChange::Deleted(name.to_owned())));
                     let current = items
                         .into_iter()
-                        .map(|instance| Ok(Change::Updated(Box::new(instance))));
+                        .map(|instance| Ok(InstanceChange::Updated(Box::new(instance))));
                     let current = stream::iter(current.chain(deleted));
                     current.chain(watch_once(cluster, name, version)).boxed()
                 }
@@ -64,7 +64,7 @@ pub(crate) fn changes<'a>(
     });
     attempts
         .flatten()
-        .map_err(move |error| cluster.trouble("failed to watch BundleInstances", error))
+        .map_err(move |error| cluster.explain("failed to watch BundleInstances", error))
 }
 
 #[derive(Default)]
@@ -100,7 +100,7 @@ fn watch_once<'a>(
     cluster: &'a Cluster,
     name: Option<&'a str>,
     version: String,
-) -> impl Stream<Item = Result<Change, kube::Error>> + Send + 'a {
+) -> impl Stream<Item = Result<InstanceChange, kube::Error>> + Send + 'a {
     let watch = async move {
         let params = WatchParams {
             field_selector: selector(name),
@@ -120,9 +120,9 @@ fn watch_once<'a>(
         .try_filter_map(|event| {
             std::future::ready(Ok(match event {
                 WatchEvent::Added(instance) | WatchEvent::Modified(instance) => {
-                    Some(Change::Updated(Box::new(instance)))
+                    Some(InstanceChange::Updated(Box::new(instance)))
                 }
-                WatchEvent::Deleted(instance) => Some(Change::Deleted(instance.name_any())),
+                WatchEvent::Deleted(instance) => Some(InstanceChange::Deleted(instance.name_any())),
                 WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
             }))
         })

@@ -27,12 +27,12 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, AdoptArgs, DryRun},
     cluster::{
-        self, Cluster, MANAGER,
-        live::Live,
-        watch::{self, Change},
+        self, Cluster, FIELD_MANAGER,
+        live::LiveObjects,
+        watch::{self, InstanceChange},
     },
     output,
     output::{
@@ -47,7 +47,7 @@ const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Hint for a provisioner that was not triggered, and retries by itself.
 const RESUME_HINT: &str = "annotated objects are adopted at the next retry, within 15 minutes";
 
-pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<ExitStatus> {
     let is_started = Cell::new(false);
     let interrupted = || {
         if is_started.get() {
@@ -67,7 +67,7 @@ async fn adopt(
     cluster: &Cluster,
     args: &AdoptArgs,
     is_started: &Cell<bool>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     if instance.metadata.deletion_timestamp.is_some() {
@@ -78,7 +78,7 @@ async fn adopt(
         rejected,
     }) = candidates::all(cluster, args, &instance).await?
     else {
-        return Ok(Exit::Failed); // the problems were printed
+        return Ok(ExitStatus::Failed); // the problems were printed
     };
     output::print_styled(&candidates::text(&candidates))?;
     for rejection in &rejected {
@@ -88,19 +88,19 @@ async fn adopt(
     if candidates.is_empty() {
         if rejected.is_empty() {
             message::note(&format!("no objects to adopt for BundleInstance {name}"));
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     }
     let objects = count(candidates.len(), "object");
     if !is_dry
         && !args.yes
-        && !confirm::ask(&format!("Adopt {objects} into BundleInstance {name}?")).await?
+        && !confirm::confirm(&format!("Adopt {objects} into BundleInstance {name}?")).await?
     {
         message::note("no changes were made");
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     }
-    let live = Live::new(cluster, &[]);
+    let live = LiveObjects::new(cluster, &[]);
     is_started.set(!is_dry);
     let mut failed = 0;
     for candidate in &candidates {
@@ -111,7 +111,7 @@ async fn adopt(
     }
     let done = candidates.len() - failed;
     if done > 0 {
-        let outcome = output::tried("annotated for adoption", args.dry_run);
+        let outcome = output::print_dry_run("annotated for adoption", args.dry_run);
         output::print(&format!("{}: {outcome}\n", count(done, "object")))?;
     }
     if done > 0 && !is_dry {
@@ -122,9 +122,9 @@ async fn adopt(
         ));
     }
     Ok(if failed == 0 && rejected.is_empty() {
-        Exit::Done
+        ExitStatus::Done
     } else {
-        Exit::Failed
+        ExitStatus::Failed
     })
 }
 
@@ -132,7 +132,7 @@ async fn adopt(
 /// has changed since it was printed.
 async fn annotate(
     cluster: &Cluster,
-    live: &Live<'_>,
+    live: &LiveObjects<'_>,
     candidate: &Candidate,
     instance: &str,
     is_dry: bool,
@@ -158,7 +158,7 @@ async fn annotate(
     }
     let params = PatchParams {
         dry_run: is_dry,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let api = live.api(kind, &identity.namespace);
@@ -170,7 +170,7 @@ async fn annotate(
         )
         .await;
     done.map(drop)
-        .map_err(|error| cluster.trouble(format!("failed to annotate {identity}"), error))
+        .map_err(|error| cluster.explain(format!("failed to annotate {identity}"), error))
 }
 
 /// Changes the retry annotation of a blocked instance, which is otherwise retried only at long intervals. The annotation
@@ -183,7 +183,7 @@ async fn trigger_reconcile(cluster: &Cluster, instance: &BundleInstance) -> anyh
     }
     let name = instance.name_any();
     let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     // Any new value of the annotation triggers a retry.
@@ -194,7 +194,7 @@ async fn trigger_reconcile(cluster: &Cluster, instance: &BundleInstance) -> anyh
         .instances()
         .patch(&name, &params, &Patch::Merge(patch))
         .await;
-    done.map_err(|error| cluster.trouble("failed to trigger a retry", error))
+    done.map_err(|error| cluster.explain("failed to trigger a retry", error))
         .context(RESUME_HINT)?;
     // The next `rukpak status` should not show the outdated condition. A provisioner that is busy or unavailable updates
     // the condition later.
@@ -207,7 +207,7 @@ async fn wait_observed(cluster: &Cluster, before: &BundleInstance) {
     let name = before.name_any();
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
-    while let Some(Ok(Change::Updated(now))) = changes.next().await {
+    while let Some(Ok(InstanceChange::Updated(now))) = changes.next().await {
         if progressing_summary(&now) != progressing_summary(before) {
             return;
         }

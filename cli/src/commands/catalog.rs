@@ -21,14 +21,14 @@ use manifests::object::truncate;
 
 use self::image::{CatalogFiles, ImageKind};
 use crate::{
-    Exit,
+    ExitStatus,
     args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
-    fetch::Reach,
+    fetch::Fetcher,
     output::message::{self, count},
     source::{self, Source},
 };
 
-pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
         CatalogCommand::Validate(args) => validate::run(args),
         CatalogCommand::List(args) => list::run(args),
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
 /// Reader of catalogs from their sources.
 pub(crate) struct CatalogReader {
     pub(crate) sources: Vec<Source>,
-    fetcher: Reach,
+    fetcher: Fetcher,
     limits: CatalogLimitArgs,
 }
 
@@ -59,7 +59,7 @@ impl CatalogReader {
         limits: CatalogLimitArgs,
     ) -> anyhow::Result<Self> {
         let sources = source::all(texts, access);
-        let fetcher = Reach::new(access, &sources, false)?;
+        let fetcher = Fetcher::new(access, &sources, false)?;
         Ok(Self {
             sources,
             fetcher,
@@ -186,7 +186,11 @@ impl PackageOffers<'_> {
 
 /// Returns the warning about a choice whose minimum Kubernetes version was not checked, because the cluster's version is
 /// unknown.
-pub(crate) fn uncompared(choice: &Choice, package: &str, offers: &[Offer<'_>]) -> Option<String> {
+pub(crate) fn warn_unchecked_constraints(
+    choice: &Choice,
+    package: &str,
+    offers: &[Offer<'_>],
+) -> Option<String> {
     let offer = offers
         .iter()
         .find(|offer| offer.catalog == choice.catalog)?;

@@ -18,14 +18,14 @@ use serde_json::Value;
 
 use self::objects::text;
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogSourceArgs, CatalogSourceCommand},
 };
 
 /// Maximum size of a file: the API server accepts far smaller objects.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
         CatalogSourceCommand::Resolve(args) => resolve::run(args),
         CatalogSourceCommand::Validate(args) => validate::run(args),

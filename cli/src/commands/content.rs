@@ -17,9 +17,9 @@ use super::{
     unpack::{Destination, is_terminal},
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, ContentArgs},
-    cluster::{self, Cluster, content_service::Service, revisions},
+    cluster::{self, Cluster, content_service::ContentService, revisions},
     output,
     output::message::{self, count},
 };
@@ -27,7 +27,7 @@ use crate::{
 /// Prefix of every error, like in rukpak.
 const ERROR_PREFIX: &str = "content command failed";
 
-pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<ExitStatus> {
     if let Some(number) = args.revision {
         return cluster::run(
             &args.cluster,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
                 Some(destination) => write(&tree, destination, args)?,
                 None => output::stream(|out| print(&tree, out))?,
             }
-            Ok(Exit::Done)
+            Ok(ExitStatus::Done)
         },
     )
 }
@@ -60,7 +60,7 @@ async fn print_revision(
     cluster: &Cluster,
     args: &ContentArgs,
     number: i64,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let instance = cluster.instance(&args.name).await?;
     let mut objects = revisions::read(cluster, &instance, number).await?.objects;
     let mut masked = 0;
@@ -77,7 +77,7 @@ async fn print_revision(
         ));
     }
     output::print_manifests(&objects, args.format.unwrap_or_default())?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn write(tree: &Tree, destination: Destination, args: &ContentArgs) -> anyhow::Result<()> {
@@ -99,13 +99,13 @@ async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
         Ok(bundle) => bundle,
         Err(error) if Cluster::is_absent(&error) => bail!("{}", not_found(cluster, name).await),
         Err(error) => {
-            return Err(cluster.trouble(format!("failed to read Bundle {name}"), error));
+            return Err(cluster.explain(format!("failed to read Bundle {name}"), error));
         }
     };
     if let Some(problem) = unavailable_reason(&bundle) {
         bail!("error: url is not available: Bundle {name} {problem}");
     }
-    let service = Service::new(cluster, &args.service).await?;
+    let service = ContentService::new(cluster, &args.service).await?;
     let archive = service.download(name, args.original).await?;
     // The provisioner has already enforced its limits on this content.
     let options = Options {
@@ -125,7 +125,7 @@ async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
 /// Describes a missing Bundle, and hints at a BundleInstance of the same name.
 async fn not_found(cluster: &Cluster, name: &str) -> String {
     let mut text = format!("bundles.core.rukpak.io {name:?} not found");
-    if let Ok(Some(instance)) = cluster.find_instance(name).await {
+    if let Ok(Some(instance)) = cluster.get_instance_opt(name).await {
         let installed = instance
             .status
             .and_then(|status| status.installed_bundle_name);
@@ -177,11 +177,11 @@ fn print(tree: &Tree, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes)?;
-        writeln!(out, "---\n# {}", message::clean(path))?;
+        writeln!(out, "---\n# {}", message::sanitize(path))?;
         if is_terminal {
             let text = String::from_utf8_lossy(&bytes);
             for line in text.lines() {
-                writeln!(out, "{}", message::clean(line))?;
+                writeln!(out, "{}", message::sanitize(line))?;
             }
             continue;
         }

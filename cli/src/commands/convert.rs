@@ -8,13 +8,13 @@ use anyhow::Context;
 use convert::{Conversion, Level, Report};
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, ConvertArgs},
-    fetch::Reach,
+    fetch::Fetcher,
     output,
     output::{
         message::{self, count},
-        staged_dir::{self, Before, Staged},
+        staged_dir::{self, ExistingPolicy, StagedDir},
     },
     source::{self, Source},
 };
@@ -22,16 +22,20 @@ use crate::{
 /// Maximum number of printed warnings; the others are counted.
 const MAX_WARNINGS: usize = 10;
 
-pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<ExitStatus> {
     let sources = source::all(&args.bundles.bundles, &args.access);
-    let reach = Reach::new(&args.access, &sources, args.quiet)?;
+    let reach = Fetcher::new(&args.access, &sources, args.quiet)?;
     match sources.as_slice() {
         [source] => convert_single(source, &reach, args),
         several => batch::run(several, &reach, args),
     }
 }
 
-fn convert_single(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
+fn convert_single(
+    source: &Source,
+    reach: &Fetcher,
+    args: &ConvertArgs,
+) -> anyhow::Result<ExitStatus> {
     let options = args.conversion.options(args.limits)?;
     let content = reach.content(source, &args.limits.into())?;
     let Conversion {
@@ -40,7 +44,7 @@ fn convert_single(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow:
     } = convert::plain(&content, &options);
     // Resolving line numbers takes as long as reading the bundle again.
     let needs_lines =
-        args.report.is_some() || !args.quiet && report.of(Level::Warning).next().is_some();
+        args.report.is_some() || !args.quiet && report.with_level(Level::Warning).next().is_some();
     if objects.is_none() || needs_lines {
         report.locate(&content);
     }
@@ -54,11 +58,11 @@ fn convert_single(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow:
     }
     let Some(objects) = objects else {
         report_rejection(source, &report);
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     };
     let Some(path) = &args.output_dir else {
         output::print_manifests(&objects, args.output)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     };
     let staged = prepare_output(path, args)?;
     for (position, object) in objects.iter().enumerate() {
@@ -75,16 +79,16 @@ fn convert_single(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow:
             path.display()
         ));
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn prepare_output(path: &Path, args: &ConvertArgs) -> anyhow::Result<Staged> {
+fn prepare_output(path: &Path, args: &ConvertArgs) -> anyhow::Result<StagedDir> {
     let before = if args.force {
-        Before::Anything
+        ExistingPolicy::Anything
     } else {
-        Before::Nothing
+        ExistingPolicy::Empty
     };
-    Staged::new(path, before).context("failed to prepare --output-dir")
+    StagedDir::new(path, before).context("failed to prepare --output-dir")
 }
 
 fn report_rejection(source: &Source, report: &Report) {
@@ -97,7 +101,7 @@ fn report_rejection(source: &Source, report: &Report) {
 }
 
 fn warn(source: &Source, report: &Report) {
-    let warnings = || report.of(Level::Warning);
+    let warnings = || report.with_level(Level::Warning);
     warnings().take(MAX_WARNINGS).for_each(message::finding);
     let more = warnings().count().saturating_sub(MAX_WARNINGS);
     if more > 0 {

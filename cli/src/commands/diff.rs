@@ -10,15 +10,15 @@ use manifests::object::Identity;
 use serde_json::Value;
 
 use crate::{
-    Exit,
-    args::{self, DiffArgs, Format},
+    ExitStatus,
+    args::{self, ContentFormat, DiffArgs},
     cluster::{
         self, Cluster,
         desired::{self, Desired, DesiredObject, InstanceDefaults},
-        live::Live,
+        live::LiveObjects,
         revisions,
     },
-    fetch::Reach,
+    fetch::Fetcher,
     output,
     output::message,
     source,
@@ -33,7 +33,7 @@ const EXIT_DIFFERENT: u8 = 1;
 /// Exit code of a failure, like that of `kubectl diff`.
 pub(crate) const EXIT_FAILED: u8 = 2;
 
-pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitStatus> {
     match (args.revision, &args.bundle) {
         (Some(number), _) => compare_revision(args, number),
         (None, Some(bundle)) => compare_bundle(args, bundle),
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     }
 }
 
-fn compare_revision(args: &DiffArgs, number: i64) -> anyhow::Result<Exit> {
+fn compare_revision(args: &DiffArgs, number: i64) -> anyhow::Result<ExitStatus> {
     cluster::run(
         &args.cluster,
         || {},
@@ -54,9 +54,9 @@ fn compare_revision(args: &DiffArgs, number: i64) -> anyhow::Result<Exit> {
     )
 }
 
-fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
+fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<ExitStatus> {
     let source = source::one(bundle, &args.access);
-    let reach = Reach::new(&args.access, std::slice::from_ref(&source), false)?;
+    let reach = Fetcher::new(&args.access, std::slice::from_ref(&source), false)?;
     let content = reach.content(&source, &args.limits.into())?;
     drop(reach);
     cluster::run(
@@ -64,7 +64,7 @@ fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
         || {},
         async |cluster| {
             let name = &args.name;
-            let instance = cluster.find_instance(name).await?;
+            let instance = cluster.get_instance_opt(name).await?;
             if instance.is_none() {
                 message::note(&format!(
                     "BundleInstance {name} not found; all objects are new"
@@ -74,15 +74,15 @@ fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
                 name,
                 install_namespace: args.install_namespace.as_deref(),
                 class: args.class.map(|class| match class {
-                    Format::Registry => convert::Class::Registry,
-                    Format::Plain => convert::Class::Plain,
+                    ContentFormat::Registry => convert::Class::Registry,
+                    ContentFormat::Plain => convert::Class::Plain,
                 }),
                 limits: args.limits.yaml(),
             };
             let desired =
                 desired::from_bundle(cluster, instance.as_ref(), &defaults, &content).await?;
             let Some(desired) = desired else {
-                return Ok(Exit::Code(EXIT_FAILED));
+                return Ok(ExitStatus::Code(EXIT_FAILED));
             };
             compare(cluster, desired, Origin::Bundle).await
         },
@@ -94,9 +94,9 @@ pub(crate) async fn compare(
     cluster: &Cluster,
     desired: Desired,
     origin: Origin,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     report_skipped(&desired);
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let (to_prune, missing) = live_objects(&mut live, &desired.to_prune).await?;
     let results = applied(cluster, &desired.objects).await;
     let mut changes = Vec::new();
@@ -136,11 +136,11 @@ pub(crate) async fn compare(
         ));
     }
     Ok(if is_rejected {
-        Exit::Code(EXIT_FAILED)
+        ExitStatus::Code(EXIT_FAILED)
     } else if changes.is_empty() {
-        Exit::Done
+        ExitStatus::Done
     } else {
-        Exit::Code(EXIT_DIFFERENT)
+        ExitStatus::Code(EXIT_DIFFERENT)
     })
 }
 
@@ -152,7 +152,12 @@ fn report_skipped(desired: &Desired) {
     for identity in &desired.missing_kinds {
         message::warning(&format!("{identity}: kind not served by the cluster"));
     }
-    for DesiredObject { object, holder, .. } in &desired.objects {
+    for DesiredObject {
+        object,
+        owner: holder,
+        ..
+    } in &desired.objects
+    {
         use manifests::api::owner::ObjectOwner;
         if let Some(holder) = holder
             && !matches!(holder, ObjectOwner::ThisInstance | ObjectOwner::Released)
@@ -171,7 +176,7 @@ async fn applied(
     cluster: &Cluster,
     objects: &[DesiredObject],
 ) -> Vec<anyhow::Result<Option<Value>>> {
-    let live = Live::new(cluster, &[]);
+    let live = LiveObjects::new(cluster, &[]);
     let requests = objects
         .iter()
         .map(|desired| live.applied(&desired.kind, &desired.object));
@@ -184,12 +189,12 @@ async fn applied(
 
 /// Returns the live objects, and the identities of those that no longer exist.
 async fn live_objects(
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
     identities: &[Identity],
 ) -> anyhow::Result<(Vec<(Identity, Value)>, Vec<Identity>)> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for identity in identities {
-        match live.look_up(identity).await? {
+        match live.discover(identity).await? {
             Some(object) => found.push((identity.clone(), object)),
             None => missing.push(identity.clone()),
         }

@@ -5,7 +5,7 @@ use manifests::api::bundle_instance::{Cause, RevisionState, RevisionStatus};
 use serde::Serialize;
 
 use crate::{
-    Exit,
+    ExitStatus,
     age::age,
     args::{self, HistoryArgs, HistoryFormat},
     cluster::{self, Cluster, revisions},
@@ -34,7 +34,7 @@ struct Entry<'a> {
     bundle: &'a str,
 }
 
-pub(crate) fn run(args: &HistoryArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &HistoryArgs) -> anyhow::Result<ExitStatus> {
     cluster::run(
         &args.cluster,
         || {},
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &HistoryArgs) -> anyhow::Result<Exit> {
     )
 }
 
-async fn history(cluster: &Cluster, args: &HistoryArgs) -> anyhow::Result<Exit> {
+async fn history(cluster: &Cluster, args: &HistoryArgs) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     let pin = instance.spec.rollback_to;
@@ -69,7 +69,7 @@ async fn history(cluster: &Cluster, args: &HistoryArgs) -> anyhow::Result<Exit> 
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 impl<'a> Entry<'a> {

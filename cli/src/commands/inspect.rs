@@ -14,9 +14,9 @@ use manifests::{
 use serde::Serialize;
 
 use crate::{
-    Exit,
-    args::{Description, InspectArgs},
-    fetch::Reach,
+    ExitStatus,
+    args::{DescriptionFormat, InspectArgs},
+    fetch::Fetcher,
     output, source,
 };
 
@@ -58,9 +58,9 @@ impl<'a> Reference<'a> {
     }
 }
 
-pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<ExitStatus> {
     let source = source::one(&args.bundle, &args.access);
-    let reach = Reach::new(&args.access, std::slice::from_ref(&source), false)?;
+    let reach = Fetcher::new(&args.access, std::slice::from_ref(&source), false)?;
     let options = args.conversion.options(args.limits)?;
     let content = reach.content(&source, &args.limits.into())?;
     let class = options.class.unwrap_or_else(|| convert::class(&content));
@@ -87,14 +87,14 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
         facts: &report.facts,
         skipped: &report.skipped,
         objects: rendered_objects.iter().map(Reference::new).collect(),
-        rights: permissions::of(rendered_objects),
+        rights: permissions::granted_by(rendered_objects),
     };
     match args.output {
-        Description::Json => output::print_json(&inspection)?,
+        DescriptionFormat::Json => output::print_json(&inspection)?,
         format => match output::described(&inspection, format)? {
             Some(text) => output::print(&text)?,
             None => output::print_styled(&text::render(&inspection))?,
         },
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -28,11 +28,11 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use super::status::rollout::Rollout;
 use crate::{
-    Exit,
-    args::{self, Changed, DryRun, InstallArgs},
+    ExitStatus,
+    args::{self, ChangeFormat, DryRun, InstallArgs},
     cluster::{
-        self, Cluster, MANAGER,
-        watch::{self, Change},
+        self, Cluster, FIELD_MANAGER,
+        watch::{self, InstanceChange},
     },
     output,
     output::{
@@ -40,7 +40,7 @@ use crate::{
         progress,
     },
 };
-use assess::Verdict;
+use assess::WaitState;
 use request::InstallRequest;
 
 /// Time for which an instance must be unhealthy before the command fails: objects that were just applied may still be
@@ -52,12 +52,12 @@ const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
 enum InstallStage {
     Nothing,
     Applied,
-    Sent,
+    Uploaded,
 }
 
-pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<ExitStatus> {
     let Some(request) = InstallRequest::from_args(args)? else {
-        return Ok(Exit::Failed); // the problems were printed
+        return Ok(ExitStatus::Failed); // the problems were printed
     };
     let stage = Cell::new(InstallStage::Nothing);
     let interrupted = || report_interrupted(&args.name, stage.get());
@@ -74,7 +74,7 @@ fn report_interrupted(name: &str, stage: InstallStage) {
             "BundleInstance {name} is kept and waits for its content; run the same command again, or run \"{program} \
              uninstall {name}\""
         ),
-        InstallStage::Sent => format!(
+        InstallStage::Uploaded => format!(
             "BundleInstance {name} is kept, and the installation continues; run \"{program} status {name}\" to follow it, \
              or \"{program} uninstall {name}\" to remove it"
         ),
@@ -86,10 +86,10 @@ async fn install(
     args: &InstallArgs,
     request: &InstallRequest,
     stage: &Cell<InstallStage>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
-    let before = cluster.find_instance(name).await?;
+    let before = cluster.get_instance_opt(name).await?;
     let instance = apply(cluster, args, request, before.as_ref()).await?;
     let done = match &before {
         None => "created",
@@ -97,8 +97,12 @@ async fn install(
         Some(_) => "configured",
     };
     if args.dry_run == DryRun::Server {
-        output::changed(&instance, &output::tried(done, args.dry_run), args.output)?;
-        return Ok(Exit::Done);
+        output::print_changed(
+            &instance,
+            &output::print_dry_run(done, args.dry_run),
+            args.output,
+        )?;
+        return Ok(ExitStatus::Done);
     }
     stage.set(InstallStage::Applied);
     if let Some(number) = instance.spec.rollback_to {
@@ -108,7 +112,7 @@ async fn install(
             args::name()
         ));
     }
-    if args.wait.wait && args.output == Changed::Text {
+    if args.wait.wait && args.output == ChangeFormat::Text {
         message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
     }
     if let Some(content) = &request.upload {
@@ -122,35 +126,35 @@ async fn install(
             Err(_) => return timed_out(cluster, args).await,
         }
     }
-    stage.set(InstallStage::Sent);
+    stage.set(InstallStage::Uploaded);
     if !args.wait.wait {
-        output::changed(&instance, done, args.output)?;
-        return Ok(Exit::Done);
+        output::print_changed(&instance, done, args.output)?;
+        return Ok(ExitStatus::Done);
     }
     match wait(cluster, &instance, end).await? {
-        Ended::Well(instance) => {
-            output::changed(&instance, &installed(&instance), args.output)?;
-            Ok(Exit::Done)
+        WaitResult::Ready(instance) => {
+            output::print_changed(&instance, &installed(&instance), args.output)?;
+            Ok(ExitStatus::Done)
         }
-        Ended::Badly(text) => {
+        WaitResult::Failed(text) => {
             message::error(&format!("BundleInstance {name} is not ready:"));
             message::quote(&text);
-            Ok(Exit::Failed)
+            Ok(ExitStatus::Failed)
         }
-        Ended::Late => timed_out(cluster, args).await,
+        WaitResult::TimedOut => timed_out(cluster, args).await,
     }
 }
 
 /// Reports the state of an instance that is not ready after the timeout.
-async fn timed_out(cluster: &Cluster, args: &InstallArgs) -> anyhow::Result<Exit> {
+async fn timed_out(cluster: &Cluster, args: &InstallArgs) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     message::error(&format!(
         "timed out after {:?}: BundleInstance {name} is not ready; the installation continues",
         args.wait.timeout
     ));
-    message::quote(&assess::story(&instance));
-    Ok(Exit::Failed)
+    message::quote(&assess::explain_failure(&instance));
+    Ok(ExitStatus::Failed)
 }
 
 /// Returns a deadline that is never reached in practice.
@@ -178,7 +182,7 @@ pub(crate) fn summary(instance: &BundleInstance) -> String {
         .into_iter()
         .flatten()
         .collect();
-    message::clean(&parts.join(", "))
+    message::sanitize(&parts.join(", "))
 }
 
 /// Applies the instance and returns it as the API server stored it.
@@ -191,7 +195,7 @@ async fn apply(
     let params = PatchParams {
         dry_run: args.dry_run == DryRun::Server,
         force: args.force_conflicts,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let object = request.object(args, before);
@@ -200,7 +204,7 @@ async fn apply(
         .patch(&args.name, &params, &Patch::Apply(object))
         .await;
     applied.map_err(|error| {
-        cluster.trouble(
+        cluster.explain(
             format!("failed to apply BundleInstance {}", args.name),
             error,
         )
@@ -223,10 +227,10 @@ fn line(instance: &BundleInstance, text: &str) -> String {
 }
 
 /// Result of waiting for an instance.
-pub(crate) enum Ended {
-    Well(Box<BundleInstance>),
-    Badly(String),
-    Late,
+pub(crate) enum WaitResult {
+    Ready(Box<BundleInstance>),
+    Failed(String),
+    TimedOut,
 }
 
 /// Waits until the instance is installed and healthy, or until it has failed.
@@ -234,10 +238,10 @@ pub(crate) async fn wait(
     cluster: &Cluster,
     applied: &BundleInstance,
     end: Option<Instant>,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<WaitResult> {
     let generation = applied.metadata.generation;
     wait_until(cluster, applied, end, |instance| {
-        assess::of(instance, generation)
+        assess::evaluate(instance, generation)
     })
     .await
 }
@@ -247,8 +251,8 @@ pub(crate) async fn wait_until(
     cluster: &Cluster,
     applied: &BundleInstance,
     end: Option<Instant>,
-    evaluate: impl Fn(&BundleInstance) -> Verdict,
-) -> anyhow::Result<Ended> {
+    evaluate: impl Fn(&BundleInstance) -> WaitState,
+) -> anyhow::Result<WaitResult> {
     let name = applied.name_any();
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
@@ -262,30 +266,32 @@ pub(crate) async fn wait_until(
             Ok(change) => change.context("the watch of the BundleInstance ended")??,
             Err(_) => {
                 return Ok(match lost {
-                    Some((since, text)) if since + UNHEALTHY_GRACE <= end => Ended::Badly(text),
-                    _ => Ended::Late,
+                    Some((since, text)) if since + UNHEALTHY_GRACE <= end => {
+                        WaitResult::Failed(text)
+                    }
+                    _ => WaitResult::TimedOut,
                 });
             }
         };
         let instance = match change {
-            Change::Updated(instance) if instance.uid() == applied.uid() => instance,
+            InstanceChange::Updated(instance) if instance.uid() == applied.uid() => instance,
             _ => {
-                return Ok(Ended::Badly(
+                return Ok(WaitResult::Failed(
                     "BundleInstance was deleted while waiting".to_owned(),
                 ));
             }
         };
         match evaluate(&instance) {
-            Verdict::Done => return Ok(Ended::Well(instance)),
-            Verdict::Failed(text) => return Ok(Ended::Badly(text)),
-            Verdict::Lost(text) => {
-                progress::show(&line(&instance, &text));
+            WaitState::Done => return Ok(WaitResult::Ready(instance)),
+            WaitState::Failed(text) => return Ok(WaitResult::Failed(text)),
+            WaitState::Unhealthy(text) => {
+                progress::display(&line(&instance, &text));
                 let since = lost.map_or_else(Instant::now, |(since, _)| since);
                 lost = Some((since, text));
             }
-            Verdict::Wait(text) => {
+            WaitState::Wait(text) => {
                 lost = None;
-                progress::show(&line(&instance, &text));
+                progress::display(&line(&instance, &text));
             }
         }
     }

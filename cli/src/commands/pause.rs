@@ -4,13 +4,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{ChangeArgs, DryRun},
-    cluster::{self, Cluster, MANAGER},
+    cluster::{self, Cluster, FIELD_MANAGER},
     output,
 };
 
-pub(crate) fn run(args: &ChangeArgs, paused: bool) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ChangeArgs, paused: bool) -> anyhow::Result<ExitStatus> {
     cluster::run(
         &args.cluster,
         || {},
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ChangeArgs, paused: bool) -> anyhow::Result<Exit> {
     )
 }
 
-async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::Result<Exit> {
+async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let before = cluster.instance(name).await?;
     let (instance, done) = if before.spec.paused == paused {
@@ -31,7 +31,7 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
     } else {
         let params = PatchParams {
             dry_run: args.dry_run == DryRun::Server,
-            field_manager: Some(MANAGER.to_owned()),
+            field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         // The uid makes the patch fail if another instance has the name now.
@@ -42,11 +42,11 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
             .await;
         let verb = if paused { "pause" } else { "resume" };
         let changed = changed.map_err(|error| {
-            cluster.trouble(format!("failed to {verb} BundleInstance {name}"), error)
+            cluster.explain(format!("failed to {verb} BundleInstance {name}"), error)
         })?;
         let done = if paused { "paused" } else { "resumed" };
-        (changed, output::tried(done, args.dry_run))
+        (changed, output::print_dry_run(done, args.dry_run))
     };
-    output::changed(&instance, &done, args.output)?;
-    Ok(Exit::Done)
+    output::print_changed(&instance, &done, args.output)?;
+    Ok(ExitStatus::Done)
 }

@@ -14,12 +14,12 @@ use manifests::{api::install, object::Object, version::KubeVersion};
 
 use super::catalog::Catalogs;
 use crate::{
-    Exit,
-    args::{Manifests, PlatformArgs, PlatformCommand, PlatformRenderArgs},
+    ExitStatus,
+    args::{ManifestFormat, PlatformArgs, PlatformCommand, PlatformRenderArgs},
     output,
     output::{
         message::{self, count},
-        staged_dir::{self, Before, Staged},
+        staged_dir::{self, ExistingPolicy, StagedDir},
     },
 };
 
@@ -27,13 +27,13 @@ use crate::{
 /// `0000_` and the level at which objects are created; operators have level 50.
 const PREFIX: &str = "0000_50_rukpak_";
 
-pub(crate) fn run(args: &PlatformArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PlatformArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
         PlatformCommand::Render(args) => render(args),
     }
 }
 
-fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
+fn render(args: &PlatformRenderArgs) -> anyhow::Result<ExitStatus> {
     check(args)?;
     let catalogs = Catalogs::read(&args.catalogs, &args.access, args.limits)?;
     let chosen = choose::all(args, &catalogs);
@@ -51,14 +51,14 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
     let objects = objects::all(args, &catalogs, &chosen.chosen)?;
     let Some(folder) = &args.output_dir else {
         output::print_manifests(&objects, args.output)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     };
     let before = if args.force {
-        Before::Anything
+        ExistingPolicy::Anything
     } else {
-        Before::Others
+        ExistingPolicy::Unrelated
     };
-    let staged = Staged::new(folder, before)?;
+    let staged = StagedDir::new(folder, before)?;
     for (position, object) in objects.iter().enumerate() {
         let name = name(position, objects.len(), object, args.output);
         staged.add_with(&name, staged_dir::FILE, |file| {
@@ -71,7 +71,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
         count(files, "file"),
         folder.display()
     ));
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Checks that the new cluster supports the manifests.
@@ -104,7 +104,7 @@ fn check(args: &PlatformRenderArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn name(position: usize, of: usize, object: &Object, format: Manifests) -> String {
+fn name(position: usize, of: usize, object: &Object, format: ManifestFormat) -> String {
     format!(
         "{PREFIX}{}",
         staged_dir::file_name(position, of, object, format)

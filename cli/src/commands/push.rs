@@ -10,9 +10,9 @@ use serde::Serialize;
 use unpacker::{Options, Selection, registry::BundleImage};
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, PushArgs},
-    fetch::Reach,
+    fetch::Fetcher,
     output,
     output::message::{self, count},
     source::{self, Source},
@@ -38,7 +38,7 @@ struct PushResult {
     reference: String,
 }
 
-pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PushArgs) -> anyhow::Result<ExitStatus> {
     let source = source::one(&args.bundle, &args.access);
     if source.is_remote() {
         args::usage(
@@ -49,10 +49,10 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     let reference = to.reference.clone();
     let target = Source {
         name: reference.to_string(),
-        place: Ok(unpacker::Source::Image(to)),
+        location: Ok(unpacker::Source::Image(to)),
     };
     let targets: &[Source] = if args.dry_run { &[] } else { &[target] };
-    let reach = Reach::new(&args.access, targets, args.quiet)?;
+    let reach = Fetcher::new(&args.access, targets, args.quiet)?;
     let Bundle { content, skipped } = bundle(&source, &reach, &args.limits.into())
         .with_context(|| format!("failed to create an image of {}", source.text()))?;
     let image = BundleImage::new(&content)
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
                 "the image does not contain {skipped} of the bundle; replace them with regular files if they are needed"
             ));
         }
-        warn(
+        warn_skipped(
             &source,
             &convert::validate(&content, &convert::Options::default()),
         );
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
         Some(text) => output::print(&text)?,
         None => output::print(&format!("{}\n", result.reference))?,
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn pinned(image: &Reference, digest: &unpacker::Digest) -> String {
@@ -91,7 +91,7 @@ fn pinned(image: &Reference, digest: &unpacker::Digest) -> String {
 
 /// Returns the files for the image: the directories that the annotations declare as manifests and metadata, and the tests.
 /// Other files are not included.
-fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<Bundle> {
+fn bundle(source: &Source, reach: &Fetcher, options: &Options) -> anyhow::Result<Bundle> {
     let read = |options: &Options| -> unpacker::Result<_> {
         let tree = reach.fetch(source, options)?.tree;
         tree.ensure_regular()?;
@@ -158,8 +158,8 @@ fn select_directories(
 
 /// Reports the result of the validation. It never prevents the push, because other tools can install bundles that this one
 /// rejects.
-fn warn(source: &Source, report: &Report) {
-    let number = |level| report.of(level).count();
+fn warn_skipped(source: &Source, report: &Report) {
+    let number = |level| report.with_level(level).count();
     let (errors, warnings) = (number(Level::Error), number(Level::Warning));
     let hint = format!("{} validate {}", args::name(), source.text());
     if errors > 0 {

@@ -18,17 +18,17 @@ use tokio::time::Instant;
 
 use super::{
     diff,
-    install::{self, Ended, assess},
+    install::{self, WaitResult, assess},
 };
 use crate::{
-    Exit,
-    args::{self, Changed, PinDryRun, RollbackArgs},
-    cluster::{self, Cluster, MANAGER, desired, revisions},
+    ExitStatus,
+    args::{self, ChangeFormat, PinDryRun, RollbackArgs},
+    cluster::{self, Cluster, FIELD_MANAGER, desired, revisions},
     output,
     output::message,
 };
 
-pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<ExitStatus> {
     let is_changed = Cell::new(false);
     let interrupted = || report_interrupted(args, is_changed.get());
     cluster::run(&args.cluster, interrupted, async |cluster| {
@@ -51,7 +51,7 @@ async fn rollback(
     cluster: &Cluster,
     args: &RollbackArgs,
     is_changed: &Cell<bool>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
     let before = cluster.instance(name).await?;
@@ -62,12 +62,14 @@ async fn rollback(
         Some(choose::target(name, revisions::all(&before), pin, args.to)?)
     };
     let done = describe_change(pin, target);
-    if let (Some(number), PinDryRun::Server, Changed::Text) = (target, args.dry_run, args.output) {
+    if let (Some(number), PinDryRun::Server, ChangeFormat::Text) =
+        (target, args.dry_run, args.output)
+    {
         let revision = revisions::read(cluster, &before, number).await?;
         let desired = desired::from_revision(cluster, &before, revision).await?;
         let origin = diff::text::Origin::Revision(number);
-        if diff::compare(cluster, desired, origin).await? == Exit::Code(diff::EXIT_FAILED) {
-            return Ok(Exit::Failed); // the errors were printed
+        if diff::compare(cluster, desired, origin).await? == ExitStatus::Code(diff::EXIT_FAILED) {
+            return Ok(ExitStatus::Failed); // the errors were printed
         }
     }
     let after = match args.dry_run {
@@ -84,22 +86,22 @@ async fn rollback(
             PinDryRun::Server => "server dry run",
             _ => "dry run",
         };
-        output::changed(&after, &format!("{done} ({dry_run})"), args.output)?;
-        return Ok(Exit::Done);
+        output::print_changed(&after, &format!("{done} ({dry_run})"), args.output)?;
+        return Ok(ExitStatus::Done);
     }
     is_changed.set(true);
     // Without a pin, and without a change, nothing is awaited.
     if !args.wait.wait || (pin, target) == (None, None) {
-        output::changed(&after, &done, args.output)?;
-        return Ok(Exit::Done);
+        output::print_changed(&after, &done, args.output)?;
+        return Ok(ExitStatus::Done);
     }
-    if args.output == Changed::Text {
+    if args.output == ChangeFormat::Text {
         message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
     }
     let generation = after.metadata.generation;
     let ended = install::wait_until(cluster, &after, end, |instance| match target {
         Some(number) => wait::evaluate(instance, generation, number),
-        None => assess::of(instance, generation),
+        None => assess::evaluate(instance, generation),
     });
     conclude(cluster, args, target, ended.await?).await
 }
@@ -125,7 +127,7 @@ async fn set_pin(
     let name = before.name_any();
     let params = PatchParams {
         dry_run: dry_run == PinDryRun::Server,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     // The revisions belong to this object. Another object of the same name has other revisions.
@@ -135,7 +137,7 @@ async fn set_pin(
         .patch(&name, &params, &Patch::Merge(patch))
         .await;
     patched.map_err(|error| {
-        cluster.trouble(
+        cluster.explain(
             format!("failed to set spec.rollbackTo of BundleInstance {name}"),
             error,
         )
@@ -147,40 +149,40 @@ async fn conclude(
     cluster: &Cluster,
     args: &RollbackArgs,
     target: Option<i64>,
-    ended: Ended,
-) -> anyhow::Result<Exit> {
+    ended: WaitResult,
+) -> anyhow::Result<ExitStatus> {
     let (name, program) = (&args.name, args::name());
     let goal = match target {
         Some(number) => format!("rolled back to revision {number}"),
         None => "installed".to_owned(),
     };
     match ended {
-        Ended::Well(instance) => {
+        WaitResult::Ready(instance) => {
             let summary = install::summary(&instance);
-            output::changed(&instance, &format!("{goal}: {summary}"), args.output)?;
-            if target.is_some() && args.output == Changed::Text {
+            output::print_changed(&instance, &format!("{goal}: {summary}"), args.output)?;
+            if target.is_some() && args.output == ChangeFormat::Text {
                 message::note(&format!(
                     "changes of the spec have no effect while the pin is set; run \"{program} rollback {name} --undo\" to \
                      remove the pin"
                 ));
             }
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
-        Ended::Badly(problem) => {
+        WaitResult::Failed(problem) => {
             message::error(&format!("BundleInstance {name} is not {goal}:"));
             message::quote(&problem);
         }
-        Ended::Late => {
+        WaitResult::TimedOut => {
             let instance = cluster.instance(name).await?;
             message::error(&format!(
                 "BundleInstance {name} is not {goal} after {:?}; the provisioner continues",
                 args.wait.timeout
             ));
-            message::quote(&assess::story(&instance));
+            message::quote(&assess::explain_failure(&instance));
         }
     }
     message::note(&format!(
         "run \"{program} status {name}\" to see what is wrong"
     ));
-    Ok(Exit::Failed)
+    Ok(ExitStatus::Failed)
 }

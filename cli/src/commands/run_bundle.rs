@@ -34,7 +34,7 @@ use self::{
     images::{ImagePuller, PulledIndex},
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, CleanupArgs, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs},
     cluster::{self, Cluster},
     output::message,
@@ -56,7 +56,7 @@ impl RunContext<'_> {
     }
 }
 
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
         RunCommand::Bundle(args) => with(&args.registry, "Failed to run bundle", async |task| {
             Box::pin(bundle(task, args)).await
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
 }
 
-pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
+pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<ExitStatus> {
     let pending_cleanup = RefCell::new(None);
     let done = cluster::run(
         &args.cluster,
@@ -100,8 +100,8 @@ pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
 fn with(
     args: &RegistryArgs,
     failed: &'static str,
-    work: impl AsyncFnOnce(&RunContext<'_>) -> anyhow::Result<Exit>,
-) -> anyhow::Result<Exit> {
+    work: impl AsyncFnOnce(&RunContext<'_>) -> anyhow::Result<ExitStatus>,
+) -> anyhow::Result<ExitStatus> {
     let pending_cleanup = RefCell::new(None);
     let deadline = Deadline::after(args.timeout);
     let done = cluster::run(
@@ -121,9 +121,9 @@ fn with(
 
 /// Prints the note about the remaining state if the command failed. Without a change, it prints nothing.
 fn with_resume_hint(
-    done: anyhow::Result<Exit>,
+    done: anyhow::Result<ExitStatus>,
     pending_cleanup: &RefCell<Option<String>>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     if done.is_err()
         && let Some(pending_cleanup) = &*pending_cleanup.borrow()
     {
@@ -151,7 +151,7 @@ async fn find(
     engine::find(task.cluster, request).await
 }
 
-async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<Exit> {
+async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<ExitStatus> {
     let image = source::target(&args.image);
     let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
@@ -198,7 +198,7 @@ fn target_namespace<'a>(
     })
 }
 
-async fn upgrade(task: &RunContext<'_>, args: &RunUpgradeArgs) -> anyhow::Result<Exit> {
+async fn upgrade(task: &RunContext<'_>, args: &RunUpgradeArgs) -> anyhow::Result<ExitStatus> {
     let image = source::target(&args.image);
     let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;

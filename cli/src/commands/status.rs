@@ -14,14 +14,14 @@ use manifests::api::{
 };
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::StatusArgs,
     cluster::{self, Cluster, live::inventory, watch},
     output,
 };
 pub(crate) use summary::{Summary, problem};
 
-pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     cluster::run(
         &args.cluster,
         || {},
@@ -33,11 +33,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     )
 }
 
-async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result<Exit> {
+async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let instance = cluster.instance(name).await?;
     let bundles = bundles_of(cluster, &instance).await?;
     let overflow = if args.all {
-        let overflow = inventory::rest(cluster, &instance).await?;
+        let overflow = inventory::overflow_inventory(cluster, &instance).await?;
         overflow.into_iter().map(|listed| listed.identity).collect()
     } else {
         Vec::new()
@@ -52,17 +52,17 @@ async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result
         Some(text) => output::print(&text)?,
         None => output::print_styled(&tree::tree(&summary, args.all))?,
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
+async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let instances = cluster.instances();
     let mut summaries = Vec::new();
     let mut params = ListParams::default().limit(500);
     loop {
         let page = instances.list(&params).await;
         let page =
-            page.map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+            page.map_err(|error| cluster.explain("failed to list BundleInstances", error))?;
         let some = page
             .items
             .iter()
@@ -82,29 +82,29 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
         }
         None => output::print(&tree::table(&summaries))?,
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Prints a line for each instance, and again when the line changes.
-async fn watch_instances(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
+async fn watch_instances(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<ExitStatus> {
     let mut printed = std::collections::HashMap::new();
     let changes = watch::changes(cluster, name);
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
         let (line, key) = match change? {
-            watch::Change::Updated(instance) => {
+            watch::InstanceChange::Updated(instance) => {
                 let key = instance.name_any();
                 let summary = Summary::new(&instance, &[], Vec::new(), Timestamp::now());
                 (tree::line(&summary), key)
             }
-            watch::Change::Deleted(name) => (format!("{name}: not found\n"), name),
+            watch::InstanceChange::Deleted(name) => (format!("{name}: not found\n"), name),
         };
         if printed.get(&key) != Some(&line) {
             output::print(&line)?;
             printed.insert(key, line);
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Returns the Bundles that the provisioner created for an instance, the newest first.
@@ -123,7 +123,7 @@ pub(crate) async fn bundles_of(
         .list(&ListParams::default().labels(&selector))
         .await;
     let found = found
-        .map_err(|error| cluster.trouble(format!("failed to list Bundles of {name}"), error))?;
+        .map_err(|error| cluster.explain(format!("failed to list Bundles of {name}"), error))?;
     let mut bundles: Vec<Bundle> = found
         .into_iter()
         .filter(|bundle| is_created_for(bundle, instance))

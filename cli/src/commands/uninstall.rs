@@ -20,17 +20,17 @@ use manifests::api::{
 use serde_json::json;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, Cascade, DefinitionPolicy, DryRun, UninstallArgs},
     cluster::{
-        self, Cluster, MANAGER,
-        watch::{self, Change},
+        self, Cluster, FIELD_MANAGER,
+        watch::{self, InstanceChange},
     },
     output,
     output::{confirm, message, progress},
 };
 
-pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let is_started = Cell::new(false);
     let interrupted = || {
@@ -52,15 +52,15 @@ async fn uninstall(
     cluster: &Cluster,
     args: &UninstallArgs,
     is_started: &Cell<bool>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
-    let Some(instance) = cluster.find_instance(name).await? else {
+    let Some(instance) = cluster.get_instance_opt(name).await? else {
         if args.ignore_not_found {
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
         bail!("bundleinstances.{GROUP} {name:?} not found");
     };
-    if let Some(operator) = maker(&instance) {
+    if let Some(operator) = platform_operator(&instance) {
         bail!(
             "BundleInstance {name} belongs to PlatformOperator {operator}, which would recreate it; nothing was deleted; \
              run \"kubectl delete platformoperator {operator}\" instead"
@@ -71,7 +71,7 @@ async fn uninstall(
         .map_or(instance.spec.crd_deletion_policy, policy);
     let definitions = retained::definitions(cluster, &instance).await;
     let namespaces = retained::namespaces(&instance);
-    for line in retained::foretold(args.cascade, policy, &definitions, &namespaces) {
+    for line in retained::preview(args.cascade, policy, &definitions, &namespaces) {
         message::note(&line);
     }
     let is_dry = args.dry_run == DryRun::Server;
@@ -82,9 +82,9 @@ async fn uninstall(
         let question = format!(
             "Delete BundleInstance {name} and all custom resources of {resources_at_risk}?"
         );
-        if !confirm::ask(&question).await? {
+        if !confirm::confirm(&question).await? {
             message::note("nothing was deleted");
-            return Ok(Exit::Failed);
+            return Ok(ExitStatus::Failed);
         }
     }
     is_started.set(!is_dry);
@@ -94,35 +94,38 @@ async fn uninstall(
     let done = format!("bundleinstance.{GROUP}/{name}");
     if is_dry {
         output::print(&format!("{done} deleted (server dry run)\n"))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     if !args.wait.wait {
         output::print(&format!("{done} deletion started\n"))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let mut last = String::new();
-    let waited =
-        cluster::with_timeout(args.wait.timeout, gone(cluster, &instance, &mut last)).await;
+    let waited = cluster::with_timeout(
+        args.wait.timeout,
+        wait_deleted(cluster, &instance, &mut last),
+    )
+    .await;
     let Some(result) = waited else {
         message::error(&format!(
             "timed out after {:?}: BundleInstance {name} still exists; deletion continues",
             args.wait.timeout
         ));
         message::quote(&last);
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     };
     result?;
     output::print(&format!("{done} deleted\n"))?;
     if args.cascade != Cascade::Orphan {
-        for line in retained::left(cluster, &definitions, &namespaces).await {
+        for line in retained::remaining_lines(cluster, &definitions, &namespaces).await {
             message::note(&line);
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Returns the name of the PlatformOperator that owns an instance, and would recreate it.
-pub(crate) fn maker(instance: &BundleInstance) -> Option<&str> {
+pub(crate) fn platform_operator(instance: &BundleInstance) -> Option<&str> {
     let owners = instance.metadata.owner_references.as_deref();
     let is_maker = |owner: &&OwnerReference| {
         owner.kind == PlatformOperator::kind(&())
@@ -158,7 +161,7 @@ pub(crate) async fn set_policy(
     }
     let params = PatchParams {
         dry_run: dry_run == DryRun::Server,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let patch =
@@ -169,7 +172,7 @@ pub(crate) async fn set_policy(
         .await;
     changed.map_err(|error| {
         let problem = format!("failed to set spec.crdDeletionPolicy of BundleInstance {name}");
-        cluster.trouble(problem, error)
+        cluster.explain(problem, error)
     })
 }
 
@@ -200,13 +203,13 @@ pub(crate) async fn delete(
         Ok(_) => Ok(()),
         Err(error) if Cluster::is_absent(&error) => Ok(()),
         Err(error) => {
-            Err(cluster.trouble(format!("failed to delete BundleInstance {name}"), error))
+            Err(cluster.explain(format!("failed to delete BundleInstance {name}"), error))
         }
     }
 }
 
 /// Waits until the instance no longer exists. Another instance of the same name is ignored.
-pub(crate) async fn gone(
+pub(crate) async fn wait_deleted(
     cluster: &Cluster,
     instance: &BundleInstance,
     last: &mut String,
@@ -215,7 +218,7 @@ pub(crate) async fn gone(
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        let Change::Updated(now) = change? else {
+        let InstanceChange::Updated(now) = change? else {
             return Ok(());
         };
         if now.uid() != instance.uid() {
@@ -228,7 +231,7 @@ pub(crate) async fn gone(
         if let Some(condition) = progressing {
             last.clone_from(&condition.message);
         }
-        progress::show(&format!("removing {name}: {}", last.replace('\n', " ")));
+        progress::display(&format!("removing {name}: {}", last.replace('\n', " ")));
     }
     None.context("the watch of the BundleInstance ended")
 }

@@ -6,12 +6,12 @@ use serde::Serialize;
 use unpacker::{Digest, Fetched, Options, Selection, SkippedEntries};
 
 use crate::{
-    Exit,
-    args::{self, Description, UnpackArgs},
-    fetch::Reach,
+    ExitStatus,
+    args::{self, DescriptionFormat, UnpackArgs},
+    fetch::Fetcher,
     output,
     output::{
-        message::{self, clean, count},
+        message::{self, count, sanitize},
         progress::size,
     },
     source,
@@ -45,12 +45,12 @@ struct SkippedCounts {
     unselected: usize,
 }
 
-pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<ExitStatus> {
     let destination = args.output.as_deref().map(Destination::from_path);
     if destination == Some(Destination::Stdout) {
         if args
             .format
-            .is_some_and(|format| format != Description::Text)
+            .is_some_and(|format| format != DescriptionFormat::Text)
         {
             args::usage(
                 "standard output cannot have both the archive and the description; write the latter with --report FILE",
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         }
     }
     let source = source::one(&args.source, &args.access);
-    let reach = Reach::new(&args.access, std::slice::from_ref(&source), args.quiet)?;
+    let reach = Fetcher::new(&args.access, std::slice::from_ref(&source), args.quiet)?;
     // An invalid destination is rejected before the fetch.
     let draft = destination.map(|to| to.prepare(args.force)).transpose()?;
     let Fetched {
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         None if !args.quiet => result.text().lines().for_each(message::note),
         None => {}
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn options(args: &UnpackArgs) -> Options {
@@ -158,7 +158,7 @@ impl UnpackResult {
         if !self.skipped.is_empty() {
             rows.push(("Skipped", self.skipped.text()));
         }
-        let line = |(title, text): &(&str, String)| format!("{title:<12} {}\n", clean(text));
+        let line = |(title, text): &(&str, String)| format!("{title:<12} {}\n", sanitize(text));
         rows.iter().map(line).collect()
     }
 }

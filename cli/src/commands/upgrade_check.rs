@@ -30,7 +30,7 @@ use self::{
 };
 use super::catalog::Catalogs;
 use crate::{
-    Exit,
+    ExitStatus,
     args::UpgradeCheckArgs,
     cluster::{self, Cluster},
     output,
@@ -56,7 +56,7 @@ struct Report {
     operators: Vec<InstalledOperator>,
 }
 
-pub(crate) fn run(args: &UpgradeCheckArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &UpgradeCheckArgs) -> anyhow::Result<ExitStatus> {
     let catalogs = Catalogs::read(&args.catalogs, &args.access, args.limits)?;
     cluster::run(
         &args.cluster,
@@ -69,7 +69,7 @@ async fn check(
     cluster: &Cluster,
     args: &UpgradeCheckArgs,
     catalogs: &Catalogs,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let state = cluster_state::releases(cluster).await?;
     let from = state.releases;
     let to = from.to(args.to)?;
@@ -115,9 +115,9 @@ async fn check(
     let text = output::described(&report, args.output.into())?;
     output::print(&text.unwrap_or_else(|| format_report(&report)))?;
     Ok(if report.blocked {
-        Exit::Code(EXIT_BLOCKED)
+        ExitStatus::Code(EXIT_BLOCKED)
     } else {
-        Exit::Done
+        ExitStatus::Done
     })
 }
 

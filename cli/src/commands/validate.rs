@@ -10,9 +10,9 @@ use manifests::content::SkippedEntries;
 use serde::Serialize;
 
 use crate::{
-    Exit,
-    args::{Findings, ValidateArgs},
-    fetch::Reach,
+    ExitStatus,
+    args::{FindingsFormat, ValidateArgs},
+    fetch::Fetcher,
     output::{
         self, Elements,
         message::{self, count, level, style},
@@ -41,16 +41,16 @@ struct BundleReport {
     place: sarif::PathBase,
 }
 
-pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitStatus> {
     let sources = source::all(&args.bundles.bundles, &args.access);
-    let reach = Reach::new(&args.access, &sources, false)?;
+    let reach = Fetcher::new(&args.access, &sources, false)?;
     let options = args.conversion.options(args.limits)?;
     let limits = args.limits.into();
     let mut tally = Tally::default();
     let mut printer = Printer::begin(args.output)?;
     parallel::each(
         &sources,
-        reach.width(),
+        reach.max_parallel(),
         |source| validate(source, &reach, &options, &limits),
         |bundle_report| -> anyhow::Result<()> {
             tally.add(&bundle_report);
@@ -69,11 +69,11 @@ enum Printer {
 }
 
 impl Printer {
-    fn begin(format: Findings) -> anyhow::Result<Self> {
+    fn begin(format: FindingsFormat) -> anyhow::Result<Self> {
         Ok(match format {
-            Findings::Table => Self::Table(Vec::new()),
-            Findings::Json => Self::Json(Elements::begin("")?),
-            Findings::Sarif => Self::Sarif(sarif::Log::begin()?),
+            FindingsFormat::Table => Self::Table(Vec::new()),
+            FindingsFormat::Json => Self::Json(Elements::begin("")?),
+            FindingsFormat::Sarif => Self::Sarif(sarif::Log::begin()?),
         })
     }
 
@@ -139,11 +139,11 @@ impl Tally {
             }));
     }
 
-    fn exit_status(&self, args: &ValidateArgs) -> Exit {
+    fn exit_status(&self, args: &ValidateArgs) -> ExitStatus {
         for Failure { bundle, error } in &self.failures {
             message::error(&format!("bundle {bundle:?} {error}"));
         }
-        if args.output == Findings::Table {
+        if args.output == FindingsFormat::Table {
             message::note(&summary(
                 [self.errors, self.warnings, self.changes],
                 self.readable,
@@ -152,13 +152,17 @@ impl Tally {
         }
         let is_failed =
             self.errors > 0 || args.strict && self.warnings > 0 || !self.failures.is_empty();
-        if is_failed { Exit::Failed } else { Exit::Done }
+        if is_failed {
+            ExitStatus::Failed
+        } else {
+            ExitStatus::Done
+        }
     }
 }
 
 fn validate(
     source: &Source,
-    reach: &Reach,
+    reach: &Fetcher,
     options: &Options,
     limits: &unpacker::Options,
 ) -> BundleReport {

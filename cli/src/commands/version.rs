@@ -4,7 +4,7 @@ use manifests::version::KubeVersion;
 use serde::Serialize;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, CompletionArgs, VersionArgs},
     output,
 };
@@ -22,7 +22,7 @@ struct VersionInfo {
     kubernetes: String,
 }
 
-pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitStatus> {
     let info = VersionInfo {
         version: VERSION,
         commit: option_env!("RUKPAK_COMMIT").filter(|commit| !commit.is_empty()),
@@ -40,10 +40,10 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<Exit> {
         format!("rukpak {version}{commit}, knows Kubernetes up to {kubernetes}\n")
     });
     output::print(&text)?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-pub(crate) fn completion(args: &CompletionArgs) -> anyhow::Result<Exit> {
+pub(crate) fn completion(args: &CompletionArgs) -> anyhow::Result<ExitStatus> {
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
@@ -52,5 +52,5 @@ pub(crate) fn completion(args: &CompletionArgs) -> anyhow::Result<Exit> {
         &mut script,
     );
     output::print(&String::from_utf8_lossy(&script))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

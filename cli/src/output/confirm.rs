@@ -4,11 +4,11 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use anyhow::{Context, bail};
 
-use super::{message::clean, progress};
+use super::{message::sanitize, progress};
 
 /// Asks a question on the terminal; returns an error without a terminal.
-pub(crate) async fn ask(question: &str) -> anyhow::Result<bool> {
-    let question = clean(question);
+pub(crate) async fn confirm(question: &str) -> anyhow::Result<bool> {
+    let question = sanitize(question);
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         bail!("{question} Standard input is not a terminal; use --yes to confirm");
     }

@@ -6,10 +6,11 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process,
-    sync::{Mutex, MutexGuard, Once, PoisonError, mpsc},
+    sync::{Once, mpsc},
     thread,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::progress;
@@ -124,7 +125,7 @@ pub(crate) fn without_interrupt<T>(work: impl FnOnce() -> T) -> T {
 }
 
 fn pending_list() -> MutexGuard<'static, Vec<Pending>> {
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+    PENDING.lock()
 }
 
 /// Starts the signal handler, and returns once it is ready. If it cannot be started, signals have their default effect.

@@ -16,14 +16,14 @@ pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
 
 /// Prints an error: `error: …`.
 pub(crate) fn error(text: &str) {
-    line(&format_args!("{ERROR}error:{ERROR:#} {}", clean(text)));
+    line(&format_args!("{ERROR}error:{ERROR:#} {}", sanitize(text)));
 }
 
 /// Prints a warning: `warning: …`.
 pub(crate) fn warning(text: &str) {
     line(&format_args!(
         "{WARNING}warning:{WARNING:#} {}",
-        clean(text)
+        sanitize(text)
     ));
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn warning(text: &str) {
 pub(crate) fn finding(finding: &Finding) {
     let style = style(finding.level);
     let level = level(finding.level);
-    let text = clean(&finding.to_string());
+    let text = sanitize(&finding.to_string());
     line(&format_args!(
         "{style}{level}[{}]:{style:#} {text}",
         finding.code
@@ -41,7 +41,7 @@ pub(crate) fn finding(finding: &Finding) {
 /// Prints a quoted text with an indentation, below the message about it.
 pub(crate) fn quote(text: &str) {
     for part in text.lines() {
-        line(&format_args!("  {}", clean(part)));
+        line(&format_args!("  {}", sanitize(part)));
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn skipped(bundle: &str, skipped: &SkippedEntries) {
 
 /// Prints a message without a prefix.
 pub(crate) fn note(text: &str) {
-    line(&clean(text));
+    line(&sanitize(text));
 }
 
 pub(crate) fn style(level: Level) -> Style {
@@ -76,7 +76,7 @@ pub(crate) fn level(level: Level) -> &'static str {
 }
 
 /// Replaces characters that move the cursor, change colors or change the text direction: the text may come from a bundle.
-pub(crate) fn clean(text: &str) -> String {
+pub(crate) fn sanitize(text: &str) -> String {
     let printable = |c: char| if is_unprintable(c) { ' ' } else { c };
     text.chars().map(printable).collect()
 }
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn untrusted_text_loses_control_characters() {
         ::tests::assert_rows! {
-            clean("\u{1b}[31mred\r\n") => " [31mred  ";
-            clean("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e") => "a b c d e";
-            clean("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e") => "a b c d e";
-            clean("Gezeiten für שלום") => "Gezeiten für שלום";
+            sanitize("\u{1b}[31mred\r\n") => " [31mred  ";
+            sanitize("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e") => "a b c d e";
+            sanitize("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e") => "a b c d e";
+            sanitize("Gezeiten für שלום") => "Gezeiten für שלום";
         }
     }
 }

@@ -3,17 +3,18 @@
 use std::{
     io::{self, IsTerminal, Write},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use terminal_size::{Width, terminal_size_of};
 use unpacker::Progress;
 
-use super::message::clean;
+use super::message::sanitize;
 
 /// Age of a transfer after which it is shown.
 const SHOW_AFTER: Duration = Duration::from_millis(400);
@@ -23,7 +24,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 static IS_SHOWN: Mutex<bool> = Mutex::new(false);
 
 fn is_shown() -> MutexGuard<'static, bool> {
-    IS_SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    IS_SHOWN.lock()
 }
 
 /// Erases the line while `write` writes other output.
@@ -39,9 +40,9 @@ pub(crate) fn clear() {
 }
 
 /// Shows a text as the progress line if standard error is a terminal.
-pub(crate) fn show(text: &str) {
+pub(crate) fn display(text: &str) {
     if io::stderr().is_terminal() {
-        redraw(&clean(text));
+        redraw(&sanitize(text));
     }
 }
 
@@ -98,7 +99,7 @@ impl ProgressLine {
         let progress = Progress::default();
         let since = Instant::now();
         lock(&self.transfers).push(Transfer {
-            name: clean(name),
+            name: sanitize(name),
             since,
             progress: progress.clone(),
         });
@@ -106,7 +107,7 @@ impl ProgressLine {
         let mut transfers = lock(&self.transfers);
         if let Some(at) = transfers
             .iter()
-            .position(|other| other.since == since && other.name == clean(name))
+            .position(|other| other.since == since && other.name == sanitize(name))
         {
             transfers.remove(at);
         }
@@ -126,7 +127,7 @@ impl Drop for ProgressLine {
 }
 
 fn lock(transfers: &Mutex<Vec<Transfer>>) -> MutexGuard<'_, Vec<Transfer>> {
-    transfers.lock().unwrap_or_else(PoisonError::into_inner)
+    transfers.lock()
 }
 
 fn draw(transfers: &[Transfer]) {

@@ -13,28 +13,28 @@ use anyhow::Context;
 use manifests::object::Object;
 
 use super::interrupt::{self, CleanupGuard};
-use crate::args::Manifests;
+use crate::args::ManifestFormat;
 
 /// Mode of files that are not executable.
 pub(crate) const FILE: u32 = 0o644;
 
 /// Policy for the existing entries of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum ExistingPolicy {
     /// Only hidden files may exist, and none of them is replaced.
-    Nothing,
+    Empty,
     /// Unrelated files may exist. No file is replaced, and no file of an earlier run may remain.
-    Others,
+    Unrelated,
     /// Any files may exist; new ones replace them.
     Anything,
 }
 
 /// Files that are written to a hidden staging directory inside the output directory, from which they are renamed. They are
-/// deleted if [`Staged::publish`] is not called.
+/// deleted if [`StagedDir::publish`] is not called.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagedDir {
     directory: PathBuf,
-    before: Before,
+    before: ExistingPolicy,
     /// Directory with the new files and, during the exchange, the replaced ones.
     staging: PathBuf,
     /// Number of staged files.
@@ -45,12 +45,12 @@ pub(crate) struct Staged {
     created: CreatedDirs,
 }
 
-impl Staged {
-    pub(crate) fn new(directory: &Path, before: Before) -> anyhow::Result<Self> {
+impl StagedDir {
+    pub(crate) fn new(directory: &Path, before: ExistingPolicy) -> anyhow::Result<Self> {
         let directory: PathBuf = directory.components().collect(); // removes a trailing dot, which cannot be created
         let failed = || format!("failed to create directory {}", directory.display());
         let created = CreatedDirs::new(&directory).with_context(failed)?;
-        if before == Before::Nothing && !list_visible_names(&directory)?.is_empty() {
+        if before == ExistingPolicy::Empty && !list_visible_names(&directory)?.is_empty() {
             anyhow::bail!(
                 "directory {} is not empty; choose another one, or use --force",
                 directory.display()
@@ -158,7 +158,7 @@ impl Staged {
                  --only"
             );
         }
-        if self.before != Before::Anything {
+        if self.before != ExistingPolicy::Anything {
             anyhow::bail!("{display} already exists; choose another directory, or use --force");
         }
         let next = fs::symlink_metadata(self.staging.join(NEW).join(name));
@@ -280,7 +280,12 @@ fn list_names(directory: &Path) -> anyhow::Result<Vec<OsString>> {
 
 /// Returns a file name that sorts in apply order: `03-clusterrole-admin.yaml`. Names of roles may contain characters that
 /// are unsuitable for file names; the number keeps the names distinct.
-pub(crate) fn file_name(position: usize, of: usize, object: &Object, format: Manifests) -> String {
+pub(crate) fn file_name(
+    position: usize,
+    of: usize,
+    object: &Object,
+    format: ManifestFormat,
+) -> String {
     let width = of.to_string().len().max(2);
     let name: String = object
         .name()
@@ -320,16 +325,16 @@ pub(crate) fn is_file_name(name: &str) -> bool {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     });
-    let extension = [Manifests::Yaml, Manifests::Json]
+    let extension = [ManifestFormat::Yaml, ManifestFormat::Json]
         .iter()
         .any(|format| name.ends_with(&format!(".{}", extension(*format))));
     number && kind && extension && parts.next().is_some()
 }
 
-pub(crate) fn extension(format: Manifests) -> &'static str {
+pub(crate) fn extension(format: ManifestFormat) -> &'static str {
     match format {
-        Manifests::Yaml => "yaml",
-        Manifests::Json => "json",
+        ManifestFormat::Yaml => "yaml",
+        ManifestFormat::Json => "json",
     }
 }
 
@@ -345,8 +350,8 @@ mod tests {
         let role = json!({"apiVersion": "v1", "kind": "Role", "metadata": metadata});
         let role = Object::try_from(role).unwrap();
         ::tests::assert_rows! {
-            file_name(4, 12, &role, Manifests::Yaml) => "05-role-a-b-..-c-d.yaml";
-            file_name(4, 120, &role, Manifests::Json) => "005-role-a-b-..-c-d.json";
+            file_name(4, 12, &role, ManifestFormat::Yaml) => "05-role-a-b-..-c-d.yaml";
+            file_name(4, 120, &role, ManifestFormat::Json) => "005-role-a-b-..-c-d.json";
             is_file_name("05-role-a-b-..-c-d.yaml") => true;
             is_file_name("123-configmap-x.json") => true;
         }

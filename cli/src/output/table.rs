@@ -5,7 +5,7 @@ use std::io;
 use comfy_table::{ContentArrangement, Table, presets};
 use terminal_size::{Width, terminal_size_of};
 
-use super::message::clean;
+use super::message::sanitize;
 
 /// Renders rows under an optional header.
 pub(crate) fn render<const N: usize>(
@@ -29,7 +29,7 @@ pub(crate) fn render<const N: usize>(
     if let Some(header) = header {
         table.set_header(header);
     }
-    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| clean(cell))));
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| sanitize(cell))));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use manifests::{
     content::{
-        Content, Found, field_name, find_document, first_document, is_named_after, metadata_limits,
+        Content, MetadataMatch, field_name, find_document, first_document, is_named_after,
+        metadata_limits,
     },
     object::type_name,
     openshift::Unquoted,
@@ -176,7 +177,7 @@ fn find(
     key: &str,
     limits: yaml::Limits,
     findings: &mut Findings,
-) -> Option<Found> {
+) -> Option<MetadataMatch> {
     let names = content.folder(folder).map(|(name, _)| name);
     match find_document(folder, key, names, limits, |path| content.read(path)) {
         Ok(found) => found,
@@ -192,7 +193,7 @@ fn find(
 fn ignored(
     content: &Content,
     folder: &str,
-    (key, found): (&str, Option<&Found>),
+    (key, found): (&str, Option<&MetadataMatch>),
     limits: yaml::Limits,
     findings: &mut Findings,
 ) {
@@ -275,8 +276,12 @@ fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Finding
 
 /// Converts annotation values to strings like Go: `yes` becomes "true", and `1.10` becomes "1.1". Both are reported,
 /// because they are unexpected.
-fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<String, String> {
-    let Found { file, key, value } = found;
+fn texts(
+    content: &Content,
+    found: MetadataMatch,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    let MetadataMatch { file, key, value } = found;
     let (place, root) = (Location::file(file), key.as_str());
     let Value::Object(map) = value else {
         findings.error(

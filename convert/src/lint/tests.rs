@@ -138,7 +138,7 @@ fn advice_does_not_prevent_a_conversion() {
         .csv("/spec/provider", json!({}));
     let report = validate(&bundle.content(), &Options::default());
     assert!(report.refusals().next().is_none());
-    assert_eq!(report.of(Level::Warning).count(), 2);
+    assert_eq!(report.with_level(Level::Warning).count(), 2);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Rule, Scope, Subject, SubjectPermissions,
     budget::{Budget, spend},
-    of, rule,
+    granted_by, rule,
 };
 
 /// Maximum number of comparisons of a single permission with a held rule. Rules multiply: a hundred resources in ten groups
@@ -41,7 +41,7 @@ pub struct PermissionDiff {
 ///
 /// Permissions that are too many to compare count as gained.
 pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
-    let before = of(before);
+    let before = granted_by(before);
     let held: BTreeMap<(&Subject, &Scope), &SubjectPermissions> = before
         .iter()
         .map(|rights| ((&rights.holder, &rights.scope), rights))
@@ -52,7 +52,7 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
     };
     let mut comparisons = Budget::default().comparisons;
     let mut lines = BTreeSet::new();
-    for rights in &of(after) {
+    for rights in &granted_by(after) {
         // Permissions for the cluster include every namespace.
         let mut held_rights: Vec<&SubjectPermissions> = [&Scope::Cluster, &rights.scope]
             .into_iter()

@@ -144,7 +144,7 @@ const PRIVILEGED: &[&str] = &[
 ];
 
 /// Returns the risks of a rule.
-pub(super) fn of(rule: &Rule) -> BTreeSet<Risk> {
+pub(super) fn risks_of_rule(rule: &Rule) -> BTreeSet<Risk> {
     let mut dangers: BTreeSet<Risk> = TABLE
         .iter()
         .filter(|(_, verbs, group, resources)| {

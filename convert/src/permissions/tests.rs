@@ -51,7 +51,7 @@ fn described(values: &[Value]) -> Vec<String> {
         let (grants, others) = (short(rights), &rights.other_roles);
         format!("{} {:?} {grants:?} {others:?}", rights.holder, rights.scope)
     };
-    of(&objects(values)).iter().map(line).collect()
+    granted_by(&objects(values)).iter().map(line).collect()
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn equivalent_rules_are_merged() {
         vec![rule(&["a"], &["x"], &["get"]), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:x"];
         vec![named(rule(&["a"], &["x"], &["get"]), "m"), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:xm,n"];
     ] {
-        let rights = of(&objects(&[
+        let rights = granted_by(&objects(&[
             role("ClusterRole", "r", rules.clone().into()),
             binding("ClusterRoleBinding", "ClusterRole", "r"),
         ]));
@@ -116,7 +116,7 @@ fn dangerous_permissions_are_reported() {
     let rbac = "rbac.authorization.k8s.io";
     let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
     let scc = rule(&[group], &[constraints], &["use"]);
-    assert_each!(|rule, dangers| risk::of(&Rule::read(&rule)) => dangers.iter().copied().collect();
+    assert_each!(|rule, dangers| risk::risks_of_rule(&Rule::read(&rule)) => dangers.iter().copied().collect();
         rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]) => &[][..];
         rule(&[""], &["secrets"], &["create", "delete"]) => &[];
         rule(&[""], &["secrets"], &["list"]) => &[Secrets];
@@ -149,14 +149,14 @@ fn dangerous_permissions_are_reported() {
         named(scc, "anyuid") => &[PrivilegedPods];
         json!({"nonResourceURLs": ["*"], "verbs": ["get"]}) => &[Wildcard];
     );
-    let everything = risk::of(&Rule::read(&rule(&["*"], &["*"], &["*"])));
+    let everything = risk::risks_of_rule(&Rule::read(&rule(&["*"], &["*"], &["*"])));
     assert_eq!(everything.len(), 14, "{everything:?}");
 }
 
 #[test]
 fn dangers_of_default_roles_are_reported() {
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
-    let rights = of(&objects(&[edit]));
+    let rights = granted_by(&objects(&[edit]));
     let dangers = BTreeSet::from([Risk::Secrets, Risk::Impersonate, Risk::Exec]);
     assert!(rights[0].risks().is_superset(&dangers));
 }

@@ -143,7 +143,7 @@ impl ApiCalls {
     }
 
     /// Returns the calls by ServiceAccounts (`namespace:name`) of APIs that one version serves and a later one does not.
-    pub fn of<'a>(
+    pub fn removed_api_calls<'a>(
         &self,
         accounts: impl IntoIterator<Item = &'a str>,
         from: KubeVersion,
@@ -205,11 +205,13 @@ mod tests {
             "etcd", 31, 32 => vec![];
             "", 0, 99 => vec![];
         ] {
-            let found = calls.of([account], kube(from), kube(to));
+            let found = calls.removed_api_calls([account], kube(from), kube(to));
             let found = found.iter().map(|call| (call.api.as_str(), call.count));
             assert_eq!(found.collect::<Vec<_>>(), expected, "{account} {from} {to}");
         }
-        let call = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
+        let call = calls
+            .removed_api_calls(["etcd:operator"], kube(24), kube(25))
+            .pop_first();
         assert_eq!(
             call.unwrap().to_string(),
             "ServiceAccount etcd/operator called cronjobs.v1beta1.batch 2 times within a day; Kubernetes 1.25 does not \
@@ -226,7 +228,7 @@ mod tests {
         }
         let users = [(name, i64::MIN), ("system:serviceaccount:", 1)];
         calls.add("x.v1", &count("1.30", &users));
-        assert_rows!(calls.of(["a:b"], kube(29), kube(30)).first().unwrap().count => 0);
+        assert_rows!(calls.removed_api_calls(["a:b"], kube(29), kube(30)).first().unwrap().count => 0);
         for status in [
             json!({}),
             json!({"last24h": null}),
@@ -242,7 +244,7 @@ mod tests {
             calls.add(&api, &count("1.30", &users));
         }
         assert!(calls.is_incomplete());
-        let found = calls.of(["a:b7"], kube(29), kube(30));
+        let found = calls.removed_api_calls(["a:b7"], kube(29), kube(30));
         assert!(found.iter().map(|call| call.api.chars().count()).max() <= Some(MAX_NAME_LEN + 1));
         assert!(found.len() < 300);
     }

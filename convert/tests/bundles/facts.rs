@@ -104,12 +104,12 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
             let declared = report.facts.max_open_shift_version.as_ref().unwrap();
             assert_eq!(declared.release(), None);
             assert_eq!(declared.version.as_ref().unwrap_err().to_string(), error);
-            let warning = report.of(Level::Warning).next().unwrap();
+            let warning = report.with_level(Level::Warning).next().unwrap();
             assert_rows!((warning.code, warning.message.clone()) => (Code::MaxOpenShiftVersion, format!("{error} ({source})")));
             let content = bundle.content();
             let mut report = convert::validate(&content, &convert::Options::default());
             report.locate(&content);
-            let [found] = report.of(Level::Error).collect::<Vec<_>>()[..] else {
+            let [found] = report.with_level(Level::Error).collect::<Vec<_>>()[..] else {
                 panic!("{value} {source}: {:?}", report.findings);
             };
             assert_eq!(found.code, Code::MaxOpenShiftVersion);

@@ -87,7 +87,7 @@ pub(crate) fn findings(conversion: &Conversion, level: Level) -> Vec<String> {
         let text = format!("{} {}", finding.code, place.unwrap_or_default());
         text.trim_end().to_owned()
     };
-    conversion.report.of(level).map(text).collect()
+    conversion.report.with_level(level).map(text).collect()
 }
 
 pub(crate) fn objects(conversion: &Conversion) -> &[Object] {

@@ -97,7 +97,7 @@ fn warnings_name_the_rejecting_tool() {
     ] {
         let report = Bundle::good().csv(&pointer, value).convert().report;
         let is_reported = report
-            .of(Level::Warning)
+            .with_level(Level::Warning)
             .any(|warning| warning.message.ends_with(expected));
         assert!(is_reported, "{expected}: {:?}", report.findings);
     }

@@ -124,7 +124,7 @@ fn a_csv_of_any_shape_gets_an_answer() {
     for pointer in pointers(&Bundle::good().json(CSV)) {
         for value in wrong.as_array().unwrap() {
             let bundle = Bundle::good().csv(&pointer, value.clone());
-            for finding in bundle.convert().report.of(Level::Error) {
+            for finding in bundle.convert().report.with_level(Level::Error) {
                 refused += 1;
                 let file = finding.location.as_ref().map(|place| place.file.as_str());
                 assert_rows!(file.is_some() || finding.code == Code::CSVCount => true, "{pointer} = {value}: {finding}");

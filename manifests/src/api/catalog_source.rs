@@ -28,7 +28,7 @@ use serde_json::Value;
 pub(in crate::api) use self::crd_versions::{add_v1, v1};
 pub use self::{
     crd_versions::{CONVERSION, CONVERSION_PATH},
-    origin::{Invalid, Origin, PORT, Place},
+    origin::{DeclaredLocation, Invalid, Origin, PORT},
     status::{CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService},
 };
 use super::{limits, schema};

@@ -77,7 +77,7 @@ impl fmt::Display for ObjectOwner {
 
 impl ObjectOwner {
     /// Determines the owner from the metadata of an object.
-    pub fn of(live: &ObjectMeta, owner: &InstanceOwner) -> Self {
+    pub fn from_metadata(live: &ObjectMeta, owner: &InstanceOwner) -> Self {
         let controller = live
             .owner_references
             .iter()

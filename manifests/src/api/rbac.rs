@@ -97,7 +97,7 @@ pub struct Rule {
 
 impl Rule {
     /// Creates a rule from a rule of a role.
-    pub fn of(rule: &PolicyRule) -> Self {
+    pub fn from_policy_rule(rule: &PolicyRule) -> Self {
         let set = |list: &Option<Vec<String>>| list.iter().flatten().cloned().collect();
         Self {
             groups: set(&rule.api_groups),

@@ -31,7 +31,7 @@ pub fn metadata_limits() -> yaml::Limits {
 
 /// A document of `metadata/` with the requested value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct MetadataMatch {
     /// Path of the file.
     pub file: String,
     /// The spelling of the key.
@@ -54,7 +54,7 @@ pub fn find_document<'a, B: AsRef<[u8]>>(
     names: impl Iterator<Item = &'a str>,
     limits: yaml::Limits,
     mut read: impl FnMut(&str) -> Option<B>,
-) -> Result<Option<Found>, (String, yaml::Error)> {
+) -> Result<Option<MetadataMatch>, (String, yaml::Error)> {
     let names: Vec<&str> = names.filter(|name| !name.contains('/')).collect();
     let preferred = names.iter().filter(|name| is_named_after(name, key));
     for name in preferred {
@@ -84,7 +84,7 @@ pub fn first_document<'a, B: AsRef<[u8]>>(
     names: impl Iterator<Item = &'a str>,
     limits: yaml::Limits,
     mut read: impl FnMut(&str) -> Option<B>,
-) -> Option<Found> {
+) -> Option<MetadataMatch> {
     let mut names = names.filter(|name| !name.contains('/'));
     names.find_map(|name| {
         let path = format!("{directory}/{name}");
@@ -98,7 +98,7 @@ fn decode(
     key: &str,
     bytes: &[u8],
     limits: yaml::Limits,
-) -> Result<Option<Found>, (String, yaml::Error)> {
+) -> Result<Option<MetadataMatch>, (String, yaml::Error)> {
     let mut map = match yaml::documents_with(bytes, limits).next() {
         Some(Ok(Value::Object(map))) => map,
         Some(Err(error)) => return Err((file, error)),
@@ -108,7 +108,7 @@ fn decode(
         return Ok(None);
     };
     let value = map.remove(&key).filter(|value| !is_empty(value));
-    Ok(value.map(|value| Found { file, key, value }))
+    Ok(value.map(|value| MetadataMatch { file, key, value }))
 }
 
 /// Reports whether a file is named after a key, such as `properties.yaml`.

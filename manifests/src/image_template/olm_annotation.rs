@@ -59,7 +59,7 @@ pub fn annotated(text: &str, kube: Option<&Version>) -> AnnotationResult {
             Piece::Variable(name) => {
                 let of_kube = find_variable(name)
                     .filter(|(_, variable)| matches!(variable, Variable::Kube(_)));
-                match of_kube.map(|(name, variable)| (name, values.of(variable))) {
+                match of_kube.map(|(name, variable)| (name, values.value(variable))) {
                     Some((_, Some(value))) => image.push_str(&value),
                     Some((name, None)) => {
                         push_unique(&mut missing, format!("\"{{{name}}}\""));

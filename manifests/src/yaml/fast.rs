@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         self.pos >= self.bytes.len()
     }
 
-    fn rest(&self) -> &'a [u8] {
+    fn remaining(&self) -> &'a [u8] {
         self.bytes.get(self.pos..).unwrap_or_default()
     }
 
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 
     fn skip_line(&mut self) {
-        self.pos += memchr::memchr(b'\n', self.rest()).unwrap_or(self.rest().len());
+        self.pos += memchr::memchr(b'\n', self.remaining()).unwrap_or(self.remaining().len());
     }
 
     /// Skips spaces, line ends and comments.

@@ -87,8 +87,8 @@ pub enum Error {
     Signals(#[source] std::io::Error),
     /// Another replica may be the leader now.
     #[error("lost Lease {0}; exiting because another replica may be leading")]
-    Lost(String),
+    LeaseLost(String),
     /// A task that runs until shutdown has ended early.
     #[error("{0} stopped unexpectedly; exiting")]
-    Ended(&'static str),
+    TaskExited(&'static str),
 }

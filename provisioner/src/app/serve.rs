@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 use catalog::configmap::ConfigMap;
 use catalog::registry::startup::{self, listen, write_termination_log};
 use catalog::registry::{self, Cache, ServeError, Store};
-use catalog::source::{Files, MountedDir};
+use catalog::source::{FileSource, MountedDir};
 use catalog::sqlite::{self, Database};
 use catalog::{Limits, Source};
 use tokio::sync::oneshot;
@@ -149,7 +149,7 @@ fn prebuilt(source: Source<'_>, limits: &Limits, directory: &Path) -> Option<Sto
 }
 
 /// Opens the files of the catalog.
-fn files(path: &Path) -> Result<Box<dyn Files>, Error> {
+fn files(path: &Path) -> Result<Box<dyn FileSource>, Error> {
     let limits = Limits::default();
     // Opening the directory reports the error of an unreadable path.
     if !path.is_file() || !sqlite::is_database(path).unwrap_or_default() {

@@ -13,10 +13,11 @@ use unpacker::Store;
 
 use super::Error;
 use crate::{
-    cluster::{impersonation::Accounts, versions::Versions},
+    cluster::{impersonation::ImpersonatedClients, versions::Versions},
     controllers::{bundle::Conversions, context::Context},
     runtime::{
-        events::Events, leadership::Leading, metrics::Metrics, readiness::Ready, settings::Settings,
+        events::EventRecorder, leadership::LeaderFlag, metrics::Metrics, readiness::Readiness,
+        settings::Settings,
     },
 };
 use apply::{discovery::Discovery, informers::Informers};
@@ -37,7 +38,7 @@ const MAX_WRITES: usize = 24;
 const MAX_REPAIRS: usize = 12;
 
 /// Names of the BundleInstances that the watches trigger.
-pub type Woken = mpsc::UnboundedReceiver<String>;
+pub type WakeReceiver = mpsc::UnboundedReceiver<String>;
 
 /// Returns the client configuration, from a kubeconfig file or the environment.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -77,9 +78,10 @@ pub fn context(
     config: Config,
     mut settings: Settings,
     store: Store,
-) -> Result<(Context, Woken), Error> {
-    let accounts = Accounts::new(config).map_err(|error| Error::Client(Box::new(error)))?;
-    let client = accounts.own().clone();
+) -> Result<(Context, WakeReceiver), Error> {
+    let accounts =
+        ImpersonatedClients::new(config).map_err(|error| Error::Client(Box::new(error)))?;
+    let client = accounts.default_client().clone();
     let accounts = Arc::new(accounts);
     // The store directory has enough space for fetched files. Other directories may be small or read-only.
     let spool = || store.spool().to_owned();
@@ -87,27 +89,27 @@ pub fn context(
     let (waker, triggered) = mpsc::unbounded_channel();
     let release = settings.release.clone();
     let context = Context {
-        kinds: Arc::new(Discovery::new(client.clone())),
-        watches: Arc::new(Informers::new(accounts.clone(), waker)),
+        discovery: Arc::new(Discovery::new(client.clone())),
+        informers: Arc::new(Informers::new(accounts.clone(), waker)),
         versions: Arc::new(Versions::new(client.clone(), release)),
         mighty: Arc::default(),
         catalogs: Arc::default(),
-        uses: Arc::default(),
-        pulling: Arc::default(),
-        events: Arc::new(Events::new(client.clone(), name())),
+        removed_apis: Arc::default(),
+        pull_config: Arc::default(),
+        events: Arc::new(EventRecorder::new(client.clone(), name())),
         metrics: Arc::new(Metrics::new()),
         conversions: Arc::new(Conversions::new(settings.manifests)),
         settings: Arc::new(settings),
         store: Arc::new(store),
-        leading: Leading::default(),
+        leader: LeaderFlag::default(),
         contents: Arc::default(),
         job_backoff: Arc::default(),
         job_queue: Arc::default(),
-        ready: Ready::default(),
-        permits: Arc::new(Semaphore::new(MAX_WRITES)),
+        ready: Readiness::default(),
+        write_permits: Arc::new(Semaphore::new(MAX_WRITES)),
         repair_permits: Arc::new(Semaphore::new(MAX_REPAIRS)),
         now: Timestamp::now,
-        accounts,
+        clients: accounts,
         client,
     };
     Ok((context, triggered))

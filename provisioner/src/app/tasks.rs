@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use unpacker::Store;
 
-use super::{Error, admission, args::RuntimeConfig, setup, setup::Woken};
+use super::{Error, admission, args::RuntimeConfig, setup, setup::WakeReceiver};
 use crate::{
     cluster::pull_config::PullConfigController,
     content,
@@ -25,7 +25,7 @@ use crate::{
     },
     runtime::{
         fence::Fence, http, http::Service, leader_election, leader_election::LeaderLease,
-        leader_label::LeaderLabel, log::LogLevelHandle, readiness::Task, signals::Signals,
+        leader_label::LeaderLabel, log::LogLevelHandle, readiness::ReadinessTask, signals::Signals,
     },
 };
 
@@ -54,7 +54,7 @@ pub(super) async fn run(configuration: RuntimeConfig, level: LogLevelHandle) -> 
     if let Some(label) = &label {
         label.remove().await;
     }
-    ctx.leading.set(false);
+    ctx.leader.set(false);
     // Probes and metrics outlive the tasks that they report on.
     let end = CancellationToken::new();
     let mut parts = ProcessTasks::default();
@@ -89,14 +89,14 @@ pub(super) async fn run(configuration: RuntimeConfig, level: LogLevelHandle) -> 
     let acquired = tokio::select! {
         since = lease.acquire() => Some(since),
         () = stop.cancelled() => None,
-        name = first_exit(&mut parts) => return Err(Error::Ended(name)),
+        name = first_exit(&mut parts) => return Err(Error::TaskExited(name)),
     };
     let finished = if let Some(since) = acquired {
         let led = lead(&configuration, &working, label, &stop);
         start_controllers(&mut parts, &configuration, &working, woken, &stop);
         let finished = tokio::select! {
             finished = shut_down(parts, &stop, &end, configuration.grace) => finished,
-            () = lease.maintain(since) => return Err(Error::Lost(leader_election::NAME.to_owned())),
+            () = lease.maintain(since) => return Err(Error::LeaseLost(leader_election::NAME.to_owned())),
         };
         // The next leader labels its own pod.
         let _ = led.await;
@@ -118,7 +118,7 @@ async fn open(configuration: &RuntimeConfig) -> Result<Store, Error> {
     });
     opened
         .await
-        .unwrap_or(Err(Error::Ended("opening the content store")))
+        .unwrap_or(Err(Error::TaskExited("opening the content store")))
 }
 
 /// Starts the HTTP services and the content service.
@@ -180,7 +180,7 @@ fn lead(
 ) -> JoinHandle<()> {
     let accepts_content = configuration.controllers.bundle;
     let alone = configuration.lease.is_some();
-    let (leading, stop) = (working.leading.clone(), stop.clone());
+    let (leading, stop) = (working.leader.clone(), stop.clone());
     leading.set(accepts_content);
     let label = label.filter(|_| accepts_content);
     let fenced_label = label
@@ -209,7 +209,7 @@ fn start_controllers(
     parts: &mut ProcessTasks,
     configuration: &RuntimeConfig,
     ctx: &Context,
-    woken: Woken,
+    woken: WakeReceiver,
     stop: &CancellationToken,
 ) {
     ctx.metrics.set_leader(true);
@@ -221,11 +221,11 @@ fn start_controllers(
     }
     let follows_openshift = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
     if follows_openshift {
-        ctx.pulling.begin();
+        ctx.pull_config.require_sync();
         let controller = PullConfigController {
             client: ctx.client.clone(),
-            kinds: Arc::clone(&ctx.kinds),
-            pulling: Arc::clone(&ctx.pulling),
+            kinds: Arc::clone(&ctx.discovery),
+            pulling: Arc::clone(&ctx.pull_config),
             metrics: Arc::clone(&ctx.metrics),
             events: Arc::clone(&ctx.events),
         };
@@ -237,7 +237,7 @@ fn start_controllers(
         );
     }
     if follows_openshift || controllers.instance || catalogs {
-        let kinds = ctx.kinds.clone();
+        let kinds = ctx.discovery.clone();
         let kinds_stop = stop.clone();
         spawn(&mut parts.workers, "the watch of CRDs", async move {
             kinds.run(kinds_stop).await;
@@ -285,7 +285,7 @@ fn start_controllers(
 }
 
 /// Drops the task after the first poll of the future, which by then has registered its tasks.
-async fn with_start_task<F: Future>(future: F, task: Task) -> F::Output {
+async fn with_start_task<F: Future>(future: F, task: ReadinessTask) -> F::Output {
     let mut future = pin!(future);
     let mut task = Some(task);
     poll_fn(|context| {
@@ -331,7 +331,7 @@ async fn shut_down(
         name = first_exit(&mut parts) => {
             error!(part = name, "stopped unexpectedly");
             stop.cancel();
-            return Err(Error::Ended(name));
+            return Err(Error::TaskExited(name));
         }
     }
     let drained = async { while parts.workers.join_next().await.is_some() {} };

@@ -1,14 +1,12 @@
 //! Clients with the permissions of the provisioner, or of a ServiceAccount that an instance specifies.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
-};
+use std::num::NonZeroUsize;
 
 use apply::account::Account;
 use kube::{Client, Config};
 use lru::LruCache;
 use manifests::api::bundle_instance::ServiceAccountRef;
+use parking_lot::Mutex;
 
 use super::client;
 use crate::runtime::fence::Fence;
@@ -25,7 +23,7 @@ pub fn from_reference(reference: &ServiceAccountRef) -> Account {
 }
 
 /// Clients by ServiceAccount.
-pub struct Accounts {
+pub struct ImpersonatedClients {
     config: Config,
     fence: Fence,
     own: Client,
@@ -33,7 +31,7 @@ pub struct Accounts {
     by_account: Mutex<LruCache<Account, Client>>,
 }
 
-impl Accounts {
+impl ImpersonatedClients {
     /// Returns clients for a configuration of the provisioner's client.
     ///
     /// # Errors
@@ -63,13 +61,13 @@ impl Accounts {
     }
 
     /// Returns the provisioner's own client.
-    pub fn own(&self) -> &Client {
+    pub fn default_client(&self) -> &Client {
         &self.own
     }
 
     /// Returns the provisioner's own client without retries, for callers with their own back-off. The other client retries
     /// for minutes without a result while an API server is overloaded.
-    pub fn hasty(&self) -> &Client {
+    pub fn client_without_retry(&self) -> &Client {
         &self.hasty
     }
 
@@ -85,10 +83,7 @@ impl Accounts {
     }
 
     fn client_of(&self, account: Account) -> Result<Client, kube::Error> {
-        let mut by_account = self
-            .by_account
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_account = self.by_account.lock();
         if let Some(client) = by_account.get(&account) {
             return Ok(client.clone());
         }
@@ -100,7 +95,7 @@ impl Accounts {
     }
 }
 
-impl apply::informers::Accounts for Accounts {
+impl apply::informers::Accounts for ImpersonatedClients {
     fn client(&self, account: Option<&Account>) -> Result<Client, kube::Error> {
         match account {
             Some(account) => self.client_of(account.clone()),

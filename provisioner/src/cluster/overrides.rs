@@ -5,12 +5,12 @@ use manifests::api::bundle_instance::{BundleInstanceStatus, Constraint, Override
 
 /// Digests that identify content: its own digest, and the digest of its image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Digests<'a> {
+pub struct ContentDigests<'a> {
     content: Option<&'a str>,
     image: Option<&'a str>,
 }
 
-impl<'a> Digests<'a> {
+impl<'a> ContentDigests<'a> {
     /// Returns the digests of a Bundle, from `status.contentDigest` and `status.resolvedSource`.
     pub fn new(content: Option<&'a str>, source: Option<&'a BundleSource>) -> Self {
         let reference = source
@@ -41,7 +41,7 @@ impl<'a> Digests<'a> {
     }
 
     /// Returns the overrides for this content.
-    pub fn of(self, overrides: &[Override]) -> impl Iterator<Item = &Override> {
+    pub fn of_content(self, overrides: &[Override]) -> impl Iterator<Item = &Override> {
         overrides.iter().filter(move |entry| {
             let matches = |digest: Option<&str>| digest == Some(entry.digest.as_str());
             matches(self.content) || matches(self.image)
@@ -50,7 +50,7 @@ impl<'a> Digests<'a> {
 
     /// Returns the first override of a constraint for this content.
     pub fn find(self, overrides: &[Override], constraint: Constraint) -> Option<&Override> {
-        self.of(overrides)
+        self.of_content(overrides)
             .find(|entry| entry.constraint == constraint)
     }
 }
@@ -71,15 +71,15 @@ mod tests {
         let of_image =
             |reference: String| with!(BundleSource, image: Some(with!(ImageSource, reference)));
         let source = of_image(format!("registry.example:5000/etcd:v1@{image}"));
-        let both = Digests::new(Some(&content), Some(&source));
+        let both = ContentDigests::new(Some(&content), Some(&source));
         let tag = of_image("registry.example:5000/etcd:v1".to_owned());
         for (digests, named, applies) in [
             (both, &content, true),
             (both, &image, true),
             (both, &other, false),
-            (Digests::new(Some(&content), None), &image, false),
-            (Digests::new(None, Some(&tag)), &image, false),
-            (Digests::default(), &content, false),
+            (ContentDigests::new(Some(&content), None), &image, false),
+            (ContentDigests::new(None, Some(&tag)), &image, false),
+            (ContentDigests::default(), &content, false),
         ] {
             let overrides = [Override {
                 constraint: Constraint::MaxOpenShiftVersion,
@@ -92,6 +92,6 @@ mod tests {
             assert_eq!(found, None);
         }
         assert_eq!(both.to_name(), Some(content.as_str()));
-        assert_eq!(Digests::default().to_name(), None);
+        assert_eq!(ContentDigests::default().to_name(), None);
     }
 }

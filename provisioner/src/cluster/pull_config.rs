@@ -24,7 +24,7 @@ use unpacker::Access;
 use unpacker::http_client::Proxies;
 
 pub(crate) use controller::PullConfigController;
-pub use parse::Configuration;
+pub use parse::PullSettings;
 
 /// Maximum time that a fetch waits for the initial pull configuration. A hanging watch must not block all fetches.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ impl ConfigProblem {
 }
 
 /// Latest pull configuration of the cluster.
-pub struct Pulling {
+pub struct PullConfig {
     state: channel::Sender<State>,
     /// True if the environment of this process configures proxies.
     has_proxies: bool,
@@ -108,14 +108,14 @@ pub struct Pulling {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    configuration: Arc<Configuration>,
+    configuration: Arc<PullSettings>,
     /// True while the initial configuration is incomplete.
     waits: bool,
 }
 
-impl Pulling {
+impl PullConfig {
     /// Returns the given settings, extended by those of the cluster. Waits until the initial configuration is complete.
-    pub async fn access(&self, given: &Access) -> Access {
+    pub async fn merged_access(&self, given: &Access) -> Access {
         let mut state = self.state.subscribe();
         let synced = timeout(SYNC_TIMEOUT, state.wait_for(|state| !state.waits)).await;
         if synced.is_err() {
@@ -140,12 +140,12 @@ impl Pulling {
     }
 
     /// Makes pulls wait until the initial configuration is complete.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn require_sync(&self) {
         self.state.send_modify(|state| state.waits = true);
     }
 
     /// Records the configuration. Reports whether it has changed.
-    fn record(&self, configuration: Configuration, waits: bool) -> bool {
+    fn record(&self, configuration: PullSettings, waits: bool) -> bool {
         let mut is_new = false;
         self.state.send_if_modified(|state| {
             is_new = *state.configuration != configuration;
@@ -160,7 +160,7 @@ impl Pulling {
     }
 }
 
-impl Default for Pulling {
+impl Default for PullConfig {
     fn default() -> Self {
         Self {
             state: channel::Sender::default(),

@@ -17,9 +17,9 @@ const MAX_DEPTH: usize = 100;
 
 /// JSON value without the levels below [`MAX_DEPTH`].
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shallow(pub(crate) Value);
+pub(crate) struct DepthLimited(pub(crate) Value);
 
-impl<'de> Deserialize<'de> for Shallow {
+impl<'de> Deserialize<'de> for DepthLimited {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         DepthSeed(MAX_DEPTH).deserialize(deserializer).map(Self)
     }
@@ -109,11 +109,14 @@ mod tests {
             "null",
             "7",
         ] {
-            let shallow: Shallow = serde_json::from_str(text).unwrap();
+            let shallow: DepthLimited = serde_json::from_str(text).unwrap();
             assert_eq!(shallow.0, serde_json::from_str::<Value>(text).unwrap());
         }
         for text in ["", "{", "[1,]", "{\"a\":1}x", "{7:1}"] {
-            assert!(serde_json::from_str::<Shallow>(text).is_err(), "{text}");
+            assert!(
+                serde_json::from_str::<DepthLimited>(text).is_err(),
+                "{text}"
+            );
         }
     }
 
@@ -126,11 +129,11 @@ mod tests {
             (1_000_000, false),
         ] {
             let text = nested(depth);
-            let shallow: Shallow = serde_json::from_str(&text).unwrap();
+            let shallow: DepthLimited = serde_json::from_str(&text).unwrap();
             let read = shallow.0.to_string();
             assert_eq!(read == text, is_whole, "{depth}");
             let text = format!(r#"{{"deep":{text},"b":1}}"#);
-            let shallow: Shallow = serde_json::from_str(&text).unwrap();
+            let shallow: DepthLimited = serde_json::from_str(&text).unwrap();
             assert_eq!(shallow.0["b"], 1);
             // The result can be parsed again.
             let again: Value = serde_json::from_str(&shallow.0.to_string()).unwrap();

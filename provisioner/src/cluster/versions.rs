@@ -2,22 +2,20 @@
 
 mod verdict;
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use convert::bundle_info::BundleInfo;
 use kube::Client;
 use manifests::api::bundle_instance::{BundleInstance, CheckMode, Constraint};
 use manifests::openshift::{self, MaxOpenShiftVersion, Spelling};
 use manifests::version::{self, KubeVersion, Version};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 
 use apply::preflight::Findings;
 
-use super::overrides::Digests;
+use super::overrides::ContentDigests;
 pub use manifests::openshift::ClusterRelease as OpenShift;
 
 /// Lifetime of a cached version.
@@ -172,7 +170,7 @@ pub struct Candidate<'a> {
     /// The spec decides whether violations block the installation. The status contains the installed bundle.
     pub instance: &'a BundleInstance,
     /// Digests that identify the content of the bundle.
-    pub digests: Digests<'a>,
+    pub digests: ContentDigests<'a>,
     /// Constraints of the bundle.
     pub facts: &'a BundleInfo,
 }
@@ -228,7 +226,7 @@ fn is_installed(input: &Candidate<'_>) -> bool {
     let status = input.instance.status.as_ref();
     let status = status.filter(|status| status.installed_bundle_name.is_some());
     status.is_some_and(|status| {
-        status.content_digest.is_some() && Digests::of_installed(status) == input.digests
+        status.content_digest.is_some() && ContentDigests::of_installed(status) == input.digests
     })
 }
 
@@ -253,7 +251,7 @@ async fn with_timeout<T>(
 }
 
 fn cached<T: Clone>(cache: &Mutex<Option<(Instant, T)>>) -> Option<T> {
-    let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = cache.lock();
     cache
         .as_ref()
         .filter(|(since, _)| since.elapsed() < CACHE_TTL)
@@ -261,11 +259,11 @@ fn cached<T: Clone>(cache: &Mutex<Option<(Instant, T)>>) -> Option<T> {
 }
 
 fn invalidate<T>(cache: &Mutex<Option<(Instant, T)>>) {
-    *cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *cache.lock() = None;
 }
 
 fn store<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {
-    *cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), value));
+    *cache.lock() = Some((Instant::now(), value));
 }
 
 #[cfg(test)]

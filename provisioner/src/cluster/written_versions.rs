@@ -1,12 +1,10 @@
 //! resourceVersions of the provisioner's own writes. They reveal that a watch is behind and shows an object as it was
 //! before the last write.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
 use kube::Resource;
+use parking_lot::Mutex;
 
 /// resourceVersions of the last writes, by the uid of the object.
 #[derive(Debug, Default)]
@@ -17,13 +15,13 @@ impl Written {
     pub(crate) fn note(&self, written: &impl Resource) {
         // A malformed version counts as newer than all observed versions.
         let version = version(written).unwrap_or(u64::MAX);
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.0.lock();
         versions.insert(uid(written).to_owned(), version);
     }
 
     /// Reports whether an observed object includes the last write.
     pub(crate) fn is_before(&self, observed: &impl Resource) -> bool {
-        let versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let versions = self.0.lock();
         match (versions.get(uid(observed)), version(observed)) {
             (None, _) => true,
             (Some(written), Some(observed)) => *written <= observed,
@@ -33,7 +31,7 @@ impl Written {
 
     /// Returns the newest known resourceVersion of an object.
     pub(crate) fn newest_version(&self, observed: &impl Resource) -> Option<String> {
-        let versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let versions = self.0.lock();
         match (versions.get(uid(observed)), version(observed)) {
             (Some(written), Some(observed)) if *written > observed && *written != u64::MAX => {
                 Some(written.to_string())
@@ -44,13 +42,13 @@ impl Written {
 
     /// Removes an object that was deleted.
     pub(crate) fn forget(&self, uid: &str) {
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.0.lock();
         versions.remove(uid);
     }
 
     /// Removes objects that do not exist.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.0.lock();
         versions.retain(|uid, _| exists(uid));
     }
 }

@@ -106,7 +106,7 @@ pub(super) struct Granted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AuthError {
     /// The request has no valid token.
-    Unknown(&'static str),
+    Unauthenticated(&'static str),
     /// The user lacks the permission.
     Forbidden {
         user: String,
@@ -164,7 +164,7 @@ impl Authorizer {
     ) -> Result<Granted, AuthError> {
         let token = token(headers)?;
         // The cache contains a hash instead of the token, so that a memory dump does not reveal the token.
-        let hash = Digest::of(token.as_bytes());
+        let hash = Digest::sha256(token.as_bytes());
         let check = self.check_token(token, hash, operation, bundle);
         match time::timeout(REVIEW_TIMEOUT, check).await {
             Ok(result) => result,
@@ -188,7 +188,7 @@ impl Authorizer {
                     "timed out while authenticating the token; retry".to_owned(),
                 ))
             })?;
-        user.as_ref().and_then(pod).ok_or(AuthError::Unknown(
+        user.as_ref().and_then(pod).ok_or(AuthError::Unauthenticated(
             "the token is expired, or not one that the kubelet issues to the pod of an unpack Job for uploads",
         ))
     }
@@ -208,7 +208,7 @@ impl Authorizer {
             caller
         };
         let Some(caller) = caller else {
-            return Err(AuthError::Unknown(
+            return Err(AuthError::Unauthenticated(
                 "the token is invalid or expired; create one with \"kubectl create token\"",
             ));
         };
@@ -370,7 +370,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
         (Some(value), None) => value.to_str().ok(),
         (Some(_), Some(_)) => None,
         (None, _) => {
-            return Err(AuthError::Unknown(
+            return Err(AuthError::Unauthenticated(
                 "authentication required: send \"Authorization: Bearer <token>\" with a token for this cluster",
             ));
         }
@@ -387,7 +387,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
         {
             Ok(token)
         }
-        _ => Err(AuthError::Unknown(
+        _ => Err(AuthError::Unauthenticated(
             "invalid Authorization header; send \"Bearer <token>\"",
         )),
     }
@@ -403,7 +403,7 @@ fn failed(kind: &str, error: &kube::Error) -> AuthError {
 impl AuthError {
     pub(super) fn answer(&self) -> Response {
         match self {
-            Self::Unknown(message) => {
+            Self::Unauthenticated(message) => {
                 let mut response =
                     response::problem(StatusCode::UNAUTHORIZED, "Unauthorized", *message);
                 let scheme = HeaderValue::from_static("Bearer");

@@ -17,8 +17,8 @@ use tokio::{
 use tracing::{error, warn};
 use unpacker::{Digest, Format, store};
 
-use super::{Parts, plain, response, routes::ServiceState, stream};
-use crate::controllers::bundle::fetch_again;
+use super::{Dependencies, plain, response, routes::ServiceState, stream};
+use crate::controllers::bundle;
 
 /// Timeout of one request to the API server, and of the wait for a download slot.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentForm {
     /// Plain objects, for any class.
-    Plain,
+    PlainArchives,
     /// Content as it was fetched.
     Original,
 }
@@ -39,7 +39,7 @@ impl ContentForm {
     /// Parses the query of a URL.
     pub(super) fn parse(query: Option<&str>) -> Option<Self> {
         match query.unwrap_or_default() {
-            "" | "content=plain" => Some(Self::Plain),
+            "" | "content=plain" => Some(Self::PlainArchives),
             "content=original" => Some(Self::Original),
             _ => None,
         }
@@ -64,7 +64,7 @@ pub(super) async fn get(
         );
     };
     let class = Class::parse(&bundle.spec.provisioner_class_name);
-    if class == Some(Class::Registry) && form == ContentForm::Plain {
+    if class == Some(Class::Registry) && form == ContentForm::PlainArchives {
         return converted(shared, &bundle, digest, headers).await;
     }
     original(shared, &bundle, digest, headers).await
@@ -111,7 +111,7 @@ async fn converted(
     digest: Digest,
     headers: &HeaderMap,
 ) -> Response {
-    let Parts {
+    let Dependencies {
         settings,
         store,
         versions,
@@ -151,16 +151,16 @@ async fn converted(
 
 /// Fetches content that the store has lost, or that another replica has fetched. Reports whether the store has it now. The
 /// fetch continues if the client stops waiting.
-async fn refetch(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
+async fn refetch(parts: &Dependencies, bundle: &Bundle, error: &store::Error) -> bool {
     let is_lost = matches!(
         error,
         store::Error::Missing { .. } | store::Error::Corrupt { .. }
     );
-    let Some(ctx) = parts.mender.clone().filter(|_| is_lost) else {
+    let Some(ctx) = parts.refetch_context.clone().filter(|_| is_lost) else {
         return false;
     };
-    let (bundle, name) = (bundle.clone(), bundle.name_any());
-    let fetching = tokio::spawn(async move { fetch_again(&ctx, &bundle).await });
+    let (declared, name) = (bundle.clone(), bundle.name_any());
+    let fetching = tokio::spawn(async move { bundle::refetch(&ctx, &declared).await });
     match time::timeout(FETCH_TIMEOUT, fetching).await {
         Ok(Ok(Ok(()))) => true,
         Ok(Ok(Err(error))) => {
@@ -176,7 +176,7 @@ async fn refetch(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
 }
 
 /// Returns the Bundle of a name.
-pub(super) async fn find(parts: &Parts, name: &str) -> Result<Bundle, Response> {
+pub(super) async fn find(parts: &Dependencies, name: &str) -> Result<Bundle, Response> {
     let api = Api::<Bundle>::all(parts.client.clone());
     match time::timeout(REQUEST_TIMEOUT, api.get_opt(name)).await {
         Ok(Ok(Some(bundle))) => Ok(bundle),
@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn unknown_queries_are_rejected() {
         for (query, form) in [
-            (None, Some(ContentForm::Plain)),
-            (Some(""), Some(ContentForm::Plain)),
-            (Some("content=plain"), Some(ContentForm::Plain)),
+            (None, Some(ContentForm::PlainArchives)),
+            (Some(""), Some(ContentForm::PlainArchives)),
+            (Some("content=plain"), Some(ContentForm::PlainArchives)),
             (Some("content=original"), Some(ContentForm::Original)),
             (Some("content=Original"), None),
             (Some("content=original&a"), None),

@@ -28,8 +28,8 @@ use super::{
     upload::{IDLE_TIMEOUT, TOTAL_TIMEOUT, UploadLock, forget, refuse},
 };
 use crate::controllers::bundle::{
-    cut,
     job::{self, UploadDenied},
+    truncate,
 };
 use apply::ssa::MANAGER;
 
@@ -192,7 +192,7 @@ async fn record_delivery(
 async fn reject(shared: &ServiceState, name: &str, token: &PodToken, message: &str) {
     let recorded = async {
         let (_, job) = find(shared, name, token).await?;
-        let message = cut(message, MAX_MESSAGE_SIZE);
+        let message = truncate(message, MAX_MESSAGE_SIZE);
         annotate(shared, &job, json!({labels::REJECTED: message})).await
     };
     if let Err(response) = recorded.await {

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write as _},
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use axum::body::Bytes;
@@ -14,6 +14,7 @@ use manifests::{
     version::KubeVersion,
     yaml,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use unpacker::{Digest, Format, Store, Tree, store};
 
@@ -92,14 +93,14 @@ impl PlainArchives {
         let packed = self.conversions.run(load, pack).await;
         let packed = packed.map_err(|error| Error::Pack(error.to_string()))???;
         if packed.archive.len() <= MAX_CACHED_SIZE {
-            let mut cache = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cache = self.packed.lock();
             cache.put(key, packed.clone());
         }
         Ok(packed)
     }
 
     fn cached(&self, key: &(Digest, KubeVersion)) -> Option<PlainArchive> {
-        let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packed = self.packed.lock();
         packed.get(key).cloned()
     }
 }

@@ -1,9 +1,6 @@
 //! Routes of the content service.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Router,
@@ -12,11 +9,12 @@ use axum::{
     routing,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::{
-    Options, Parts,
+    Dependencies, Options,
     authz::{Authorizer, Granted, Operation},
     download::{self, ContentForm},
     job_upload,
@@ -31,7 +29,7 @@ const DEPRECATED: HeaderValue = HeaderValue::from_static(
 
 /// State that all requests share.
 pub(super) struct ServiceState {
-    pub(super) parts: Parts,
+    pub(super) parts: Dependencies,
     pub(super) access: Authorizer,
     pub(super) plain: PlainArchives,
     pub(super) downloads: Arc<Semaphore>,
@@ -41,7 +39,7 @@ pub(super) struct ServiceState {
 }
 
 impl ServiceState {
-    pub(super) fn new(parts: Parts, options: &Options) -> Self {
+    pub(super) fn new(parts: Dependencies, options: &Options) -> Self {
         Self {
             access: Authorizer::new(parts.client.clone()),
             plain: PlainArchives::new(Arc::clone(&parts.conversions)),

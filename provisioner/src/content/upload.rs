@@ -2,17 +2,14 @@
 
 mod notify;
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::ResourceExt;
 use manifests::api::{bundle::Bundle, install::CONTENT_CLIENT};
+use parking_lot::Mutex;
 use tokio::{task, time};
 use tracing::{info, warn};
 use unpacker::store::Stored;
@@ -26,7 +23,7 @@ use super::{
     routes::{ServiceState, not_leader},
     stream,
 };
-use crate::controllers::bundle::upload::{self, Kept};
+use crate::controllers::bundle::upload::{self, StoreResult};
 
 /// Maximum time without received bytes, and of a whole upload.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -154,7 +151,7 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
     if let Some(digest) = unpacked(&bundle) {
         return check_same_content(digest, stored.digest);
     }
-    let result = upload::keep(
+    let result = upload::persist(
         &parts.client,
         &parts.settings,
         &parts.store,
@@ -180,8 +177,8 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
         }
     }
     match result {
-        Kept::Already => no_content(),
-        Kept::New => {
+        StoreResult::AlreadyStored => no_content(),
+        StoreResult::Stored => {
             let accepted = Accepted {
                 digest: stored.digest.to_string(),
                 size: stored.size,
@@ -217,7 +214,7 @@ async fn restore_previous(shared: &ServiceState, bundle: &Bundle, digest: Digest
     };
     let size = hold.size();
     let previous = Stored { digest, size, hold };
-    let result = upload::keep(
+    let result = upload::persist(
         &parts.client,
         &parts.settings,
         &parts.store,
@@ -268,11 +265,11 @@ fn failed(error: &upload::Error) -> Response {
     let (status, reason) = match error {
         E::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "TooLargeForCluster"),
         E::Foreign { .. } => (StatusCode::CONFLICT, "NameTaken"),
-        E::Race { .. } => (StatusCode::CONFLICT, "UploadInProgress"),
+        E::ConcurrentUpload { .. } => (StatusCode::CONFLICT, "UploadInProgress"),
         E::InvalidDigest { .. } => (StatusCode::CONFLICT, "InvalidDigest"),
         E::Unexpected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "DigestMismatch"),
-        E::Damaged { .. } | E::Lost { .. } => (StatusCode::NOT_FOUND, "UploadLost"),
-        E::Store { .. } | E::Api { .. } | E::Silent { .. } | E::Pack { .. } => {
+        E::Damaged { .. } | E::StoreLost { .. } => (StatusCode::NOT_FOUND, "UploadLost"),
+        E::Store { .. } | E::Api { .. } | E::Timeout { .. } | E::Pack { .. } => {
             warn!(
                 error = error as &dyn std::error::Error,
                 "failed to store or read an upload"
@@ -314,7 +311,7 @@ pub(super) struct UploadLock {
 
 impl UploadLock {
     pub(super) fn new(names: &Arc<Mutex<HashSet<String>>>, name: &str) -> Option<Self> {
-        let mut locked = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = names.lock();
         locked.insert(name.to_owned()).then(|| Self {
             names: Arc::clone(names),
             name: name.to_owned(),
@@ -324,7 +321,7 @@ impl UploadLock {
 
 impl Drop for UploadLock {
     fn drop(&mut self) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         names.remove(&self.name);
     }
 }

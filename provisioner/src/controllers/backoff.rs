@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// Initial delay for failures that last until a person acts, perhaps without an event: a tag that is pushed later.
@@ -35,7 +36,7 @@ impl Backoff {
         is_terminal: bool,
         now: Instant,
     ) -> Duration {
-        let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.0.lock();
         let failures = objects.entry(uid.to_owned()).or_default();
         if failures.generation != generation {
             *failures = Failures {
@@ -47,27 +48,27 @@ impl Backoff {
             return until.duration_since(now);
         }
         failures.count = failures.count.saturating_add(1);
-        let delay = pause(failures.count, is_terminal, fastrand::f64());
+        let delay = delay(failures.count, is_terminal, fastrand::f64());
         failures.until = Some(now + delay);
         delay
     }
 
     /// Removes an object that has succeeded or was deleted.
-    pub(crate) fn forget(&self, uid: &str) {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn reset(&self, uid: &str) {
+        let mut failures = self.0.lock();
         failures.remove(uid);
     }
 
     /// Removes objects that do not exist.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.0.lock();
         failures.retain(|uid, _| exists(uid));
     }
 }
 
 /// Returns the delay after a number of failures. It doubles with each failure, with a jitter of up to a quarter, so that
 /// objects that failed together do not retry together.
-pub(crate) fn pause(failures: u32, is_terminal: bool, jitter: f64) -> Duration {
+pub(crate) fn delay(failures: u32, is_terminal: bool, jitter: f64) -> Duration {
     let initial = if is_terminal {
         INITIAL_DELAY_TERMINAL
     } else {
@@ -97,9 +98,9 @@ mod tests {
             (6, true, 300),
         ] {
             let expected = Duration::from_secs(seconds);
-            assert_eq!(pause(failures, is_terminal, 0.5), expected);
-            assert_eq!(pause(failures, is_terminal, 0.0), expected.mul_f64(0.75));
-            assert_eq!(pause(failures, is_terminal, 1.0), expected.mul_f64(1.25));
+            assert_eq!(delay(failures, is_terminal, 0.5), expected);
+            assert_eq!(delay(failures, is_terminal, 0.0), expected.mul_f64(0.75));
+            assert_eq!(delay(failures, is_terminal, 1.0), expected.mul_f64(1.25));
         }
     }
 
@@ -112,7 +113,7 @@ mod tests {
         let next = |uid: &str, at| backoff.next(uid, Some(1), false, later(at));
         assert!(next("a", 0) < second);
         assert!(next("a", 10) >= second && next("b", 10) < second);
-        backoff.forget("a");
+        backoff.reset("a");
         assert!(next("a", 10) < second);
         backoff.retain(|uid| uid == "a");
         assert!(next("b", 20) < second && next("a", 20) >= second);

@@ -33,15 +33,15 @@ use manifests::api::{Class, bundle::Bundle};
 
 pub(crate) use cache::Change;
 pub use cache::{BundleCache, watch};
-pub use content::{LoadError, convert, fetch_again, is_available};
+pub use content::{LoadError, convert, is_available, refetch};
 pub use content_index::Contents;
 pub use controller::run;
 pub use conversions::Conversions;
-pub(crate) use credentials::{Error as AccessError, pull as pull_secret};
+pub(crate) use credentials::{Error as AccessError, pull_secret};
 pub use job::JobBackoff;
 pub use status::is_unpacked;
-pub(crate) use validate::cut;
-pub use validate::refusal;
+pub use validate::rejection;
+pub(crate) use validate::truncate;
 
 /// Returns the provisioner class of a Bundle, or `None` if another provisioner handles the class.
 pub fn class_of(bundle: &Bundle) -> Option<Class> {

@@ -43,19 +43,20 @@ use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use manifests::api::platform_operator::CatalogRef;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use self::{
     catalog_cache::CatalogCache,
-    max_openshift::{Maxima, Said},
+    max_openshift::{CatalogMaximum, MaxOpenShiftVersions},
 };
 pub use self::{
-    catalog_cache::{Offers, State},
+    catalog_cache::{CatalogState, Offers},
     controller::run,
 };
 
@@ -63,15 +64,15 @@ use crate::runtime::metrics::CatalogLabels;
 
 /// Name of a CatalogSource. The order is that of the texts `namespace/name`, which the resolver compares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct CatalogKey {
     /// Namespace of the CatalogSource.
     pub namespace: String,
     /// Name of the CatalogSource.
     pub name: String,
 }
 
-impl From<&Key> for CatalogLabels {
-    fn from(key: &Key) -> Self {
+impl From<&CatalogKey> for CatalogLabels {
+    fn from(key: &CatalogKey) -> Self {
         Self {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
@@ -79,7 +80,7 @@ impl From<&Key> for CatalogLabels {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for CatalogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -87,7 +88,7 @@ impl fmt::Display for Key {
 
 // === impl Key ===
 
-impl Key {
+impl CatalogKey {
     /// Returns the bytes of `namespace/name`.
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let (namespace, name) = (self.namespace.bytes(), self.name.bytes());
@@ -95,13 +96,13 @@ impl Key {
     }
 }
 
-impl Ord for Key {
+impl Ord for CatalogKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.bytes().cmp(other.bytes())
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for CatalogKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -112,7 +113,7 @@ impl PartialOrd for Key {
 pub struct Catalogs {
     known: Mutex<CatalogCache>,
     /// Max OpenShift versions recorded for installed bundles; `None` before the first lookup.
-    kept: Mutex<Option<Arc<Maxima>>>,
+    kept: Mutex<Option<Arc<MaxOpenShiftVersions>>>,
     changes: watch::Sender<u64>,
     wants: Mutex<PackageInterest>,
     wanted: watch::Sender<BTreeSet<String>>,
@@ -122,7 +123,7 @@ pub struct Catalogs {
 #[derive(Debug, Default)]
 struct PackageInterest {
     /// Packages from which PlatformOperators choose.
-    chosen: BTreeSet<String>,
+    candidates: BTreeSet<String>,
     /// Packages that are installed.
     installed: BTreeSet<String>,
     /// Packages whose bundle was rejected because of its constraints, with the time of the last rejection.
@@ -139,22 +140,22 @@ const REJECTED_TTL: Duration = Duration::from_secs(3600);
 
 impl Catalogs {
     /// Sets the packages to choose from. From catalogs on other servers, only tracked packages are read.
-    pub fn want(&self, packages: BTreeSet<String>) {
-        self.wants(|wants| wants.chosen = packages);
+    pub fn track_candidates(&self, packages: BTreeSet<String>) {
+        self.update_interest(|wants| wants.candidates = packages);
     }
 
     /// Sets the installed packages, regardless of how they were chosen.
-    pub(crate) fn want_installed(&self, packages: BTreeSet<String>) {
-        self.wants(|wants| wants.installed = packages);
+    pub(crate) fn track_installed(&self, packages: BTreeSet<String>) {
+        self.update_interest(|wants| wants.installed = packages);
     }
 
     /// Tracks a package that was rejected for the cluster's version. A catalog may declare another limit for it.
-    pub(crate) fn want_refused(&self, package: &str) {
-        self.wants(|wants| wants.refuse(package, Instant::now()));
+    pub(crate) fn track_rejected(&self, package: &str) {
+        self.update_interest(|wants| wants.refuse(package, Instant::now()));
     }
 
-    fn wants(&self, change: impl FnOnce(&mut PackageInterest)) {
-        let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update_interest(&self, change: impl FnOnce(&mut PackageInterest)) {
+        let mut wants = self.wants.lock();
         change(&mut wants);
         let packages = wants.all();
         // Send under the lock, so that the last change is also the last one sent.
@@ -178,43 +179,44 @@ impl Catalogs {
     }
 
     /// Returns the state of each catalog.
-    pub fn states(&self) -> Vec<State> {
+    pub fn states(&self) -> Vec<CatalogState> {
         self.known().states()
     }
 
     /// Reports whether all CatalogSources are listed. Until then, a missing catalog may exist.
-    pub fn are_listed(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         self.known().are_listed()
     }
 
     /// Returns the max OpenShift version that catalogs currently declare for a bundle of a package with this image digest.
-    pub fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
-        self.known().said(package, bundle, digest)
+    pub fn declared_maximum(&self, package: &str, bundle: &str, digest: &str) -> CatalogMaximum {
+        self.known().declared_maximum(package, bundle, digest)
     }
 
     /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
     /// namespace of the admin has such a catalog.
     pub fn said_by(
         &self,
-        catalog: &Key,
+        catalog: &CatalogKey,
         package: &str,
         bundle: &str,
         version: &str,
-    ) -> Option<Said> {
+    ) -> Option<CatalogMaximum> {
         self.known().said_by(catalog, package, bundle, version)
     }
 
     /// Returns the lowest release that any catalog declares for a bundle of this name and version.
-    pub fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+    pub fn lowest(&self, package: &str, bundle: &str, version: &str) -> CatalogMaximum {
         self.known().lowest(package, bundle, version)
     }
 
     /// Returns the effective max OpenShift version as text: the one that catalogs declare, or have declared last.
-    pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
+    pub fn effective_maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
         let key = max_openshift::key(package, bundle, digest);
-        let recorded = self.kept();
+        let recorded = self.recorded_maxima();
         let last = recorded.as_ref().and_then(|recorded| recorded.get(&key));
-        self.said(package, bundle, digest).counts(last)
+        self.declared_maximum(package, bundle, digest)
+            .effective(last)
     }
 
     /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image. Returns `None` also while
@@ -227,16 +229,15 @@ impl Catalogs {
     }
 
     /// Returns the max OpenShift versions recorded for installed bundles, or `None` before the first lookup.
-    pub(crate) fn kept(&self) -> Option<Arc<Maxima>> {
-        let recorded = self.kept.lock();
-        recorded.unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn recorded_maxima(&self) -> Option<Arc<MaxOpenShiftVersions>> {
+        self.kept.lock().clone()
     }
 
     /// Replaces the recorded max OpenShift versions. Versions persisted by an earlier process take effect with the first
     /// call.
-    pub(crate) fn keep(&self, maxima: Maxima) {
+    pub(crate) fn record_maxima(&self, maxima: MaxOpenShiftVersions) {
         let is_first = {
-            let mut recorded = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recorded = self.kept.lock();
             // Later values come from catalogs whose changes have already been published.
             let is_first = recorded.is_none() && !maxima.is_empty();
             if recorded.as_deref() != Some(&maxima) {
@@ -256,7 +257,7 @@ impl Catalogs {
     }
 
     fn known(&self) -> MutexGuard<'_, CatalogCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 
@@ -264,7 +265,7 @@ impl Catalogs {
 
 impl PackageInterest {
     fn all(&self) -> BTreeSet<String> {
-        let all = self.chosen.iter().chain(&self.installed);
+        let all = self.candidates.iter().chain(&self.installed);
         all.chain(self.refused.keys()).cloned().collect()
     }
 

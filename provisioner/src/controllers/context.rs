@@ -13,13 +13,13 @@ use super::{
         job::{JobBackoff, JobQueue},
     },
     catalog_source::Catalogs,
-    cluster_operator::removed_apis::Uses,
+    cluster_operator::removed_apis::RemovedApiUsage,
 };
 use crate::{
-    cluster::{impersonation::Accounts, pull_config::Pulling, versions::Versions},
+    cluster::{impersonation::ImpersonatedClients, pull_config::PullConfig, versions::Versions},
     runtime::{
-        events::Events, fence::Fence, leadership::Leading, metrics::Metrics, readiness::Ready,
-        settings::Settings,
+        events::EventRecorder, fence::Fence, leadership::LeaderFlag, metrics::Metrics,
+        readiness::Readiness, settings::Settings,
     },
 };
 use apply::{discovery::Discovery, informers::Informers, preflight::ClusterAdminCheck};
@@ -30,7 +30,7 @@ pub struct Context {
     /// The provisioner's own client, with its own permissions.
     pub client: Client,
     /// Clients with the permissions of ServiceAccounts.
-    pub accounts: Arc<Accounts>,
+    pub clients: Arc<ImpersonatedClients>,
     /// Settings of the flags.
     pub settings: Arc<Settings>,
     /// Store of the fetched content.
@@ -38,25 +38,25 @@ pub struct Context {
     /// Runner of conversions within a shared memory budget.
     pub conversions: Arc<Conversions>,
     /// Cached API discovery.
-    pub kinds: Arc<Discovery>,
+    pub discovery: Arc<Discovery>,
     /// Informers of the applied objects.
-    pub watches: Arc<Informers>,
+    pub informers: Arc<Informers>,
     /// Kubernetes and OpenShift versions of the cluster.
     pub versions: Arc<Versions>,
     /// Caches whether the provisioner has cluster-admin permissions.
     pub mighty: Arc<ClusterAdminCheck>,
     /// Pull configuration of the cluster.
-    pub pulling: Arc<Pulling>,
+    pub pull_config: Arc<PullConfig>,
     /// Contents of the catalogs.
     pub catalogs: Arc<Catalogs>,
     /// Usage of removed APIs, as counted by the cluster.
-    pub uses: Arc<Uses>,
+    pub removed_apis: Arc<RemovedApiUsage>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
     /// Publisher of Events.
-    pub events: Arc<Events>,
+    pub events: Arc<EventRecorder>,
     /// Flag that is true while this process is the leader.
-    pub leading: Leading,
+    pub leader: LeaderFlag,
     /// Index of the Bundles whose content this process has stored.
     pub contents: Arc<Contents>,
     /// Back-off between the unpack Jobs of a Bundle.
@@ -64,9 +64,9 @@ pub struct Context {
     /// Queue that limits the number of concurrent unpack Jobs.
     pub job_queue: Arc<JobQueue>,
     /// Readiness tasks: add one when a watch starts, and drop it at its first sync.
-    pub ready: Ready,
+    pub ready: Readiness,
     /// Permits to apply or delete an object.
-    pub permits: Arc<Semaphore>,
+    pub write_permits: Arc<Semaphore>,
     /// Permits to repair an object, or to delete it with its instance. Rollouts do not use them.
     pub repair_permits: Arc<Semaphore>,
     /// Clock; tests replace it.
@@ -79,10 +79,10 @@ impl Context {
     /// # Errors
     /// Returns an error if no client can be created.
     pub(crate) fn fenced(&self, fence: Fence) -> Result<Self, kube::Error> {
-        let accounts = self.accounts.fenced(fence)?;
+        let accounts = self.clients.fenced(fence)?;
         Ok(Self {
-            client: accounts.own().clone(),
-            accounts: Arc::new(accounts),
+            client: accounts.default_client().clone(),
+            clients: Arc::new(accounts),
             ..self.clone()
         })
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use apply::{backoff::Pauses, ssa::MANAGER};
+use apply::{backoff::WatchBackoff, ssa::MANAGER};
 
 const CRD_NAME: &str = "catalogsources.operators.coreos.com";
 /// Delay before a failed request is retried.
@@ -42,7 +42,7 @@ pub(super) async fn reconcile(
 ) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let config = watcher::Config::default().fields(&format!("metadata.name={CRD_NAME}"));
-    let events = watcher(crds.clone(), config).backoff(Pauses::default());
+    let events = watcher(crds.clone(), config).backoff(WatchBackoff::default());
     let mut events = pin!(events);
     let (mut latest, mut reported_reason): (Option<CustomResourceDefinition>, _) = (None, None);
     let mut delay = None;

@@ -12,7 +12,7 @@ use manifests::api::catalog_source::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cluster::shallow_json::Shallow;
+use crate::cluster::shallow_json::DepthLimited;
 
 const KIND: &str = "ConversionReview";
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
@@ -41,7 +41,7 @@ struct Request {
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
     #[serde(default)]
-    objects: Vec<Shallow>,
+    objects: Vec<DepthLimited>,
 }
 
 /// Returns the response to a request.
@@ -74,13 +74,14 @@ pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(serde_json::to_vec(&answer)?)
 }
 
-fn convert_objects(desired: &str, objects: Vec<Shallow>) -> Result<Vec<Value>, String> {
-    let desired_version = Version::of(&json!({"apiVersion": desired})).ok_or_else(|| {
-        format!("unsupported version {desired}; supported: v1alpha1 and v1 of {GROUP}")
-    })?;
-    let converted = objects.into_iter().map(|Shallow(object)| {
+fn convert_objects(desired: &str, objects: Vec<DepthLimited>) -> Result<Vec<Value>, String> {
+    let desired_version =
+        Version::from_object(&json!({"apiVersion": desired})).ok_or_else(|| {
+            format!("unsupported version {desired}; supported: v1alpha1 and v1 of {GROUP}")
+        })?;
+    let converted = objects.into_iter().map(|DepthLimited(object)| {
         let kind = object.get("kind").and_then(Value::as_str);
-        if kind != Some("CatalogSource") || Version::of(&object).is_none() {
+        if kind != Some("CatalogSource") || Version::from_object(&object).is_none() {
             let version = object.get("apiVersion").and_then(Value::as_str);
             return Err(format!(
                 "only CatalogSources of {GROUP} can be converted, but got {} of {}",

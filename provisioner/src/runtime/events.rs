@@ -3,11 +3,7 @@
 //! Equal events in a row become one Event with a count. The recorder of kube also treats events with different notes as
 //! equal, and keeps showing the first note. So this module decides which events are equal.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -23,6 +19,7 @@ use kube::{
     runtime::events::EventType,
 };
 use lru::LruCache;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -45,7 +42,7 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Publisher of Events.
-pub struct Events {
+pub struct EventRecorder {
     client: Client,
     reporter: String,
     series: Mutex<LruCache<SeriesKey, SeriesState>>,
@@ -81,14 +78,14 @@ enum EventAction {
     Skip,
 }
 
-impl Events {
+impl EventRecorder {
     /// Returns a publisher. `reporter` is the name of the pod.
     pub fn new(client: Client, reporter: Option<String>) -> Self {
         let reporter = reporter.filter(|name| !name.is_empty());
         let reporter = reporter.unwrap_or_else(|| "provisioner".to_owned());
         Self {
             client,
-            reporter: cut(&reporter, MAX_NAME).to_owned(),
+            reporter: truncate(&reporter, MAX_NAME).to_owned(),
             series: Mutex::new(LruCache::new(CACHE_CAPACITY)),
         }
     }
@@ -103,7 +100,7 @@ impl Events {
         action: &str,
         note: &str,
     ) {
-        let note = cut(note, MAX_NOTE);
+        let note = truncate(note, MAX_NOTE);
         let key = SeriesKey {
             about: [&about.uid, &about.kind, &about.name]
                 .into_iter()
@@ -175,15 +172,15 @@ impl Events {
         let name = about.name.as_deref().unwrap_or("rukpak");
         let number = now.as_nanosecond().unsigned_abs() ^ u128::from(fastrand::u32(..));
         Event {
-            action: Some(cut(action, MAX_NAME).to_owned()),
+            action: Some(truncate(action, MAX_NAME).to_owned()),
             event_time: Some(MicroTime(now)),
             metadata: ObjectMeta {
-                name: Some(format!("{}.{number:x}", cut(name, 200))),
+                name: Some(format!("{}.{number:x}", truncate(name, 200))),
                 namespace: about.namespace.clone(),
                 ..ObjectMeta::default()
             },
             note: Some(note.to_owned()),
-            reason: Some(cut(reason, MAX_NAME).to_owned()),
+            reason: Some(truncate(reason, MAX_NAME).to_owned()),
             regarding: Some(about.clone()),
             reporting_controller: Some(CONTROLLER.to_owned()),
             reporting_instance: Some(self.reporter.clone()),
@@ -199,7 +196,7 @@ impl Events {
     }
 
     fn next(&self, key: &SeriesKey, now: Instant) -> EventAction {
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.lock();
         let Some(state) = series.get_mut(key) else {
             return EventAction::Create;
         };
@@ -224,22 +221,16 @@ impl Events {
             last: now,
             reported_at: now,
         };
-        self.series
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .put(key, state);
+        self.series.lock().put(key, state);
     }
 
     fn forget(&self, key: &SeriesKey) {
-        self.series
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop(key);
+        self.series.lock().pop(key);
     }
 }
 
 /// Returns the longest prefix of a text that has at most `max` bytes and ends between characters.
-pub(crate) fn cut(text: &str, max: usize) -> &str {
+pub(crate) fn truncate(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len()))
         .rev()
         .find(|&end| text.is_char_boundary(end));

@@ -5,13 +5,14 @@
 
 use std::{
     future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Method, Request};
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
@@ -34,11 +35,11 @@ struct FenceClosed;
 impl Fence {
     /// Allows writes until `end`, when the Lease expires.
     pub(crate) fn close_at(&self, end: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        *self.0.lock() = Some(end);
     }
 
     fn is_open(&self) -> bool {
-        let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = *self.0.lock();
         end.is_none_or(|end| Instant::now() < end)
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::{log::LogLevelHandle, metrics::Metrics, readiness::Ready};
+use super::{log::LogLevelHandle, metrics::Metrics, readiness::Readiness};
 
 /// Maximum number of concurrent connections of one service. Further connections wait.
 const MAX_CONNECTIONS: usize = 64;
@@ -115,7 +115,7 @@ impl Service {
 }
 
 /// Returns the routes `/healthz` and `/readyz`.
-pub(crate) fn probes(ready: Ready, stop: CancellationToken) -> Router {
+pub(crate) fn probes(ready: Readiness, stop: CancellationToken) -> Router {
     let readiness = move || {
         let waiting = ready.waiting();
         let stopping = stop.is_cancelled();

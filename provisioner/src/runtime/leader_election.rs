@@ -6,10 +6,7 @@
 
 mod claim;
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -20,6 +17,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -198,7 +196,7 @@ impl LeaderLease {
     }
 
     fn written(&self) -> MutexGuard<'_, Option<Object>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock()
     }
 
     fn spec(&self, previous: Option<LeaseSpec>, claim: &LeaseAction) -> LeaseSpec {

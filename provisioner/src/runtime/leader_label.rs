@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use apply::backoff::Pauses;
+use apply::backoff::WatchBackoff;
 
 /// Timeout of one request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -140,7 +140,7 @@ impl LeaderLabel {
         info!(pod = self.pod_name, "this pod has the leader label");
         let config = watcher::Config::default().labels(&format!("{LEADER}=true"));
         let mut events = watcher(self.pods.clone(), config)
-            .backoff(Pauses::default())
+            .backoff(WatchBackoff::default())
             .boxed();
         let mut labeled = LabeledPods::default();
         while let Some(event) = events.next().await {

@@ -7,9 +7,9 @@ use std::sync::{
 
 /// Flag that is true while this process is the leader. Clones share the flag.
 #[derive(Debug, Clone)]
-pub struct Leading(Arc<AtomicBool>);
+pub struct LeaderFlag(Arc<AtomicBool>);
 
-impl Leading {
+impl LeaderFlag {
     /// Sets whether this process is the leader.
     pub fn set(&self, is_leader: bool) {
         self.0.store(is_leader, Ordering::Release);
@@ -22,7 +22,7 @@ impl Leading {
 }
 
 /// A process without leader election is the leader.
-impl Default for Leading {
+impl Default for LeaderFlag {
     fn default() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }

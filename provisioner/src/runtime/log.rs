@@ -2,10 +2,11 @@
 
 use std::{
     panic::{self, PanicHookInfo},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tracing::{error, info};
 use tracing_subscriber::{
     EnvFilter, Layer as _, Registry, fmt, layer::SubscriberExt as _, reload,
@@ -72,10 +73,7 @@ pub(crate) fn start(format: LogFormat, level: &str) -> LogLevelHandle {
 impl LogLevelHandle {
     /// Returns the current log level.
     pub(crate) fn get(&self) -> String {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.lock().clone()
     }
 
     /// Changes the log level.
@@ -87,7 +85,7 @@ impl LogLevelHandle {
             .as_ref()
             .ok_or("the log is not managed by the provisioner")?;
         handle.reload(filter).map_err(|error| error.to_string())?;
-        level.clone_into(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        level.clone_into(&mut self.current.lock());
         info!(level, "log level changed");
         Ok(())
     }
@@ -122,7 +120,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let message = payload.downcast_ref::<&str>().copied();
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let message = message.unwrap_or("a value that is not text");
-    let message = super::events::cut(message, MAX_PANIC);
+    let message = super::events::truncate(message, MAX_PANIC);
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or_default();

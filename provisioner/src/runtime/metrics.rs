@@ -42,10 +42,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-pub use platform::{CatalogLabels, Polled, Tally};
-pub use queue::Queue;
+pub use platform::{CatalogLabels, PollOutcome, Tally};
+pub use queue::QueueDepth;
 
-use self::{calls::CatalogRequests, platform::Platform};
+use self::{calls::CatalogRequests, platform::PlatformMetrics};
 
 /// Buckets in seconds: from a reconcile without changes to a download that reaches its timeout.
 const RECONCILE_BUCKETS: [f64; 12] = [
@@ -60,16 +60,16 @@ pub struct Metrics {
     durations: Family<ControllerLabels, Histogram>,
     failures: Family<FailureLabels, Counter>,
     queue_length: Family<ControllerLabels, Gauge>,
-    bundles: Queue,
-    instances: Queue,
-    operators: Queue,
+    bundles: QueueDepth,
+    instances: QueueDepth,
+    operators: QueueDepth,
     applied: Counter,
     repaired: Counter,
     unpacked: Counter,
     pull_problems: Family<PullSourceLabels, Gauge>,
     policies_missing: Gauge,
     leader: Gauge,
-    platform: Platform,
+    platform: PlatformMetrics,
     requests: CatalogRequests,
 }
 
@@ -114,7 +114,7 @@ impl Metrics {
         let durations: fn() -> Histogram = || Histogram::new(RECONCILE_BUCKETS);
         let queue_length = Family::<ControllerLabels, Gauge>::default();
         let queue = |controller| {
-            Queue::new(queue_length.get_or_create_owned(&ControllerLabels { controller }))
+            QueueDepth::new(queue_length.get_or_create_owned(&ControllerLabels { controller }))
         };
         let mut this = Self {
             bundles: queue(Controller::Bundle),
@@ -132,7 +132,7 @@ impl Metrics {
             pull_problems: Family::default(),
             policies_missing: Gauge::default(),
             leader: Gauge::default(),
-            platform: Platform::default(),
+            platform: PlatformMetrics::default(),
             requests: CatalogRequests::default(),
         };
         this.register();
@@ -241,7 +241,7 @@ impl Metrics {
     }
 
     /// Returns the queue of a controller, which records triggered and started reconciles.
-    pub fn queue(&self, controller: Controller) -> &Queue {
+    pub fn queue(&self, controller: Controller) -> &QueueDepth {
         match controller {
             Controller::Bundle => &self.bundles,
             Controller::Instance => &self.instances,

@@ -1,37 +1,36 @@
 //! Readiness: the process is ready as soon as all readiness tasks are dropped.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Open readiness tasks. Clones share the list.
 ///
 /// ```
-/// let ready = provisioner::runtime::readiness::Ready::default();
+/// let ready = provisioner::runtime::readiness::Readiness::default();
 /// let task = ready.task("watch Bundles");
 /// assert_eq!(ready.waiting(), ["watch Bundles"]);
 /// task.done();
 /// assert!(ready.waiting().is_empty());
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Ready {
+pub struct Readiness {
     open: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
 /// A readiness task. Dropping it marks it as done.
 #[derive(Debug)]
 #[must_use = "dropping it marks the task as done"]
-pub struct Task {
+pub struct ReadinessTask {
     name: &'static str,
-    ready: Ready,
+    ready: Readiness,
 }
 
-impl Ready {
+impl Readiness {
     /// Adds a task. `/readyz` lists the names of open tasks.
-    pub fn task(&self, name: &'static str) -> Task {
+    pub fn task(&self, name: &'static str) -> ReadinessTask {
         *self.lock().entry(name).or_default() += 1;
-        Task {
+        ReadinessTask {
             name,
             ready: self.clone(),
         }
@@ -43,16 +42,16 @@ impl Ready {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
-impl Task {
+impl ReadinessTask {
     /// Marks the task as done.
     pub fn done(self) {}
 }
 
-impl Drop for Task {
+impl Drop for ReadinessTask {
     fn drop(&mut self) {
         let mut open = self.ready.lock();
         if let Some(count) = open.get_mut(self.name) {
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn task_name_is_waiting_until_all_its_tasks_end() {
-        let ready = Ready::default();
+        let ready = Readiness::default();
         let (first, second, other) = (ready.task("watch"), ready.task("watch"), ready.task("open"));
         drop(first);
         assert_eq!(ready.waiting(), ["open", "watch"]);

@@ -34,7 +34,7 @@ pub struct Settings {
     /// True if the store outlives the pod, which uploads that are too large for the cluster require.
     pub persistent_store: bool,
     /// Settings of unpack Jobs.
-    pub jobs: Jobs,
+    pub jobs: UnpackJobs,
     /// Namespaces whose CatalogSources are available to platform operators, in order of preference. A user who may write
     /// there decides what is installed with the permissions of the provisioner.
     pub catalog_namespaces: Vec<String>,
@@ -64,7 +64,7 @@ pub enum CatalogServer {
 
 impl Settings {
     /// Reports whether CatalogSources of a namespace are available to platform operators.
-    pub fn counts(&self, namespace: &str) -> bool {
+    pub fn is_selectable_namespace(&self, namespace: &str) -> bool {
         self.catalog_namespaces
             .iter()
             .any(|selected| selected == namespace)
@@ -83,19 +83,19 @@ pub struct Serving {
     /// True if each catalog is served from its own pod, and not only catalogs that configure their pod.
     pub pods: bool,
     /// Quota of each namespace whose catalogs are not available to platform operators.
-    pub share: Share,
+    pub share: NamespaceQuota,
 }
 
 /// Quota of the served catalogs of one namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct NamespaceQuota {
     /// Maximum number of catalogs.
     pub catalogs: usize,
     /// Maximum total size of the files that they are served from, in bytes.
     pub bytes: u64,
 }
 
-impl Default for Share {
+impl Default for NamespaceQuota {
     fn default() -> Self {
         Self {
             catalogs: 100,
@@ -167,20 +167,20 @@ impl Namespaces {
 
 /// Settings of unpack Jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jobs {
+pub struct UnpackJobs {
     /// Component that pulls images of Bundles without `pull`.
     pub pull: PullMode,
     /// Image with the program `/unpack`.
     pub image: String,
     /// Access of the program to the files of a bundle.
-    pub mode: Mode,
+    pub mode: UnpackMode,
     /// Timeout of a Job, including the pull of the image.
     pub deadline: Duration,
 }
 
 /// Access of the unpack program to the files of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum UnpackMode {
     /// Depends on the version of the cluster.
     Auto,
     /// The bundle image is mounted as a read-only volume. None of its programs run.
@@ -219,7 +219,7 @@ impl Default for Settings {
             resync: Duration::from_secs(600),
             concurrency: 16,
             persistent_store: false,
-            jobs: Jobs::default(),
+            jobs: UnpackJobs::default(),
             catalog_namespaces: Vec::new(),
             catalog_server: CatalogServer::Auto,
             serving: None,
@@ -229,12 +229,12 @@ impl Default for Settings {
     }
 }
 
-impl Default for Jobs {
+impl Default for UnpackJobs {
     fn default() -> Self {
         Self {
             pull: PullMode::Registry,
             image: install::Options::default().image,
-            mode: Mode::Auto,
+            mode: UnpackMode::Auto,
             deadline: Duration::from_secs(600),
         }
     }

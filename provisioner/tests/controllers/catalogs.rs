@@ -28,7 +28,7 @@ use manifests::api::platform_operator::CatalogRef;
 use provisioner::{
     app,
     controllers::{catalog_source, context::Context},
-    runtime::settings::{Namespaces, Ports, Serving, Settings, Share},
+    runtime::settings::{NamespaceQuota, Namespaces, Ports, Serving, Settings},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -83,7 +83,7 @@ fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Sett
 
 /// Reads catalogs until the token is cancelled.
 fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-    let (kinds, until) = (Arc::clone(&ctx.kinds), stop.clone());
+    let (kinds, until) = (Arc::clone(&ctx.discovery), stop.clone());
     let kinds = tokio::spawn(async move { kinds.run(until).await });
     let catalogs = tokio::spawn(catalog_source::run(ctx.clone(), stop.clone()));
     vec![kinds, catalogs]
@@ -112,7 +112,7 @@ impl Shelf {
             ports: Ports::Any,
             namespaces: Namespaces::All,
             pods: false,
-            share: Share::default(),
+            share: NamespaceQuota::default(),
         };
         Self::defined(Settings {
             serving: Some(serving),

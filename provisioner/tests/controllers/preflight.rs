@@ -19,7 +19,9 @@ use kube::{
 use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
 use manifests::api::labels;
 use manifests::object::{Identity, Object};
-use provisioner::{cluster::impersonation::Accounts, controllers::bundle_instance::policy};
+use provisioner::{
+    cluster::impersonation::ImpersonatedClients, controllers::bundle_instance::policy,
+};
 use serde_json::{Value, json};
 use tests::assert_has;
 
@@ -50,7 +52,7 @@ impl Case {
 
     /// Sets the account whose permissions are checked.
     fn by(mut self, world: &World, account: &ServiceAccountRef) -> Self {
-        let accounts = Accounts::new(world.cluster.config().clone()).unwrap();
+        let accounts = ImpersonatedClients::new(world.cluster.config().clone()).unwrap();
         self.client = accounts.client(Some(account)).unwrap();
         self.instance.spec.service_account = Some(account.clone());
         self

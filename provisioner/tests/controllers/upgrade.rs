@@ -91,7 +91,7 @@ async fn counted_calls_are_followed() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(removed_apis::run(ctx.clone(), stop.clone()));
     let kinds = {
-        let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
+        let (kinds, stop) = (Arc::clone(&ctx.discovery), stop.clone());
         tokio::spawn(async move { kinds.run(stop).await })
     };
     let instance: BundleInstance = serde_json::from_value(json!({
@@ -110,10 +110,12 @@ async fn counted_calls_are_followed() {
         },
     }))
     .unwrap();
-    let mut changes = ctx.uses.changes();
+    let mut changes = ctx.removed_apis.changes();
     let becomes = async |expected: &[&str]| {
         eventually("the messages about removed APIs", async || {
-            let removed = ctx.uses.removed(&instance, Some(KubeVersion::new(1, 36)));
+            let removed = ctx
+                .removed_apis
+                .removed(&instance, Some(KubeVersion::new(1, 36)));
             let found = removed.messages;
             (found == expected)
                 .then_some(())

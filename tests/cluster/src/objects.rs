@@ -1,7 +1,8 @@
 //! Server-side apply of objects of any kind.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -67,7 +68,7 @@ impl Cluster {
 
     /// Clears the cache of API discovery.
     pub(crate) fn forget_kinds(&self) {
-        let mut kinds = self.kinds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.0.lock();
         kinds.clear();
     }
 
@@ -129,24 +130,16 @@ impl Kinds {
         client: &Client,
         gvk: &GroupVersionKind,
     ) -> Result<(ApiResource, ApiCapabilities)> {
-        let cached = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(gvk)
-            .cloned();
+        let cached = self.0.lock().get(gvk).cloned();
         if let Some(cached) = cached {
             return Ok(cached);
         }
         let found = find(client, gvk).await?;
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.0.lock();
         Ok(kinds.entry(gvk.clone()).or_insert(found).clone())
     }
 
     fn forget(&self, gvk: &GroupVersionKind) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(gvk);
+        self.0.lock().remove(gvk);
     }
 }

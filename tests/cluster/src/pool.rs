@@ -15,8 +15,9 @@
 //! admission policies or webhooks: the API server reads those from time to time, and does not report when.
 
 use std::collections::{BTreeSet, HashMap};
+
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -174,7 +175,7 @@ impl Pool {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Plane>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }
 

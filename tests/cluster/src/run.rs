@@ -1,11 +1,12 @@
 //! The processes and the temporary directory of one control plane, which are removed together.
 
 use std::fs::{self, File};
+
+use parking_lot::{Mutex, MutexGuard};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -160,7 +161,6 @@ impl Run {
         let started = self
             .reaper
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .stdin
             .as_mut()
             .map_or(Ok(()), |stdin| writeln!(stdin, "{id}"))
@@ -179,9 +179,7 @@ impl Run {
     }
 
     fn processes(&self) -> MutexGuard<'_, Vec<Process>> {
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock()
     }
 
     /// Returns an error if a process has ended by itself.
@@ -223,7 +221,6 @@ impl Drop for Run {
             let _ = child.wait();
         }
         let reaper = self.reaper.get_mut();
-        let reaper = reaper.unwrap_or_else(PoisonError::into_inner);
         drop(reaper.stdin.take());
         let _ = reaper.wait(); // it removes the folder
     }

@@ -46,7 +46,7 @@ fn web_errors() -> Vec<(http_client::Error, &'static str)> {
          server expects";
         E::Redirect { url: redirected(), problem: format!("to https://{REMOTE}, which is not encrypted") }
             => "https://example.com/a (redirected) redirects to an address that is not followed; use the final address";
-        E::Untrusted { url: redirected(), problem: http_client::Untrusted::Name, source: Some(cause()) }
+        E::Untrusted { url: redirected(), problem: http_client::CertificateProblem::Name, source: Some(cause()) }
             => "the certificate of https://example.com/a (redirected) is for another name; use a name in the \
                 certificate, or reissue it for this name";
         E::TooLarge { url: redirected(), limit: 5 }
@@ -148,11 +148,11 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
 /// Returns errors with a remote text, and each message without it.
 fn errors() -> Vec<(Error, String)> {
     let url = Url::parse("https://example.com/a.tgz").unwrap();
-    let pinned = Digest::of(b"pinned");
+    let pinned = Digest::sha256(b"pinned");
     let body = HttpError::Digest {
         url: (&url).into(),
         expected: pinned.into(),
-        actual: Some(Digest::of(REMOTE.as_bytes()).into()),
+        actual: Some(Digest::sha256(REMOTE.as_bytes()).into()),
         source: Some(Error::Name { path: remote() }.into()),
     };
     let message = format!(
@@ -185,7 +185,7 @@ fn errors() -> Vec<(Error, String)> {
 fn only_remote_texts_are_removed_from_errors() {
     for (error, expected) in errors() {
         let whole = chain(&error);
-        let digest = Digest::of(REMOTE.as_bytes()).to_string();
+        let digest = Digest::sha256(REMOTE.as_bytes()).to_string();
         assert!(whole.contains(REMOTE) || whole.contains(&digest), "{whole}");
         // Errors for a local user stay whole.
         let error = Quotes::Shown.apply::<Source>(Err(error)).unwrap_err();

@@ -120,7 +120,7 @@ fn copy(count: u16) -> [u8; 3] {
 }
 
 fn id(bytes: &[u8]) -> ObjectId {
-    ObjectId::of(Kind::Blob, bytes).unwrap()
+    ObjectId::compute(Kind::Blob, bytes).unwrap()
 }
 
 fn resolved(pack: &[u8], bounds: Bounds) -> Result<Pack> {

@@ -47,7 +47,7 @@ impl ObjectId {
     }
 
     /// Computes the id of an object from its content.
-    pub(super) fn of(kind: Kind, bytes: &[u8]) -> Result<Self> {
+    pub(super) fn compute(kind: Kind, bytes: &[u8]) -> Result<Self> {
         let mut hasher = Hasher::object(kind, bytes.len() as u64);
         hasher.update(bytes);
         hasher.finish()

@@ -252,7 +252,7 @@ impl Pack {
                 base.bytes = Some(bytes);
             }
             let Some(object) = object else { continue };
-            let id = ObjectId::of(kind, &object)?;
+            let id = ObjectId::compute(kind, &object)?;
             let is_new = !self.ids.contains_key(&id);
             if is_new {
                 self.ids.insert(id, next);

@@ -34,7 +34,7 @@ pub(super) struct SmartHttp {
 
 /// Requests the list of branches and tags, which starts the protocol.
 pub(super) async fn connect(repository: &Url, access: &Access) -> Result<GitConnection> {
-    let client = Client::of(access)?;
+    let client = Client::from_access(access)?;
     let authorization = access.basic.as_ref().map(Basic::authorization);
     let mut url = join(repository, "info/refs");
     url.set_query(Some("service=git-upload-pack"));

@@ -2,13 +2,10 @@
 
 mod keys;
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use russh::{
     ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Disconnect, Preferred,
@@ -127,10 +124,7 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<GitConnection>
         ..client::Config::default()
     };
     let failed = |error: russh::Error| {
-        let problem = key_problem
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let problem = key_problem.lock().take();
         problem.unwrap_or_else(|| Problem::Ssh {
             host: host.clone(),
             source: Some(error.into()),
@@ -248,7 +242,7 @@ impl client::Handler for HostKeyCheck {
                 line: self.known.line(key),
             },
         };
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        *self.problem.lock() = Some(problem);
         Ok(false)
     }
 }

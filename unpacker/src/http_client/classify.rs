@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, io};
 
-use super::{Error, RedactedUrl, Untrusted};
+use super::{CertificateProblem, Error, RedactedUrl};
 use rustls::CertificateError;
 
 /// Converts the error of a request without a response.
@@ -64,21 +64,25 @@ pub(super) fn cause(error: &(dyn StdError + 'static)) -> Box<dyn StdError + Send
     last.to_string().into()
 }
 
-fn untrusted(error: &CertificateError) -> Untrusted {
+fn untrusted(error: &CertificateError) -> CertificateProblem {
     match error {
         // Another CA with the same name as a known one has a different key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => Untrusted::Authority,
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            Untrusted::Name
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            CertificateProblem::Authority
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => Untrusted::Expired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            CertificateProblem::Name
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            CertificateProblem::Expired
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            Untrusted::NotYet
+            CertificateProblem::NotYet
         }
         // rustls has no variant for this error.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            Untrusted::CaAsLeaf
+            CertificateProblem::CaAsLeaf
         }
-        _ => Untrusted::Other,
+        _ => CertificateProblem::Other,
     }
 }

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The problem of a server certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Untrusted {
+pub enum CertificateProblem {
     /// The certificate is signed by an unknown CA.
     #[error(
         "is signed by an unknown CA; pass the CA certificate with --cacert, or disable verification with --tls-verify=false"
@@ -114,7 +114,7 @@ pub enum Error {
         /// URL of the request.
         url: RedactedUrl,
         /// Problem of the certificate.
-        problem: Untrusted,
+        problem: CertificateProblem,
         /// Result of the verification, which may name other hosts of the certificate; `None` where remote texts are
         /// withheld.
         #[source]

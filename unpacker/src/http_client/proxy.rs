@@ -87,7 +87,7 @@ impl Proxies {
     }
 
     /// Returns the proxy for a URL, or `None` for a direct connection. Returns an error if the proxy is unusable.
-    pub(super) fn of(&self, url: &Url) -> Result<Option<&Url>> {
+    pub(super) fn for_url(&self, url: &Url) -> Result<Option<&Url>> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
@@ -231,7 +231,7 @@ mod tests {
 
     fn chosen(variables: &[(&str, &str)], url: &str) -> Option<String> {
         let proxies = proxies(variables);
-        let proxy = proxies.of(&url.parse().unwrap()).unwrap();
+        let proxy = proxies.for_url(&url.parse().unwrap()).unwrap();
         proxy.map(|proxy| proxy.host_str().unwrap().to_owned())
     }
 
@@ -299,7 +299,7 @@ mod tests {
             let proxies = Proxies::of_cluster("http://proxy:3128", "", no_proxy);
             let of = |host: &str| {
                 proxies
-                    .of(&format!("http://{host}/").parse().unwrap())
+                    .for_url(&format!("http://{host}/").parse().unwrap())
                     .unwrap()
             };
             let is_direct = |host: &str| of(host).is_none();
@@ -308,8 +308,13 @@ mod tests {
         }
         let proxies = Proxies::of_cluster("", "socks5://name:word@h", "");
         assert!(proxies.names_any() && !Proxies::of_cluster("", " ", "x").names_any());
-        assert!(proxies.of(&"http://h/".parse().unwrap()).unwrap().is_none());
-        let error = proxies.of(&"https://h/".parse().unwrap()).unwrap_err();
+        assert!(
+            proxies
+                .for_url(&"http://h/".parse().unwrap())
+                .unwrap()
+                .is_none()
+        );
+        let error = proxies.for_url(&"https://h/".parse().unwrap()).unwrap_err();
         let text = error.to_string();
         ::tests::assert_has(&text, "httpsProxy");
         assert!(!text.contains("word"), "{text}");
@@ -329,11 +334,14 @@ mod tests {
             assert!(!format!("{proxies:?}").contains("word"));
             for url in ["http://direct/", "https://10.0.0.1/", "https://localhost/"] {
                 let url = url.parse().unwrap();
-                assert!(matches!(proxies.of(&url), Ok(None)), "{variable} {url}");
+                assert!(
+                    matches!(proxies.for_url(&url), Ok(None)),
+                    "{variable} {url}"
+                );
             }
             for (url, fails) in ["http://h/", "https://h/"].into_iter().zip(fails) {
                 let url = url.parse().unwrap();
-                let outcome = proxies.of(&url);
+                let outcome = proxies.for_url(&url);
                 assert_eq!(outcome.is_err(), fails, "{variable} {url}");
                 let Err(error) = outcome else { continue };
                 let text = error.to_string();

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task, time};
 
 use super::{Error, Packed, Payload};
-use crate::transfer::Claims;
+use crate::transfer::DeclaredUpload;
 
 /// Size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
@@ -51,7 +51,7 @@ pub(super) fn start(load: Arc<Payload>) -> (Upload, task::JoinHandle<Result<Pack
         };
         let packed = load.write(&mut chunks);
         let last = packed.as_ref().ok().map(|packed| {
-            let claims = Claims {
+            let claims = DeclaredUpload {
                 body: Some(chunks.hash.into()),
                 content: Some(packed.digest),
                 size: Some(packed.size),

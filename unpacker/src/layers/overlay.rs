@@ -131,7 +131,7 @@ impl LayerChanges {
     }
 
     /// Records that the file at this path was read.
-    pub(super) fn keep(&mut self, path: String) {
+    pub(super) fn record_read(&mut self, path: String) {
         self.files_read.insert(path);
     }
 

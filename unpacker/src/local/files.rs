@@ -175,7 +175,7 @@ impl LayoutFiles {
         if bytes.len() as u64 > oci::DOCUMENT_LIMIT {
             return Err(oci::Error::TooLarge.into());
         }
-        check(path, expected, Digest::of(&bytes))?;
+        check(path, expected, Digest::sha256(&bytes))?;
         Ok(bytes)
     }
 }

@@ -1,14 +1,11 @@
 //! Download of blobs with size and digest verification. A broken transfer resumes where the connection was lost.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{pin::Pin, sync::Arc, time::Instant};
 
 use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
 
 use super::{
     Error, Result,
@@ -43,8 +40,8 @@ impl Failure {
         self.lock().take()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Error>> {
+        self.0.lock()
     }
 }
 

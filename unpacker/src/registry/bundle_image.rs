@@ -81,7 +81,7 @@ impl BundleImage {
 
     /// Returns the digest of the manifest. It is the same in every registry that the image is pushed to.
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.manifest)
+        Digest::sha256(&self.manifest)
     }
 
     /// Returns the blobs that the manifest references.
@@ -100,7 +100,7 @@ const EPOCH: &str = "1970-01-01T00:00:00Z";
 fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
     OciDescriptor {
         media_type: media_type.to_owned(),
-        digest: Digest::of(bytes).to_string(),
+        digest: Digest::sha256(bytes).to_string(),
         size: i64::try_from(bytes.len()).unwrap_or(i64::MAX),
         ..OciDescriptor::default()
     }

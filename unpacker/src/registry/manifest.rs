@@ -66,7 +66,7 @@ pub(crate) async fn find(
         .transpose()?;
     let mut sent = get(session, name).await?;
     let tag_digest = verified_digest(&sent, pinned, &image)?;
-    let digest = Digest::of(&sent.bytes);
+    let digest = Digest::sha256(&sent.bytes);
     let document = |source| Error::Document {
         what: image.clone(),
         source,
@@ -128,7 +128,7 @@ fn verified_digest(sent: &RawManifest, pinned: Option<Checksum>, image: &str) ->
     let expected = match (pinned, &sent.digest_header) {
         (Some(pinned), _) => pinned,
         (None, Some(digest)) => digest.clone(),
-        (None, None) => return Checksum::parse(&Digest::of(&sent.bytes).to_string(), image),
+        (None, None) => return Checksum::parse(&Digest::sha256(&sent.bytes).to_string(), image),
     };
     expected.check(&sent.bytes, image)?;
     Ok(expected)

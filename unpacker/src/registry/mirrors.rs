@@ -256,7 +256,7 @@ impl Mirrors {
     }
 
     fn name<'a>(&'a self, image: &'a Reference) -> ImageName<'a> {
-        ImageName::of(image, self.tag.as_deref())
+        ImageName::new(image, self.tag.as_deref())
     }
 
     fn admit(&self, image: &Reference) -> Result<(), Error> {

@@ -46,7 +46,7 @@ pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> R
 }
 
 async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
-    let digest = Digest::of(blob).to_string();
+    let digest = Digest::sha256(blob).to_string();
     let existing = session
         .request(
             Method::HEAD,

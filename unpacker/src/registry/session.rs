@@ -3,9 +3,10 @@
 
 mod token;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
+use parking_lot::Mutex;
 use url::Url;
 
 use super::{
@@ -84,7 +85,7 @@ impl Session {
             action: format!("reach the registry {}", endpoint.registry),
             source,
         };
-        let client = Client::of(access).map_err(failed)?;
+        let client = Client::from_access(access).map_err(failed)?;
         let mut base = address(endpoint, "https")?;
         let verify = access.trust.verify;
         if verify == Verify::Never {
@@ -250,10 +251,9 @@ impl Session {
         Ok(auth_header)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
         // No code that runs under the lock can leave the state half updated.
-        let state = self.shared.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     pub(crate) fn failed(&self, source: http_client::Error) -> Error {
@@ -353,7 +353,7 @@ async fn speaks_https(https: &Url, http: &Url, access: &Access) -> http_client::
 async fn probe(base: &Url, access: &Access) -> http_client::Result<()> {
     let mut once = access.clone();
     once.timeouts.tries = 1;
-    let client = Client::of(&once)?;
+    let client = Client::from_access(&once)?;
     let mut url = base.clone();
     url.set_path("/v2/");
     client.send(&Request::get(url)).await.map(drop)

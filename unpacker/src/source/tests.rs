@@ -5,7 +5,7 @@ use crate::Digest;
 fn source_kinds_are_distinguished_by_their_format() {
     let parse = |text: &str| Source::parse(text, |path| path == Path::new("bundle"));
     let commit = "0123456789abcdef0123456789abcdef01234567";
-    let pinned = format!("https://h/b.tgz#{}", Digest::of(b"x"));
+    let pinned = format!("https://h/b.tgz#{}", Digest::sha256(b"x"));
     let [upper, lower] =
         [&*commit.to_uppercase(), commit].map(|hash| format!("git+https://h/r#{hash}"));
     let same = "- bundle ./none /none.tgz quay.io/org/app:v1 oci:dir oci:dir:v1 oci-archive:a.tar docker-archive:a.tar:app:v1 \
@@ -133,7 +133,7 @@ fn queries_are_sent_but_not_displayed() {
         panic!("{source}")
     };
     assert_eq!(http.url.as_str(), text);
-    let sha256 = Digest::of(b"x");
+    let sha256 = Digest::sha256(b"x");
     http.sha256 = Some(sha256);
     assert_rows!(Source::Http(http).to_string() => format!("https://h/b.tgz?…#{sha256}"));
 }

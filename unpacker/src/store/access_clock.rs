@@ -2,9 +2,10 @@
 
 use std::{
     fs::File,
-    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
+
+use parking_lot::Mutex;
 
 /// The resolution that every file system with subsecond timestamps has.
 const TICK: Duration = Duration::from_micros(1);
@@ -24,7 +25,7 @@ impl Clock {
     /// Records a time of use.
     pub(super) fn observe(&self, used: Option<SystemTime>) {
         if let Some(used) = used {
-            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.0.lock();
             *last = used.max(*last);
         }
     }
@@ -36,7 +37,7 @@ impl Clock {
                 .and_then(|metadata| metadata.modified())
                 .ok(),
         );
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let next = last.checked_add(TICK).unwrap_or(*last);
         *last = SystemTime::now().max(next);
         let _ = file.set_modified(*last);

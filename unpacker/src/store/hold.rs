@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     fs::File,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use super::{Error, Result, disk::Disk, files, reader::VerifyingReader};
 use crate::Digest;
+use parking_lot::Mutex;
 
 /// A hold on content. Neither this process nor another one evicts the content while a clone of this value lives. The
 /// kernel releases the lock when the process ends.
@@ -81,7 +82,7 @@ impl Holds {
             file,
             size,
         });
-        let mut map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.held.lock();
         let old = map.get(digest).and_then(Weak::upgrade);
         if let Some(held) = old.filter(|held| files::is_at(&held.file, &disk.path(digest))) {
             return Ok(Hold { held });
@@ -94,7 +95,7 @@ impl Holds {
     /// Returns the existing hold of content. A hold of a corrupt file that was removed stays valid for its owner, but
     /// is not returned to others.
     fn get(&self, disk: &Disk, digest: &Digest) -> Option<Arc<LockedFile>> {
-        let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = self.held.lock();
         let held = map.get(digest)?.upgrade()?;
         drop(map);
         files::is_at(&held.file, &disk.path(digest)).then_some(held)
@@ -102,7 +103,7 @@ impl Holds {
 
     /// Returns the number of held contents.
     pub(super) fn count(&self) -> usize {
-        let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = self.held.lock();
         map.values().filter(|held| held.strong_count() > 0).count()
     }
 }

@@ -1,12 +1,13 @@
 //! Memory cache of recently read content, with a budget in bytes.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use lru::LruCache;
 use manifests::content::{Content, EntryLimiter, Limits};
+use parking_lot::Mutex;
 
 use crate::Digest;
 
@@ -60,7 +61,7 @@ impl MemoryCache {
 
     /// Returns cached content, or an error if it exceeds these limits.
     pub(super) fn get(&self, digest: &Digest, limits: &Limits) -> Option<crate::Result<CacheHit>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let entry = cache.entries.get_mut(digest)?;
         let now = Instant::now();
         let needs_touch = now.duration_since(entry.last_touch) >= TOUCH_INTERVAL;
@@ -93,7 +94,7 @@ impl MemoryCache {
             size,
             last_touch: Instant::now(),
         };
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let mut evicted = Vec::new();
         if let Some(old) = cache.entries.put(*digest, entry) {
             cache.size -= old.size;
@@ -112,7 +113,7 @@ impl MemoryCache {
 
     /// Removes content from the cache.
     pub(super) fn remove(&self, digest: &Digest) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if let Some(old) = cache.entries.pop(digest) {
             cache.size -= old.size;
         }
@@ -120,7 +121,7 @@ impl MemoryCache {
 
     /// Returns the size of the cached content in bytes.
     pub(super) fn size(&self) -> u64 {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.lock();
         cache.size
     }
 }

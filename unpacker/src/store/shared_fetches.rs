@@ -5,13 +5,14 @@ use std::{
     fmt,
     future::Future,
     hash::{Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
+use parking_lot::Mutex;
 
 use super::{Hold, SourceKey, Stored};
 use crate::{
@@ -117,7 +118,7 @@ impl Flights {
     /// Returns the number of waiting callers.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         let waiting = |running_fetch: &Running| running_fetch.flight.upgrade()?.strong_count();
         // Without the clone that was created for counting.
         running
@@ -133,7 +134,7 @@ impl Flights {
         progress: &Progress,
         fetch: impl Future<Output = Result<Pinned>> + Send + 'static,
     ) -> (Shared<Flight>, Option<Progress>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(other) = running.get(&id)
             && let Some(flight) = other.flight.upgrade()
         {
@@ -160,7 +161,7 @@ impl Flights {
 
 impl fmt::Debug for Flights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         f.debug_set().entries(running.keys()).finish()
     }
 }

@@ -1,10 +1,8 @@
 //! Single-flight execution: concurrent calls with the same key share one execution.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Condvar, Mutex, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
+
+use parking_lot::{Condvar, Mutex};
 
 /// The running executions by key.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ impl<K: Eq + Hash + Clone, V: Clone> SingleFlight<K, V> {
     /// Executes `work`, or waits for the running execution with the same key. `on_wait` is called before waiting.
     pub(super) fn run(&self, key: &K, on_wait: impl Fn(), work: impl FnOnce() -> V) -> V {
         loop {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running.lock();
             let Some(flight) = running.get(key).map(Arc::clone) else {
                 let flight = Arc::new(InFlight {
                     state: Mutex::new(State::Running),
@@ -66,10 +64,10 @@ impl<K: Eq + Hash + Clone, V: Clone> SingleFlight<K, V> {
 
 impl<V: Clone> InFlight<V> {
     fn wait(&self) -> Option<V> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_running = |state: &mut State<V>| matches!(state, State::Running);
-        let state = self.finished.wait_while(state, is_running);
-        match &*state.unwrap_or_else(PoisonError::into_inner) {
+        let mut state = self.state.lock();
+        self.finished
+            .wait_while(&mut state, |state| matches!(state, State::Running));
+        match &*state {
             State::Done(value) => Some(value.clone()),
             State::Running | State::Abandoned => None,
         }
@@ -85,29 +83,17 @@ struct Leader<'a, K: Eq + Hash, V> {
 
 impl<K: Eq + Hash, V> Leader<'_, K, V> {
     fn finish(&self, state: State<V>) {
-        let mut running = self
-            .flights
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.flights.running.lock();
         running.remove(self.key);
         drop(running);
-        *self
-            .flight
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = state;
+        *self.flight.state.lock() = state;
         self.flight.finished.notify_all();
     }
 }
 
 impl<K: Eq + Hash, V> Drop for Leader<'_, K, V> {
     fn drop(&mut self) {
-        let state = self
-            .flight
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = self.flight.state.lock();
         let is_running = matches!(*state, State::Running);
         drop(state);
         if is_running {

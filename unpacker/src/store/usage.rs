@@ -5,10 +5,10 @@ use std::{
     io::{self, Read},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Magic bytes at the start of the file. They identify the directory as a store, so that no other directory is swept.
 const MAGIC: &[u8] = b"content store 1\n";
@@ -70,7 +70,7 @@ impl UsageFile {
 
     /// Waits for exclusive access.
     pub(super) fn lock(&self) -> Result<UsageLock<'_>> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.file.lock();
         file.lock().map_err(Error::file("lock", &self.path))?;
         let mut digits = [0; DIGITS];
         let read = file.read_exact_at(&mut digits, USED_OFFSET as u64);

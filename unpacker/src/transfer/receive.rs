@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, task, time};
 use tracing::error;
 
 use super::{
-    Accepted, CONTENT_TYPE, Claims, Rejection,
+    Accepted, CONTENT_TYPE, DeclaredUpload, Rejection,
     verify::{self, BodyReader, Message},
 };
 use crate::{Digest, Options, SkippedEntries, Store, store::Stored};
@@ -141,7 +141,7 @@ where
     B::Error: Into<Box<dyn error::Error + Send + Sync>>,
 {
     check_head(headers, terms.options.stream_limit())?;
-    let claims = Claims::read(headers)?;
+    let claims = DeclaredUpload::read(headers)?;
     let mut options = terms.options.clone();
     options
         .spool
@@ -161,7 +161,7 @@ where
     };
     drop(messages);
     let archive = reading.await.map_err(|error| failed(&error))??;
-    let claims = claims.merge(Claims::read(&trailers)?)?;
+    let claims = claims.merge(DeclaredUpload::read(&trailers)?)?;
     let (store, demand, expected) = (store.clone(), terms.demand, terms.expected);
     task::spawn_blocking(move || verify::pack_and_store(&store, demand, expected, &claims, archive))
         .await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use super::{BadClaim, Problem};
+use super::{InvalidHeader, Problem};
 use manifests::error::chain;
 
 use crate::{Digest, Error, store};
@@ -39,7 +39,7 @@ pub enum Rejection {
     Empty,
     /// A claim is malformed.
     #[error(transparent)]
-    BadClaim(#[from] BadClaim),
+    BadClaim(#[from] InvalidHeader),
     /// A required claim is missing.
     #[error("the upload ends without {name}; send it as a trailer, and announce that in Trailer")]
     MissingHeader {

@@ -8,7 +8,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::{
-    BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Rejection, RequiredHeaders, StoredUpload,
+    BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, DeclaredUpload, Rejection, RequiredHeaders,
+    StoredUpload,
 };
 use crate::{Digest, Error, Options, Store, Tree, store::Stored, stream_tree, tar::blocks::fill};
 
@@ -94,7 +95,7 @@ pub(super) fn pack_and_store(
     store: &Store,
     demand: RequiredHeaders,
     expected: Option<Digest>,
-    claims: &Claims,
+    claims: &DeclaredUpload,
     archive: ReceivedArchive,
 ) -> Result<StoredUpload, Rejection> {
     let ReceivedArchive { tree, body } = archive;

@@ -96,7 +96,7 @@ fn fetched(request: &FetchRequest, bytes: &[u8], link: Option<&str>) -> Result<F
 }
 
 fn pinned(password: Option<&str>) -> Arc<FetchRequest> {
-    let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
+    let text = format!("https://example.com/b.tgz#{}", Digest::sha256(b""));
     request(&text, password, Limits::default())
 }
 
@@ -248,7 +248,7 @@ async fn only_requests_on_equal_terms_share_a_fetch() {
 async fn failure_reaches_all_waiting_requests_and_is_not_cached() {
     let (_folder, store, origin) = open();
     let small = with!(Limits, total: 10);
-    let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
+    let text = format!("https://example.com/b.tgz#{}", Digest::sha256(b""));
     let tasks = [0, 1].map(|_| origin.start(&store, &request(&text, None, small), 1000));
     let larger = origin.start(&store, &pinned(None), 1000);
     until(|| store.fetches().waiting() == 3).await;

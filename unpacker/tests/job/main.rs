@@ -57,7 +57,7 @@ use unpacker::{
     http_client::{Client, Proxies, Timeouts},
     store::Budget,
     transfer,
-    transfer::{Accepted, Claims, Problem, ReceiveOptions, RequiredHeaders},
+    transfer::{Accepted, DeclaredUpload, Problem, ReceiveOptions, RequiredHeaders},
 };
 
 use command::{BINARY, Run, printed};

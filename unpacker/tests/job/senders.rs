@@ -38,8 +38,9 @@ impl Sender {
 
     /// Returns a request with a body and true claims.
     pub(crate) fn claiming(body: Vec<u8>, tar: &[u8]) -> Self {
-        let (body_digest, content, size) = (Digest::of(&body), Digest::of(tar), tar.len() as u64);
-        let claims = with!(Claims::default() => body: Some(body_digest), content: Some(content), size: Some(size));
+        let (body_digest, content, size) =
+            (Digest::sha256(&body), Digest::sha256(tar), tar.len() as u64);
+        let claims = with!(DeclaredUpload::default() => body: Some(body_digest), content: Some(content), size: Some(size));
         let mut sender = Self::new(body);
         for (name, value) in &claims.to_headers() {
             let value = value.to_str().unwrap();

@@ -20,8 +20,8 @@ fn terms(settings: &Cell) -> ReceiveOptions {
             }
             "idle" => terms.idle = milliseconds(),
             "total" => terms.total = milliseconds(),
-            "expects-other" => terms.expected = Some(Digest::of(b"other")),
-            "expects-it" => terms.expected = Some(Digest::of(&small())),
+            "expects-other" => terms.expected = Some(Digest::sha256(b"other")),
+            "expects-it" => terms.expected = Some(Digest::sha256(&small())),
             _ => {}
         }
     }
@@ -92,10 +92,10 @@ fn values() -> Values {
     let tar = small();
     let gz = gzip(&tar);
     let other = gzip(&[&tar[..1024], &[0; 1024]].concat());
-    let claims = with!(Claims, body: Some(Digest::of(&other)));
+    let claims = with!(DeclaredUpload, body: Some(Digest::sha256(&other)));
     let other_digest = claims.to_headers()["content-digest"].clone();
     let link = |kind, path| gzip(&[entry(kind, path, 0), vec![0; 1024]].concat());
-    let accepted = format!("{} {}", Digest::of(&tar), tar.len());
+    let accepted = format!("{} {}", Digest::sha256(&tar), tar.len());
     let zeros = [entry(b'0', "manifests/zeros", 1 << 33), vec![0; 8 << 20]].concat();
     let cut = [1, 2, 9, 20, gz.len() / 2, gz.len() - 9, gz.len() - 1];
     let mut values = Values::default();
@@ -104,8 +104,8 @@ fn values() -> Values {
     }
     values
         .with("accepted", accepted)
-        .with("digest", Digest::of(&tar).to_string())
-        .with("other-expected", Digest::of(b"other").to_string())
+        .with("digest", Digest::sha256(&tar).to_string())
+        .with("other-expected", Digest::sha256(b"other").to_string())
         .with("other", other)
         .with("other-digest", other_digest.as_bytes())
         .with("zero", "0")
@@ -267,7 +267,7 @@ async fn damaged_content_is_replaced_by_the_next_upload() {
     ] {
         let receiver = Receiver::new(with!(ReceiveOptions, demand), None).await;
         assert_eq!(sender.clone().send(&receiver).await.unwrap().0, 201);
-        let digest = Digest::of(&tar);
+        let digest = Digest::sha256(&tar);
         let mut bytes = tar.clone();
         bytes[600] ^= 1;
         let file = format!("content/{}.tar", digest.hex());

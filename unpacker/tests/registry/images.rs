@@ -16,7 +16,7 @@ pub(crate) struct Store {
 }
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    Digest::of(bytes).to_string()
+    Digest::sha256(bytes).to_string()
 }
 
 pub(crate) fn descriptor(kind: &str, bytes: &[u8]) -> Value {

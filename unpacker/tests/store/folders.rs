@@ -52,7 +52,7 @@ fn opening_removes_foreign_files_and_keeps_active_writes() {
     let (directory, store) = fresh(1 << 20, 0);
     let root = directory.path();
     let stored = put(&store, 1, 1000);
-    let name = Digest::of(b"").hex();
+    let name = Digest::sha256(b"").hex();
     let capital = format!("content/{}.tar", name.to_uppercase());
     let source = format!("sources/{name}");
     for path in ["mine.txt", "tmp/left", "content/foreign.txt"] {
@@ -66,8 +66,11 @@ fn opening_removes_foreign_files_and_keeps_active_writes() {
     for (target, link) in [
         ("nowhere", "tmp/link".to_owned()),
         (&content, format!("sources/{}", &name[1..])),
-        (&content, format!("sources/{}", Digest::of(b"1").hex())),
-        ("/etc/passwd", format!("sources/{}", Digest::of(b"2").hex())),
+        (&content, format!("sources/{}", Digest::sha256(b"1").hex())),
+        (
+            "/etc/passwd",
+            format!("sources/{}", Digest::sha256(b"2").hex()),
+        ),
     ] {
         symlink(target, root.join(link)).unwrap();
     }

@@ -80,7 +80,7 @@ fn put(store: &Store, seed: u64, size: usize) -> Stored {
 
 /// Returns the key of a pinned source with a password.
 fn key(store: &Store, path: impl Display) -> SourceKey {
-    let text = format!("https://h/{path}#{}", Digest::of(b""));
+    let text = format!("https://h/{path}#{}", Digest::sha256(b""));
     let source = Source::parse(&text, |_| false).unwrap();
     let access = with!(Access, basic: Some(basic("tenant", "hunter2")));
     store.key(&source, &Options::default(), &access).unwrap()

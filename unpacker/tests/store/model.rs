@@ -49,7 +49,7 @@ fn random_operations_match_a_list_model() {
     let mut random = Random::new(11);
     let mut model = Model::default();
     let mut holds: Vec<Hold> = Vec::new();
-    let mut candidates: Vec<Digest> = vec![Digest::of(b"unknown")];
+    let mut candidates: Vec<Digest> = vec![Digest::sha256(b"unknown")];
     let mut counts = [0; 4];
     for _ in 0..1500 {
         let kind = random.below(20);

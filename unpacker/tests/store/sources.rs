@@ -35,7 +35,7 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
     let (_first, store) = fresh(1 << 20, 0);
     let (_second, other) = fresh(1 << 20, 0);
     let values = Values::default()
-        .with("digest", unpacker::Digest::of(b"").to_string())
+        .with("digest", unpacker::Digest::sha256(b"").to_string())
         .with("commit", "a".repeat(40));
     let rows = "
         # source, settings, and the first source with the same key

@@ -18,7 +18,7 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
 }
 
 fn access(patience: Timeouts) -> Access {
-    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts)
+    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: patience)
 }
 
 /// Small limits, so that small archives exceed them.
@@ -73,8 +73,8 @@ async fn archives_are_fetched_whole_or_rejected() {
     let limit = small(10).stream_limit();
     let mut values = Values::default()
         .with("files", "manifests/csv.yaml=csv, metadata/annotations.yaml=a: b")
-        .with("other", Digest::of(b"another").to_string())
-        .with("pinned", format!("but is pinned to {}; find out why it changed, and pin the new digest if it is correct", Digest::of(b"another")))
+        .with("other", Digest::sha256(b"another").to_string())
+        .with("pinned", format!("but is pinned to {}; find out why it changed, and pin the new digest if it is correct", Digest::sha256(b"another")))
         .with("limit", limit.to_string())
         .with("too-long", (limit + 1).to_string())
         .with("members", gzip(b"").repeat(1000))
@@ -94,7 +94,7 @@ async fn archives_are_fetched_whole_or_rejected() {
     ] {
         values = values
             .with(name, bytes)
-            .with(&format!("{name}-digest"), Digest::of(bytes).to_string())
+            .with(&format!("{name}-digest"), Digest::sha256(bytes).to_string())
             .with(&format!("{name}-size"), bytes.len().to_string());
     }
     let rows = r#"

@@ -33,14 +33,14 @@ fn line(text: &str) -> String {
 
 #[tokio::test]
 async fn text_that_a_server_chose_is_withheld() {
-    let (pinned, hash) = (Digest::of(b"pinned"), "0123456789".repeat(4));
+    let (pinned, hash) = (Digest::sha256(b"pinned"), "0123456789".repeat(4));
     let branch = line(&format!("{hash} refs/heads/remote-chosen\n"));
     let values = Values::default()
         .with("pinned", pinned.to_string())
-        .with("internal", Digest::of(b"internal document").to_string())
-        .with("page", Digest::of(b"<html>internal</html>").to_string())
-        .with("nothing", Digest::of(b"").to_string())
-        .with("braces", Digest::of(b"{}").to_string())
+        .with("internal", Digest::sha256(b"internal document").to_string())
+        .with("page", Digest::sha256(b"<html>internal</html>").to_string())
+        .with("nothing", Digest::sha256(b"").to_string())
+        .with("braces", Digest::sha256(b"{}").to_string())
         .with("greeting", line("version 2\n") + "0000")
         .with("git", "Content-Type: application/x-git-upload-pack")
         .with("hash", hash)

@@ -74,9 +74,9 @@ const B: &str = "00000000000b";
 fn two_instances() -> Two {
     let mut cache = InformerCache::default();
     let objects = desired(&[(CONFIG_MAP, "till-a"), (CONFIG_MAP, "till-b")]);
-    let change = cache.want("till", None, &objects);
+    let change = cache.set_watched("till", None, &objects);
     let [scope] = <[_; 1]>::try_from(change.started).unwrap();
-    let change = cache.want("shelf", None, &desired(&[(CONFIG_MAP, "shelf-a")]));
+    let change = cache.set_watched("shelf", None, &desired(&[(CONFIG_MAP, "shelf-a")]));
     let expected = Change::default();
     assert_eq!(change, expected, "the watch of the first serves the second");
     let listing = vec![
@@ -112,7 +112,8 @@ impl Two {
         version: u64,
         fields: &str,
     ) -> Option<WriteNote> {
-        self.cache.applied(owner, &applied(name, version, fields))
+        self.cache
+            .record_applied(owner, &applied(name, version, fields))
     }
 
     fn listed(&mut self, listing: Vec<ReducedObject>) -> WakeSet {
@@ -140,14 +141,14 @@ fn names(view: &InstanceView) -> Vec<&str> {
 fn each_kind_is_watched_once_while_it_is_desired() {
     let mut cache = InformerCache::default();
     let both = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
-    let change = cache.want("till", None, &both);
+    let change = cache.set_watched("till", None, &both);
     assert_eq!(change.started.len(), 2);
-    assert_eq!(cache.want("till", None, &both), Change::default());
-    assert_eq!(cache.want("shelf", None, &both), Change::default());
+    assert_eq!(cache.set_watched("till", None, &both), Change::default());
+    assert_eq!(cache.set_watched("shelf", None, &both), Change::default());
 
-    let found = cache.want("till", None, &desired(&[(CONFIG_MAP, "b")]));
+    let found = cache.set_watched("till", None, &desired(&[(CONFIG_MAP, "b")]));
     assert_eq!(found, Change::default());
-    let change = cache.want("shelf", None, &desired(&[(CONFIG_MAP, "b")]));
+    let change = cache.set_watched("shelf", None, &desired(&[(CONFIG_MAP, "b")]));
     let stopped = change.stopped.iter().map(|scope| &*scope.resource.kind);
     assert_eq!(stopped.collect::<Vec<_>>(), ["Deployment"]);
     assert_eq!(cache.forget("till"), []);
@@ -166,8 +167,8 @@ fn each_account_has_one_watch_per_namespace() {
     objects.insert(identity(CONFIG_MAP, "store", "a"), kind(CONFIG_MAP, true));
     objects.insert(identity(CRD, "", "a"), kind(CRD, false));
     let mut cache = InformerCache::default();
-    assert_eq!(cache.want("till", None, &objects).started.len(), 2);
-    let change = cache.want("till", Some(&account), &objects);
+    assert_eq!(cache.set_watched("till", None, &objects).started.len(), 2);
+    let change = cache.set_watched("till", Some(&account), &objects);
     let mut texts: Vec<_> = change.started.iter().map(ToString::to_string).collect();
     texts.sort();
     let expected = [
@@ -205,7 +206,7 @@ fn full_objects_are_read_only_for_kinds_with_health_rules() {
 fn instance_wakes_when_its_last_watch_has_listed() {
     let mut cache = InformerCache::default();
     let objects = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
-    let change = cache.want("till", None, &objects);
+    let change = cache.set_watched("till", None, &objects);
     let view = cache.view("till");
     assert!(!view.synced);
     assert_eq!(view.unknown.len(), 2);
@@ -216,7 +217,7 @@ fn instance_wakes_when_its_last_watch_has_listed() {
     let view = cache.view("till");
     assert!(view.synced && view.unknown.is_empty() && view.objects.is_empty());
     assert_eq!(view.absent.len(), 2);
-    cache.want("empty", None, &WatchedObjects::new());
+    cache.set_watched("empty", None, &WatchedObjects::new());
     assert!(cache.view("empty").synced);
     assert_eq!(cache.view("nobody"), InstanceView::default());
 }
@@ -314,7 +315,7 @@ fn write_older_than_the_watch_is_not_recorded() {
     for unnumbered in unnumbered.values_mut() {
         unnumbered.resource_version = "late".to_owned();
     }
-    assert!(two.cache.applied("till", &unnumbered).is_none());
+    assert!(two.cache.record_applied("till", &unnumbered).is_none());
 }
 
 #[test]
@@ -334,13 +335,13 @@ fn write_without_a_watch_event_expires() {
 #[test]
 fn applied_object_does_not_keep_its_earlier_health() {
     let mut cache = InformerCache::default();
-    let change = cache.want("till", None, &desired(&[(DEPLOYMENT, "a")]));
+    let change = cache.set_watched("till", None, &desired(&[(DEPLOYMENT, "a")]));
     cache.listed(&change.started[0], vec![observed("till", "a", 1, A)]);
     let id = identity(DEPLOYMENT, "shop", "a");
     assert_eq!(cache.view("till").objects[&id].health, Health::Current);
     let mut update = applied("a", 5, B);
     let update = BTreeMap::from([(id.clone(), update.pop_first().unwrap().1)]);
-    cache.applied("till", &update).unwrap();
+    cache.record_applied("till", &update).unwrap();
     let expected = Health::InProgress("was just applied".to_owned());
     assert_eq!(cache.view("till").objects[&id].health, expected);
     let found = cache.seen(&change.started[0], observed("till", "a", 5, B));
@@ -397,7 +398,7 @@ fn a_thousand_instances_of_twenty_objects_are_cheap() {
             .iter()
             .map(|name| (CONFIG_MAP, name.as_str()))
             .collect();
-        let change = cache.want(&format!("i{instance}"), None, &desired(&objects));
+        let change = cache.set_watched(&format!("i{instance}"), None, &desired(&objects));
         scope = scope.or(change.started.first().cloned());
     }
     let scope = scope.unwrap();

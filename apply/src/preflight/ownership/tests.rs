@@ -26,7 +26,7 @@ fn verdict(step: &ApplyStep, live: &ObjectMeta) -> OwnershipDecision {
     decide(
         step,
         live,
-        &ObjectOwner::of(live, &owner()),
+        &ObjectOwner::from_metadata(live, &owner()),
         &owner(),
         &deleted,
     )
@@ -82,7 +82,7 @@ fn holder_is_read_from_the_metadata() {
         applied("kubectl", "Apply") => ObjectOwner::None;
     ];
     for (metadata, expected) in cases {
-        assert_rows!(ObjectOwner::of(&live(metadata.clone()), &owner()) => expected, "{metadata}");
+        assert_rows!(ObjectOwner::from_metadata(&live(metadata.clone()), &owner()) => expected, "{metadata}");
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::rbac::{Permission, Rule, expand, missing};
+use manifests::api::rbac::{self, Permission, Rule, expand};
 
 use crate::account::Account;
 
@@ -64,8 +64,8 @@ fn rules_grant_the_same_as_in_authorizers() {
         "pods create, pods/log get, pods *, * get, *:pods get, apps:scale update, secrets get, secrets#b get, \
          url:/metrics/a get, url:* get, url:/metrics post",
     );
-    assert_eq!(missing(allowed, &held), BTreeSet::new());
-    assert_eq!(missing(missing.clone(), &held), missing);
+    assert_eq!(rbac::missing(allowed, &held), BTreeSet::new());
+    assert_eq!(rbac::missing(missing.clone(), &held), missing);
 }
 
 #[test]

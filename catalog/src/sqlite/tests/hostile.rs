@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{Place, TABLES, TIDE};
 use crate::{
     Error as CatalogError, Limits, Source, load,
-    source::Files as _,
+    source::FileSource as _,
     sqlite::{Database, Error},
 };
 

@@ -31,7 +31,7 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), space);
     let found = pods.list(&ListParams::default().labels(SELECTOR)).await;
     let found = found.map_err(|error| {
-        cluster.trouble(
+        cluster.explain(
             format!("failed to list the pods of the provisioner in namespace {space}"),
             error,
         )
@@ -56,7 +56,7 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
     let name = pod.name_any();
     let port = port(pod);
     let forwarder = pods.portforward(&name, &[port]).await.map_err(|error| {
-        cluster.trouble(
+        cluster.explain(
             format!("failed to forward a port to pod {space}/{name}"),
             error,
         )

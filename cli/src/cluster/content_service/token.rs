@@ -69,7 +69,7 @@ pub(super) async fn get(cluster: &Cluster) -> anyhow::Result<Token> {
                 "the kubeconfig has no token for the content service, and requesting one for ServiceAccount \
                  {space}/{CONTENT_CLIENT} failed"
             );
-            return Err(cluster.trouble(problem, error));
+            return Err(cluster.explain(problem, error));
         }
     };
     let token = answer.status.and_then(|status| status.token);

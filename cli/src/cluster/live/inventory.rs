@@ -17,7 +17,7 @@ use manifests::{
     object::{Identity, Object},
 };
 
-use super::{Live, metadata};
+use super::{LiveObjects, metadata};
 use crate::cluster::Cluster;
 
 /// Key of the inventory in a ConfigMap.
@@ -34,7 +34,7 @@ pub(crate) struct Listed {
 ///
 /// # Errors
 /// Returns an error if the records of the revisions, or the ConfigMaps of an older provisioner, cannot be read.
-pub(crate) async fn rest(
+pub(crate) async fn overflow_inventory(
     cluster: &Cluster,
     instance: &BundleInstance,
 ) -> anyhow::Result<Vec<Listed>> {
@@ -84,7 +84,7 @@ async fn recorded(
                 "failed to read the objects of BundleInstance {name} that its status does not list"
             )
         })?;
-        let mut kinds = Live::new(cluster, &record.objects);
+        let mut kinds = LiveObjects::new(cluster, &record.objects);
         for mut object in record.objects {
             let kind = kinds.kind(object.api_version(), object.kind()).await?;
             if let Some(kind) = &kind {
@@ -103,7 +103,7 @@ async fn recorded(
                 let found = kinds.get(&kind, &identity).await?;
                 let found = found.as_ref().map(metadata).transpose()?;
                 if !found.is_some_and(|found| {
-                    ObjectOwner::of(&found, &owner) == ObjectOwner::ThisInstance
+                    ObjectOwner::from_metadata(&found, &owner) == ObjectOwner::ThisInstance
                 }) {
                     continue;
                 }
@@ -131,7 +131,7 @@ async fn in_config_maps(
     let selector = format!("{}={name}", labels::INVENTORY_OF);
     let found = maps.list(&ListParams::default().labels(&selector)).await;
     let found = found.map_err(|error| {
-        cluster.trouble(format!("failed to read the inventory of {name}"), error)
+        cluster.explain(format!("failed to read the inventory of {name}"), error)
     })?;
     let mut overflow = Vec::new();
     let uid = instance.uid().unwrap_or_default();

@@ -25,25 +25,25 @@ use crate::{
     args::AdoptArgs,
     cluster::{
         Cluster,
-        content_service::Service,
+        content_service::ContentService,
         desired::{self, DesiredObject, InstanceDefaults},
-        live::{self, Kind, Live},
+        live::{self, ApiKind, LiveObjects},
     },
     commands::{
         diff::text::{Change, Origin},
         status::{self, bundles_of},
     },
-    output::message::{clean, count},
+    output::message::{count, sanitize},
 };
 
 /// An object that can be adopted.
 pub(super) struct Candidate {
     pub(super) identity: Identity,
-    pub(super) kind: Kind,
+    pub(super) kind: ApiKind,
     pub(super) metadata: ObjectMeta,
     /// New `managedFields`; `None` if no field is transferred.
     pub(super) transferred: Option<Vec<ManagedFieldsEntry>>,
-    holder: ObjectOwner,
+    owner: ObjectOwner,
     /// Managers whose fields are transferred.
     managers: Vec<String>,
     /// Fields that the next apply removes.
@@ -66,7 +66,7 @@ pub(super) async fn all(
 ) -> anyhow::Result<Option<AdoptionPlan>> {
     let bundle = template_bundle(cluster, instance).await?;
     let name = bundle.name_any();
-    let service = Service::new(cluster, &args.service).await?;
+    let service = ContentService::new(cluster, &args.service).await?;
     let archive = service.download(&name, true).await?;
     let options = Options {
         // The provisioner has already enforced its limits.
@@ -93,18 +93,18 @@ pub(super) async fn all(
     else {
         return Ok(None);
     };
-    let live = Live::new(cluster, &[]);
+    let live = LiveObjects::new(cluster, &[]);
     let mut plan = AdoptionPlan {
         candidates: Vec::new(),
         rejected: Vec::new(),
     };
     for desired_object in desired.objects {
         let identity = desired_object.object.identity();
-        let Some(holder) = desired_object.holder.clone() else {
+        let Some(holder) = desired_object.owner.clone() else {
             continue;
         };
         let is_deleted = match &holder {
-            ObjectOwner::Instance(other) => cluster.find_instance(other).await?.is_none(),
+            ObjectOwner::Instance(other) => cluster.get_instance_opt(other).await?.is_none(),
             _ => false,
         };
         let deleted = desired_object
@@ -153,7 +153,7 @@ async fn template_bundle(cluster: &Cluster, instance: &BundleInstance) -> anyhow
 }
 
 async fn candidate(
-    live: &Live<'_>,
+    live: &LiveObjects<'_>,
     desired: DesiredObject,
     holder: ObjectOwner,
     extra_managers: &[String],
@@ -185,7 +185,7 @@ async fn candidate(
         kind: desired.kind,
         metadata,
         transferred: takeover.entries,
-        holder,
+        owner: holder,
         managers: takeover.transferred.into_iter().collect(),
         dropped: takeover.dropped,
         change,
@@ -232,19 +232,19 @@ pub(super) fn text(candidates: &[Candidate]) -> String {
     const HEAD: Style = Style::new().bold();
     let mut text = String::new();
     for candidate in candidates {
-        let identity = clean(&candidate.identity.to_string());
-        let holder = clean(&candidate.holder.to_string());
+        let identity = sanitize(&candidate.identity.to_string());
+        let holder = sanitize(&candidate.owner.to_string());
         let _ = writeln!(text, "{HEAD}{identity}{HEAD:#} belongs to {holder}");
         let annotations = candidate.metadata.annotations.as_ref();
         if annotations.is_some_and(|annotations| annotations.contains_key(labels::ADOPT)) {
             let _ = writeln!(text, "  already annotated for adoption");
         }
         if !candidate.managers.is_empty() {
-            let managers = clean(&candidate.managers.join(", "));
+            let managers = sanitize(&candidate.managers.join(", "));
             let _ = writeln!(text, "  fields of {managers} are transferred to the bundle");
         }
         if !candidate.dropped.is_empty() {
-            let dropped = clean(&candidate.dropped.join(", "));
+            let dropped = sanitize(&candidate.dropped.join(", "));
             let fields = count(candidate.dropped.len(), "field");
             let _ = writeln!(
                 text,

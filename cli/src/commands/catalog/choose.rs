@@ -7,9 +7,9 @@ use catalog::{
 };
 use serde::Serialize;
 
-use super::{CatalogReader, uncompared};
+use super::{CatalogReader, warn_unchecked_constraints};
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, CatalogChooseArgs, CatalogReadArgs},
     output,
     output::message,
@@ -66,7 +66,7 @@ struct Candidate<'a> {
     reasons: &'a [String],
 }
 
-pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<ExitStatus> {
     let CatalogReadArgs { access, limits } = &args.reading;
     let reader = CatalogReader::new(&args.catalogs, access, *limits)?;
     let catalogs: Vec<(&str, Result<Catalog, String>)> = reader
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
     );
     if kubernetes.is_none()
         && let Some(choice) = decision.verdict.choice()
-        && let Some(warning) = uncompared(choice, &args.package, &offers)
+        && let Some(warning) = warn_unchecked_constraints(choice, &args.package, &offers)
     {
         message::warning(&warning);
     }
@@ -136,12 +136,12 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
     output::print(&text.unwrap_or_else(|| {
         let text = decision.to_string();
         text.lines()
-            .map(|line| message::clean(line) + "\n")
+            .map(|line| message::sanitize(line) + "\n")
             .collect()
     }))?;
     Ok(match decision.verdict {
-        Outcome::NoCandidate(_) => Exit::Failed,
-        Outcome::Install(_) | Outcome::Upgrade(_) | Outcome::NoUpgrade(_) => Exit::Done,
+        Outcome::NoCandidate(_) => ExitStatus::Failed,
+        Outcome::Install(_) | Outcome::Upgrade(_) | Outcome::NoUpgrade(_) => ExitStatus::Done,
     })
 }
 

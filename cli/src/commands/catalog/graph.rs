@@ -1,15 +1,15 @@
 //! `rukpak catalog graph`.
 
 use anyhow::bail;
-use catalog::draw::{self, GraphFormat};
+use catalog::draw;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogGraphArgs, GraphFormat},
     output,
 };
 
-pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<ExitStatus> {
     let catalog = super::one(&args.catalog, &args.reading)?;
     let package = super::list::find(&catalog, &args.package)?;
     if let Some(name) = &args.channel
@@ -24,9 +24,9 @@ pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
         );
     }
     let language = match args.output {
-        GraphFormat::Mermaid => GraphFormat::Mermaid,
-        GraphFormat::Dot => GraphFormat::Dot,
+        GraphFormat::Mermaid => draw::GraphFormat::Mermaid,
+        GraphFormat::Dot => draw::GraphFormat::Dot,
     };
     output::print(&draw::draw(package, args.channel.as_deref(), language))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use catalog::{
     Limits,
-    source::{Files, describe_skipped},
+    source::{FileSource, describe_skipped},
     sqlite::{self, Database},
 };
 use manifests::content::{Irregular, normalize};
@@ -36,7 +36,7 @@ pub(crate) enum ImageKind {
 
 pub(crate) fn is_image(source: &Source) -> bool {
     matches!(
-        source.place,
+        source.location,
         Ok(unpacker::Source::Image(_)
             | unpacker::Source::Local(
                 Local::OciLayout(..) | Local::OciArchive(..) | Local::DockerArchive(..)
@@ -185,7 +185,7 @@ impl CatalogDir {
     }
 }
 
-impl Files for CatalogDir {
+impl FileSource for CatalogDir {
     fn paths(&self) -> Vec<String> {
         let files = self.tree.files();
         files

@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 use catalog::init::{Dockerfile, PackageTemplate, package};
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogDockerfileArgs, CatalogInitArgs},
     output,
     output::message,
@@ -20,7 +20,7 @@ use crate::{
 /// Maximum size of an icon or a description: clients of catalogs accept messages of up to 4 MiB.
 const MAX_PART_SIZE: u64 = 4 << 20;
 
-pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<Exit> {
+pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<ExitStatus> {
     let description = args.description.as_deref().map(|path| {
         let text = String::from_utf8(read(path)?);
         text.with_context(|| format!("description {} is not UTF-8; convert it", path.display()))
@@ -34,7 +34,7 @@ pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<Exit> {
         icon: icon.as_deref(),
     })?;
     output::stream(|out| Ok(rendered.write(args.output.into(), out)?))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Reads a file that becomes a part of the blob.
@@ -53,7 +53,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<Exit> {
+pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<ExitStatus> {
     let directory = &args.folder;
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         bail!(
@@ -87,5 +87,5 @@ pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<Exit> {
     };
     file.write_all(text.as_bytes()).with_context(failed)?;
     message::note(&format!("{} written", path.display()));
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

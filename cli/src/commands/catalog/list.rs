@@ -8,7 +8,7 @@ use catalog::{
 use serde::Serialize;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogListArgs, ListKind},
     output,
     output::table,
@@ -57,7 +57,7 @@ struct BundleRow<'a> {
     deprecated: Option<&'a str>,
 }
 
-pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<ExitStatus> {
     let catalog = super::one(&args.catalog, &args.reading)?;
     if let Some(name) = &args.package {
         find(&catalog, name)?;
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
             })
         }
     }?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Returns a valid package; an error explains why the package cannot be used.

@@ -9,20 +9,20 @@ use catalog::render::{Format, Level, Render, ensure_empty};
 
 use self::reference::AllowedKinds;
 use crate::{
-    Exit,
+    ExitStatus,
     args::{BlobFormat, MigrateArgs, RenderArgs},
-    fetch::Reach,
+    fetch::Fetcher,
     output,
     output::{
         message,
-        staged_dir::{self, Before, Staged},
+        staged_dir::{self, ExistingPolicy, StagedDir},
     },
     source,
 };
 
-pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<ExitStatus> {
     let sources = source::all(&args.references, &args.reading.access);
-    let fetcher = Reach::new(&args.reading.access, &sources, args.quiet)?;
+    let fetcher = Fetcher::new(&args.reading.access, &sources, args.quiet)?;
     let level = if args.migrate {
         Level::ALL
     } else {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
     let format = args.output.into();
     rendered.check(format)?;
     print(|out| Ok(rendered.write(format, out)?))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Prints catalog data. Texts in catalogs are untrusted: JSON escapes all characters that move the cursor, YAML most of
@@ -61,17 +61,17 @@ pub(super) fn print(write: impl Fn(&mut dyn Write) -> anyhow::Result<()>) -> any
         let mut text = Vec::new();
         write(&mut text)?;
         for line in String::from_utf8_lossy(&text).lines() {
-            writeln!(out, "{}", message::clean(line))?;
+            writeln!(out, "{}", message::sanitize(line))?;
         }
         Ok(())
     })
 }
 
-pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
+pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitStatus> {
     // Fails before anything is fetched.
     ensure_empty(&args.folder)?;
     let source = source::one(&args.reference, &args.reading.access);
-    let fetcher = Reach::new(
+    let fetcher = Fetcher::new(
         &args.reading.access,
         std::slice::from_ref(&source),
         args.quiet,
@@ -91,7 +91,7 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
     drop(fetcher);
     let rendered = render.finish();
     let files = rendered.files(args.output.into())?;
-    let staged = Staged::new(&args.folder, Before::Nothing)?;
+    let staged = StagedDir::new(&args.folder, ExistingPolicy::Empty)?;
     for file in &files {
         staged.add_with(&file.path, staged_dir::FILE, |out| file.write(out))?;
     }
@@ -100,7 +100,7 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
         let directory = args.folder.display();
         message::note(&format!("catalog written to {directory}"));
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 impl From<BlobFormat> for Format {

@@ -20,15 +20,15 @@ use super::{
     render::reference::{AllowedKinds, ReferenceReader},
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, RenderTemplateArgs, TemplateFormat},
-    fetch::Reach,
+    fetch::Fetcher,
     output::message,
     parallel,
     source::{self, Source},
 };
 
-pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<ExitStatus> {
     let limits = Limits::from(args.reading.limits);
     let (kind, file) =
         parse_arguments(&args.template).unwrap_or_else(|problem| args::usage(&problem));
@@ -48,13 +48,13 @@ pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<Exit> {
             let graph = template::mermaid(&rendered, &mut warnings)?;
             warn(args, warnings);
             render::print(|out| Ok(out.write_all(graph.as_bytes())?))?;
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
     };
     warn(args, warnings);
     rendered.check(format)?;
     render::print(|out| Ok(rendered.write(format, out)?))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn warn(args: &RenderTemplateArgs, warnings: Vec<String>) {
@@ -145,9 +145,9 @@ fn bundles(
     let images = template.images();
     let sources: Vec<Source> = images
         .iter()
-        .map(|text| source::named(text, access))
+        .map(|text| source::from_name(text, access))
         .collect();
-    let fetcher = Reach::new(access, &sources, args.quiet)?;
+    let fetcher = Fetcher::new(access, &sources, args.quiet)?;
     let reader = ReferenceReader {
         fetcher: &fetcher,
         limits: args.reading.limits,
@@ -166,7 +166,7 @@ fn bundles(
     let mut names = images.iter();
     parallel::each(
         &sources,
-        fetcher.width(),
+        fetcher.max_parallel(),
         work,
         |bundle| -> io::Result<()> {
             let name = names.next().copied().unwrap_or_default();

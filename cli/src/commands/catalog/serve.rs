@@ -20,11 +20,11 @@ use tracing_subscriber::EnvFilter;
 
 use super::image::{CatalogFiles, is_database};
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogServeArgs, usage},
 };
 
-pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
     if args.cache_enforce_integrity == Some(true) && args.cache_dir.is_none() {
         usage("--cache-dir must be specified with --cache-enforce-integrity");
     }
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     result
 }
 
-async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
+async fn serve(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
     let mut signals = Signals::new().context("failed to listen to signals")?;
     let (done, opened) = oneshot::channel();
     let (folder, cache, enforces_integrity) = (
@@ -66,7 +66,7 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         opened = opened => opened.context("failed to open the catalog")??,
         () = signals.next() => {
             info!("stopped before the catalog was read");
-            return Ok(Exit::Failed);
+            return Ok(ExitStatus::Failed);
         }
     };
     for reason in store.skipped() {
@@ -82,7 +82,7 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         _ => {}
     }
     if args.cache_only {
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let listener = listen(args.port).await.context("failed to listen")?;
     let address = listener.local_addr().context("failed to listen")?;
@@ -109,7 +109,7 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         anyhow::Ok(())
     };
     tokio::try_join!(over_grpc, over_http)?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Content to be served.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::CatalogReader;
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogReadArgs, CatalogValidateArgs},
     output,
     output::{
@@ -39,7 +39,7 @@ struct PackageCounts<'a> {
     broken: Vec<&'a str>,
 }
 
-pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<ExitStatus> {
     let CatalogReadArgs { access, limits } = &args.reading;
     let reader = CatalogReader::new(&args.catalogs, access, *limits)?;
     let mut catalogs = Vec::with_capacity(reader.sources.len());
@@ -64,7 +64,11 @@ pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
         Some(text) => output::print(&text)?,
         None => print_findings(&verdicts)?,
     }
-    Ok(if is_failed { Exit::Failed } else { Exit::Done })
+    Ok(if is_failed {
+        ExitStatus::Failed
+    } else {
+        ExitStatus::Done
+    })
 }
 
 impl<'a> ValidationReport<'a> {

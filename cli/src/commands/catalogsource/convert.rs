@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{is_catalog_source, name, objects::items_mut, read};
 use crate::{
-    Exit,
-    args::{CatalogSourceConvertArgs, Form, Manifests},
+    ExitStatus,
+    args::{CatalogSourceConvertArgs, Form, ManifestFormat},
     output,
     output::message,
 };
@@ -24,7 +24,7 @@ struct ConvertSummary {
     failed: usize,
 }
 
-pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<ExitStatus> {
     let form = match args.to {
         Form::New => convert::Form::New,
         Form::Legacy => convert::Form::Legacy,
@@ -46,8 +46,8 @@ pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<Exit> {
         message::warning("no CatalogSource found; all documents are written unchanged");
     }
     Ok(match summary.failed {
-        0 => Exit::Done,
-        _ => Exit::Failed,
+        0 => ExitStatus::Done,
+        _ => ExitStatus::Failed,
     })
 }
 
@@ -84,9 +84,9 @@ fn convert_object(form: convert::Form, object: Value, summary: &mut ConvertSumma
 }
 
 /// Formats the documents, whose number is unchanged; several JSON documents become a List.
-fn format_documents(mut all: Vec<Value>, format: Manifests) -> anyhow::Result<String> {
+fn format_documents(mut all: Vec<Value>, format: ManifestFormat) -> anyhow::Result<String> {
     match format {
-        Manifests::Yaml => {
+        ManifestFormat::Yaml => {
             let mut text = String::new();
             for document in &all {
                 if !text.is_empty() {
@@ -96,7 +96,7 @@ fn format_documents(mut all: Vec<Value>, format: Manifests) -> anyhow::Result<St
             }
             Ok(text)
         }
-        Manifests::Json => match (all.pop(), all.is_empty()) {
+        ManifestFormat::Json => match (all.pop(), all.is_empty()) {
             (None, _) => Ok(String::new()),
             (Some(only), true) => output::json(&only),
             (Some(last), false) => {

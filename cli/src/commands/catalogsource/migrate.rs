@@ -11,14 +11,14 @@ use kube::{
 };
 use manifests::api::catalog_source::{
     CatalogSource,
-    convert::{Dropped, Error, mend},
+    convert::{Dropped, Error, drop_ignored},
 };
 use serde_json::json;
 
 use crate::{
-    Exit,
+    ExitStatus,
     args::{CatalogSourceMigrateArgs, DryRun},
-    cluster::{self, Cluster, MANAGER},
+    cluster::{self, Cluster, FIELD_MANAGER},
     output,
     output::message,
 };
@@ -29,7 +29,7 @@ const PAGE_SIZE: u32 = 250;
 /// Maximum number of attempts to write an object that other clients change.
 const MAX_ATTEMPTS: u32 = 5;
 
-pub(super) fn run(args: &CatalogSourceMigrateArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &CatalogSourceMigrateArgs) -> anyhow::Result<ExitStatus> {
     let interrupted =
         || message::note("completed changes are kept; run the same command again to continue");
     cluster::run(&args.cluster, interrupted, async |cluster| {
@@ -37,7 +37,7 @@ pub(super) fn run(args: &CatalogSourceMigrateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
+async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<ExitStatus> {
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
     let crd = match crds.get(CRD_NAME).await {
         Ok(found) => found,
@@ -47,7 +47,7 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
             )
         }
         Err(error) => {
-            return Err(cluster.trouble(
+            return Err(cluster.explain(
                 format!("failed to read CustomResourceDefinition {CRD_NAME}"),
                 error,
             ));
@@ -60,20 +60,20 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
         );
     }
     let (storage, stale) = versions(&crd);
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Done;
     let mut next = ListParams::default().limit(PAGE_SIZE);
     let mut all_stored = true;
     loop {
         let page = sources(cluster, None).list(&next).await;
-        let page = page.map_err(|error| cluster.trouble("failed to list CatalogSources", error))?;
+        let page = page.map_err(|error| cluster.explain("failed to list CatalogSources", error))?;
         for object in page.items {
             match migrate_object(cluster, object, !stale.is_empty(), dry_run).await {
                 Ok(true) => {}
-                Ok(false) => exit = Exit::Failed,
+                Ok(false) => exit = ExitStatus::Failed,
                 // An error of one object does not affect the others.
                 Err(error) => {
                     message::error(&format!("{error:#}"));
-                    (exit, all_stored) = (Exit::Failed, false);
+                    (exit, all_stored) = (ExitStatus::Failed, false);
                 }
             }
         }
@@ -87,7 +87,7 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
         }
     }
     if let Some(storage) = storage.filter(|_| all_stored && !stale.is_empty()) {
-        let done = output::tried("removed", dry_run);
+        let done = output::print_dry_run("removed", dry_run);
         // The patch applies only to the observed version: the storage version may have changed.
         let patch = Patch::Merge(json!({
             "metadata": {"resourceVersion": crd.resource_version()},
@@ -95,12 +95,12 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<Exit> {
         }));
         let params = PatchParams {
             dry_run: dry_run == DryRun::Server,
-            field_manager: Some(MANAGER.to_owned()),
+            field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let patched = crds.patch_status(CRD_NAME, &params, &patch);
         patched.await.map_err(|error| {
-            cluster.trouble(
+            cluster.explain(
                 format!("failed to update the status of CustomResourceDefinition {CRD_NAME}"),
                 error,
             )
@@ -126,7 +126,7 @@ async fn migrate_object(
     let api = sources(cluster, Some(&namespace));
     let params = PostParams {
         dry_run: dry_run == DryRun::Server,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
     };
     for _ in 0..MAX_ATTEMPTS {
         let (cleaned, dropped, problem) = without_unread_fields(&object)?;
@@ -143,7 +143,7 @@ async fn migrate_object(
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) if Cluster::is_absent(&error) => return Ok(true),
             Err(error) => {
-                return Err(cluster.trouble(
+                return Err(cluster.explain(
                     format!("failed to update CatalogSource {namespace}/{name}"),
                     error,
                 ));
@@ -153,7 +153,7 @@ async fn migrate_object(
             Ok(found) => found,
             Err(error) if Cluster::is_absent(&error) => return Ok(true),
             Err(error) => {
-                return Err(cluster.trouble(
+                return Err(cluster.explain(
                     format!("failed to read CatalogSource {namespace}/{name}"),
                     error,
                 ));
@@ -171,7 +171,7 @@ fn without_unread_fields(
     object: &DynamicObject,
 ) -> anyhow::Result<(DynamicObject, Vec<Dropped>, Option<Error>)> {
     let value = serde_json::to_value(object).context("failed to serialize a CatalogSource")?;
-    Ok(match mend(value) {
+    Ok(match drop_ignored(value) {
         Ok(done) => {
             let object = serde_json::from_value(done.object);
             let object = object.context("failed to read a CatalogSource")?;
@@ -194,7 +194,7 @@ fn print_changes(
         ));
     }
     for dropped in dropped {
-        let done = output::tried(&dropped.to_string(), dry_run);
+        let done = output::print_dry_run(&dropped.to_string(), dry_run);
         output::print(&format!("catalogsource/{namespace}/{name}: {done}\n"))?;
     }
     Ok(())

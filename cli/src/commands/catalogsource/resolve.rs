@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use manifests::{
-    api::catalog_source::{CatalogSource, Invalid, Place, without_nulls},
+    api::catalog_source::{CatalogSource, DeclaredLocation, Invalid, without_nulls},
     image_template::{self, ChosenTemplate, TemplateSource, TemplateValues, choose},
     yaml,
 };
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{is_catalog_source, name, objects::Objects, read};
 use crate::{
-    Exit,
+    ExitStatus,
     args::CatalogSourceResolveArgs,
     output,
     output::{message, table},
@@ -33,7 +33,7 @@ struct Resolved {
     problem: Option<String>,
 }
 
-pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<ExitStatus> {
     let default_olm = image_template::server(env!("CARGO_PKG_VERSION"));
     let values = TemplateValues {
         kube: args.kube_version.clone(),
@@ -72,7 +72,7 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
     for warning in warnings {
         message::warning(&warning);
     }
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Done;
     for (resolved, problem) in all
         .iter()
         .filter_map(|resolved| Some((resolved, resolved.problem.as_ref()?)))
@@ -82,7 +82,7 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
             resolved.field,
             resolved.name()
         ));
-        exit = Exit::Failed;
+        exit = ExitStatus::Failed;
     }
     Ok(exit)
 }
@@ -130,7 +130,7 @@ fn resolve_object(
     let location = source.as_ref().map(|source| source.place(false));
     let result = match location {
         Err(error) => Err(format!("invalid CatalogSource: {error}")),
-        Ok(Ok(Place::Image(_)) | Err(Invalid::NoPlace)) => match holder {
+        Ok(Ok(DeclaredLocation::Image(_)) | Err(Invalid::NoPlace)) => match holder {
             TemplateSource::Olm => {
                 let resolved = image_template::annotated(template, values.kube.as_ref());
                 resolved.problem.map_or(Ok(resolved.image), Err)
@@ -142,7 +142,7 @@ fn resolve_object(
                 })
             }
         },
-        Ok(Ok(Place::Served(_) | Place::ConfigMap(_))) => {
+        Ok(Ok(DeclaredLocation::Served(_) | DeclaredLocation::ConfigMap(_))) => {
             if holder != TemplateSource::Image {
                 let field = field(holder);
                 warn(format!(

@@ -14,9 +14,9 @@ mod file;
 
 use self::{crd::Crd, file::File};
 use super::read;
-use crate::{Exit, args::CatalogSourceValidateArgs, output};
+use crate::{ExitStatus, args::CatalogSourceValidateArgs, output};
 
-pub(super) fn run(args: &CatalogSourceValidateArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &CatalogSourceValidateArgs) -> anyhow::Result<ExitStatus> {
     let mut crd = Crd::default();
     let mut files = Vec::new();
     for path in &args.files {
@@ -37,5 +37,9 @@ pub(super) fn run(args: &CatalogSourceValidateArgs) -> anyhow::Result<Exit> {
     }
     files.iter().for_each(File::report);
     let is_valid = files.iter().all(File::is_valid);
-    Ok(if is_valid { Exit::Done } else { Exit::Failed })
+    Ok(if is_valid {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
+    })
 }

@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::prepare_output;
 use crate::{
-    Exit,
+    ExitStatus,
     args::{self, ConvertArgs},
-    fetch::Reach,
+    fetch::Fetcher,
     output,
     output::{
-        message::{self, clean, count},
-        staged_dir::{self, Staged},
+        message::{self, count, sanitize},
+        staged_dir::{self, StagedDir},
     },
     parallel,
     source::Source,
@@ -48,7 +48,11 @@ struct BatchSummary {
     warnings: usize,
 }
 
-pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(
+    sources: &[Source],
+    reach: &Fetcher,
+    args: &ConvertArgs,
+) -> anyhow::Result<ExitStatus> {
     let options = args.conversion.options(args.limits)?;
     let folder = args
         .output_dir
@@ -61,7 +65,7 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
     let work = |source| convert_one(source, reach, &options, args, folder.as_ref());
     parallel::each(
         sources,
-        reach.width(),
+        reach.max_parallel(),
         work,
         |outcome| -> anyhow::Result<()> {
             let outcome = outcome?;
@@ -90,18 +94,18 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
         summary.print(sources.len());
     }
     Ok(if summary.converted == sources.len() {
-        Exit::Done
+        ExitStatus::Done
     } else {
-        Exit::Failed
+        ExitStatus::Failed
     })
 }
 
 fn convert_one<'a>(
     source: &'a Source,
-    reach: &Reach,
+    reach: &Fetcher,
     options: &Options,
     args: &ConvertArgs,
-    folder: Option<&Staged>,
+    folder: Option<&StagedDir>,
 ) -> anyhow::Result<BundleOutcome<'a>> {
     let content = match reach.content(source, &args.limits.into()) {
         Ok(content) => content,
@@ -133,7 +137,7 @@ fn convert_one<'a>(
 }
 
 fn write(
-    folder: &Staged,
+    folder: &StagedDir,
     source: &Source,
     objects: &[Object],
     args: &ConvertArgs,
@@ -166,9 +170,9 @@ impl BundleOutcome<'_> {
         };
         format!(
             "{}\t{}\t{outcome}\t{}\n",
-            clean(&self.source.name),
-            clean(csv),
-            clean(&reason)
+            sanitize(&self.source.name),
+            sanitize(csv),
+            sanitize(&reason)
         )
     }
 
@@ -207,7 +211,7 @@ impl BatchSummary {
     fn add(&mut self, outcome: &BundleOutcome<'_>) {
         match &outcome.result {
             Ok(converted) => {
-                self.warnings += converted.report.of(Level::Warning).count();
+                self.warnings += converted.report.with_level(Level::Warning).count();
                 if converted.is_converted {
                     self.converted += 1;
                 } else {

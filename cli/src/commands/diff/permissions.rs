@@ -9,7 +9,7 @@ use manifests::{
 };
 use serde_json::Value;
 
-use crate::cluster::live::Live;
+use crate::cluster::live::LiveObjects;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Prefix of the label that aggregates a ClusterRole into another one.
@@ -49,7 +49,7 @@ struct Binding {
 
 /// Compares the permissions that the objects grant. Referenced roles that are not among them are read from the cluster.
 pub(super) async fn compare(
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
     before: &[Value],
     after: &[Value],
 ) -> anyhow::Result<PermissionChanges> {
@@ -67,7 +67,7 @@ pub(super) async fn compare(
             namespace,
             name,
         };
-        if let Some(role) = live.look_up(&identity).await? {
+        if let Some(role) = live.discover(&identity).await? {
             old.insert(key.clone(), rules(&role));
             new.insert(key, rules(&role));
         }
@@ -100,7 +100,7 @@ fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)
             .into_iter()
             .filter_map(|key| other.get(key))
             .flatten()
-            .map(Rule::of)
+            .map(Rule::from_policy_rule)
             .collect();
         let title = match scope {
             Scope::Namespace(namespace) => format!("{subject}, in namespace {namespace}"),

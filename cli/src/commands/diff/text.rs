@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
 use super::permissions::PermissionChanges;
-use crate::output::message::{clean, count};
+use crate::output::message::{count, sanitize};
 
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
@@ -76,7 +76,7 @@ impl Change {
 
     /// Writes a unified diff.
     pub(crate) fn unified(&self, origin: Origin, text: &mut String) {
-        let identity = clean(&self.identity.to_string());
+        let identity = sanitize(&self.identity.to_string());
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
         let side = |side: &str, exists| {
@@ -105,7 +105,7 @@ impl Change {
                     ChangeTag::Delete => ('-', REMOVED),
                     ChangeTag::Equal => (' ', Style::new()),
                 };
-                let value = clean(line.value().trim_end_matches('\n'));
+                let value = sanitize(line.value().trim_end_matches('\n'));
                 let _ = writeln!(text, "{style}{sign}{value}{style:#}");
             }
         }
@@ -201,9 +201,9 @@ pub(super) fn report(rights: &PermissionChanges, changes: &[Change], origin: Ori
         }
         let _ = writeln!(text, "{HEAD}{title}:{HEAD:#}");
         for (holder, rules) in rights {
-            let _ = writeln!(text, "  {}:", clean(holder));
+            let _ = writeln!(text, "  {}:", sanitize(holder));
             for rule in rules {
-                let _ = writeln!(text, "    {style}{}{style:#}", clean(rule));
+                let _ = writeln!(text, "    {style}{}{style:#}", sanitize(rule));
             }
         }
         text.push('\n');
@@ -229,7 +229,7 @@ pub(super) fn report(rights: &PermissionChanges, changes: &[Change], origin: Ori
             (_, None) => ('-', REMOVED),
             _ => ('~', HUNK),
         };
-        let identity = clean(&change.identity.to_string());
+        let identity = sanitize(&change.identity.to_string());
         let _ = writeln!(text, "  {style}{sign} {identity}{style:#}");
     }
     for change in changes {

@@ -11,7 +11,7 @@ use manifests::object::api_version;
 
 use super::Inspection;
 use crate::output::{
-    message::{ERROR, clean, count},
+    message::{ERROR, count, sanitize},
     table,
 };
 
@@ -63,7 +63,7 @@ impl Text {
     fn heading(&mut self, title: &str) {
         let gap = if self.0.is_empty() { "" } else { "\n" };
         // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "{gap}{TITLE}{}:{TITLE:#}", clean(title));
+        let _ = writeln!(self.0, "{gap}{TITLE}{}:{TITLE:#}", sanitize(title));
     }
 
     /// Writes a table with a heading; nothing if it has no rows.
@@ -213,7 +213,7 @@ fn permissions(text: &mut Text, rights: &SubjectPermissions) {
         let _ = writeln!(
             text.0,
             "    all of {}, which is not in the bundle",
-            clean(role)
+            sanitize(role)
         );
     }
     let rows: Vec<[String; 4]> = rights.grants.iter().map(row).collect();

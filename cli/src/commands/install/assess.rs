@@ -11,35 +11,35 @@ use crate::{commands::status, output::message::count};
 
 /// Assessment of a status for a waiting command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum WaitState {
     /// The instance is progressing; the message names the pending step.
     Wait(String),
     /// All objects are applied and healthy.
     Done,
     /// The instance is unhealthy, which may be temporary; the message names the problem.
-    Lost(String),
+    Unhealthy(String),
     /// The instance needs a change by a person; the message names the reason and the remedy.
     Failed(String),
 }
 
 /// Evaluates an instance whose spec was applied as this generation.
-pub(crate) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict {
-    evaluate(instance, generation, &[reason::INSTALLATION_SUCCEEDED])
+pub(crate) fn evaluate(instance: &BundleInstance, generation: Option<i64>) -> WaitState {
+    evaluate_with_reasons(instance, generation, &[reason::INSTALLATION_SUCCEEDED])
 }
 
 /// Evaluates an instance whose spec was applied as this generation. Only the reasons in `accepted` of the condition
 /// Installed mean success.
-pub(crate) fn evaluate(
+pub(crate) fn evaluate_with_reasons(
     instance: &BundleInstance,
     generation: Option<i64>,
     accepted: &[&str],
-) -> Verdict {
+) -> WaitState {
     const NOT_OBSERVED: &str = "waiting for the provisioner";
     let Some(status) = &instance.status else {
-        return Verdict::Wait(NOT_OBSERVED.to_owned());
+        return WaitState::Wait(NOT_OBSERVED.to_owned());
     };
     if instance.metadata.deletion_timestamp.is_some() {
-        return Verdict::Failed("BundleInstance is terminating".to_owned());
+        return WaitState::Failed("BundleInstance is terminating".to_owned());
     }
     // A later generation was applied by another client; its result is reported, too.
     let is_current = |condition: &&Condition| condition.observed_generation >= generation;
@@ -50,32 +50,32 @@ pub(crate) fn evaluate(
             .find(|condition| condition.type_ == type_)
     };
     let Some(progressing) = find(condition::PROGRESSING).filter(is_current) else {
-        return Verdict::Wait(NOT_OBSERVED.to_owned());
+        return WaitState::Wait(NOT_OBSERVED.to_owned());
     };
     let installed = find(condition::INSTALLED);
     let healthy = find(condition::HEALTHY);
     match progressing.reason.as_str() {
         reason::UP_TO_DATE => match (installed, healthy) {
             (Some(installed), _) if !accepted.contains(&installed.reason.as_str()) => {
-                Verdict::Failed(installed.message.clone())
+                WaitState::Failed(installed.message.clone())
             }
-            (_, Some(healthy)) if healthy.status == "True" => Verdict::Done,
+            (_, Some(healthy)) if healthy.status == "True" => WaitState::Done,
             (_, Some(healthy)) if healthy.status == "False" => {
-                Verdict::Lost(healthy.message.clone())
+                WaitState::Unhealthy(healthy.message.clone())
             }
-            _ => Verdict::Wait("waiting for health checks".to_owned()),
+            _ => WaitState::Wait("waiting for health checks".to_owned()),
         },
         reason::BLOCKED | reason::UNPACK_FAILED | reason::UNKNOWN_CLASS | reason::PAUSED => {
-            Verdict::Failed(story(instance))
+            WaitState::Failed(explain_failure(instance))
         }
         reason::UNPACK_PENDING => {
             let valid = find(condition::HAS_VALID_BUNDLE);
-            Verdict::Wait(valid.unwrap_or(progressing).message.clone())
+            WaitState::Wait(valid.unwrap_or(progressing).message.clone())
         }
         reason::WAITING_FOR_HEALTH if healthy.is_some_and(|healthy| healthy.status == "False") => {
-            Verdict::Wait(ready(instance, healthy))
+            WaitState::Wait(ready(instance, healthy))
         }
-        _ => Verdict::Wait(progressing.message.clone()),
+        _ => WaitState::Wait(progressing.message.clone()),
     }
 }
 
@@ -101,7 +101,7 @@ fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
 }
 
 /// Explains why an instance is not ready.
-pub(crate) fn story(instance: &BundleInstance) -> String {
+pub(crate) fn explain_failure(instance: &BundleInstance) -> String {
     if let Some(problem) = status::problem(instance) {
         return problem.message;
     }
@@ -139,12 +139,12 @@ mod tests {
     const CURRENT: ConditionFacts = ("Progressing", "False", "UpToDate", "all applied");
     const HEALTHY: ConditionFacts = ("Healthy", "True", "Healthy", "");
 
-    fn wait(text: &str) -> Verdict {
-        Verdict::Wait(text.to_owned())
+    fn wait(text: &str) -> WaitState {
+        WaitState::Wait(text.to_owned())
     }
 
-    fn failed(text: &str) -> Verdict {
-        Verdict::Failed(text.to_owned())
+    fn failed(text: &str) -> WaitState {
+        WaitState::Failed(text.to_owned())
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
         for (conditions, generation, expected) in ::tests::rows![
             vec![], 2 => wait(unobserved);
             vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(unobserved);
-            vec![INSTALLED, CURRENT, HEALTHY], 2 => Verdict::Done;
-            vec![INSTALLED, CURRENT, HEALTHY], 1 => Verdict::Done;
-            vec![INSTALLED, CURRENT, unhealthy], 2 => Verdict::Lost("gone".to_owned());
+            vec![INSTALLED, CURRENT, HEALTHY], 2 => WaitState::Done;
+            vec![INSTALLED, CURRENT, HEALTHY], 1 => WaitState::Done;
+            vec![INSTALLED, CURRENT, unhealthy], 2 => WaitState::Unhealthy("gone".to_owned());
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
             vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
         ] {
-            let verdict = of(&instance(&conditions), Some(generation));
+            let verdict = evaluate(&instance(&conditions), Some(generation));
             assert_eq!(verdict, expected, "{conditions:?}");
         }
     }
@@ -187,7 +187,7 @@ mod tests {
                 => wait("not observed yet");
             vec![progressing("True", "Retrying", "again")] => wait("again");
         ] {
-            let verdict = of(&instance(&conditions), Some(2));
+            let verdict = evaluate(&instance(&conditions), Some(2));
             assert_eq!(verdict, expected, "{conditions:?}");
         }
     }

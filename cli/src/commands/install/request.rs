@@ -18,7 +18,7 @@ use unpacker::{
 };
 
 use crate::{
-    args::{self, Format, InstallArgs},
+    args::{self, ContentFormat, InstallArgs},
     output::message::{self, count},
 };
 
@@ -29,7 +29,7 @@ const DIGEST_LABEL_LEN: usize = 40;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct InstallRequest {
     /// Format of the bundle. `None` keeps that of the existing instance, and means registry+v1 for a new one.
-    class: Option<Format>,
+    class: Option<ContentFormat>,
     source: BundleSource,
     pub(super) upload: Option<Upload>,
 }
@@ -121,18 +121,18 @@ fn without_nulls(value: &mut Value) {
 }
 
 /// Returns the class name to apply. An instance keeps its spelling of the same class.
-fn class_name(format: Option<Format>, before: Option<&str>) -> &str {
+fn class_name(format: Option<ContentFormat>, before: Option<&str>) -> &str {
     let name = format.map(class);
     match (name, before) {
         (Some(name), Some(before)) if Class::parse(name) == Class::parse(before) => before,
-        _ => name.or(before).unwrap_or(class(Format::Registry)),
+        _ => name.or(before).unwrap_or(class(ContentFormat::Registry)),
     }
 }
 
-fn class(format: Format) -> &'static str {
+fn class(format: ContentFormat) -> &'static str {
     match format {
-        Format::Registry => "core-rukpak-io-registry",
-        Format::Plain => "core-rukpak-io-plain",
+        ContentFormat::Registry => "core-rukpak-io-registry",
+        ContentFormat::Plain => "core-rukpak-io-plain",
     }
 }
 
@@ -195,13 +195,13 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<InstallReque
     let format = args
         .class
         .unwrap_or_else(|| match convert::class(&content) {
-            convert::Class::Registry => Format::Registry,
-            convert::Class::Plain => Format::Plain,
+            convert::Class::Registry => ContentFormat::Registry,
+            convert::Class::Plain => ContentFormat::Plain,
         });
     let options = Options {
         class: Some(match format {
-            Format::Registry => convert::Class::Registry,
-            Format::Plain => convert::Class::Plain,
+            ContentFormat::Registry => convert::Class::Registry,
+            ContentFormat::Plain => convert::Class::Plain,
         }),
         install_namespace: args.install_namespace.clone(),
         limits: args.limits.yaml(),
@@ -218,7 +218,7 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<InstallReque
         ));
         return Ok(None);
     }
-    let warnings = report.of(Level::Warning).count();
+    let warnings = report.with_level(Level::Warning).count();
     if warnings > 0 {
         message::note(&format!(
             "{}: {} validate {}",
@@ -264,11 +264,11 @@ mod tests {
             class_name(None, None) => "core-rukpak-io-registry";
             class_name(None, Some("example.com/own")) => "example.com/own";
             class_name(None, Some(converter)) => converter;
-            class_name(Some(Format::Registry), Some(converter)) => converter;
-            class_name(Some(Format::Plain), Some(converter)) => "core-rukpak-io-plain";
-            class_name(Some(Format::Plain), Some("core.rukpak.io/plain")) => "core.rukpak.io/plain";
-            class_name(Some(Format::Plain), None) => "core-rukpak-io-plain";
-            class_name(Some(Format::Registry), Some("example.com/own")) => "core-rukpak-io-registry";
+            class_name(Some(ContentFormat::Registry), Some(converter)) => converter;
+            class_name(Some(ContentFormat::Plain), Some(converter)) => "core-rukpak-io-plain";
+            class_name(Some(ContentFormat::Plain), Some("core.rukpak.io/plain")) => "core.rukpak.io/plain";
+            class_name(Some(ContentFormat::Plain), None) => "core-rukpak-io-plain";
+            class_name(Some(ContentFormat::Registry), Some("example.com/own")) => "core-rukpak-io-registry";
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     args::InstallArgs,
     cluster::{
         Cluster,
-        content_service::{Service, UploadResult},
+        content_service::{ContentService, UploadResult},
     },
     commands::status::bundles_of,
     output::progress,
@@ -42,7 +42,7 @@ pub(super) async fn run(
     }
     let name = bundle.name_any();
     loop {
-        let service = Service::new(cluster, &args.service).await?;
+        let service = ContentService::new(cluster, &args.service).await?;
         let sent = service.upload(&name, upload.archive.clone()).await;
         if matches!(sent, Ok(UploadResult::Accepted)) {
             return Ok(());
@@ -54,7 +54,7 @@ pub(super) async fn run(
             return Ok(());
         }
         if let UploadResult::RetryLater(reason) = sent? {
-            progress::show(&format!("{reason}; retrying"));
+            progress::display(&format!("{reason}; retrying"));
             *rejection = reason;
         }
         sleep(RETRY_INTERVAL).await;
@@ -77,7 +77,8 @@ async fn find(
         if let Some(bundle) = found {
             return Ok(bundle);
         }
-        if let super::Verdict::Failed(text) = super::assess::of(&now, instance.metadata.generation)
+        if let super::WaitState::Failed(text) =
+            super::assess::evaluate(&now, instance.metadata.generation)
         {
             anyhow::bail!("no Bundle was created for the content: {text}");
         }
@@ -90,7 +91,7 @@ async fn find(
                 instance.name_any()
             );
         }
-        progress::show("waiting for the provisioner to create a Bundle for the content");
+        progress::display("waiting for the provisioner to create a Bundle for the content");
         sleep(POLL_INTERVAL).await;
     }
 }

@@ -8,8 +8,8 @@ use catalog::{
 };
 
 use crate::{
-    args::{self, PlatformRenderArgs, Wanted},
-    commands::catalog::{Catalogs, uncompared},
+    args::{self, PackageSpec, PlatformRenderArgs},
+    commands::catalog::{Catalogs, warn_unchecked_constraints},
     output::suggest,
 };
 
@@ -20,7 +20,7 @@ const MAX_REASONS: usize = 5;
 #[derive(Default)]
 pub(super) struct PackageCheck<'a> {
     /// First bundle of each package.
-    pub(super) chosen: Vec<(&'a Wanted, Choice)>,
+    pub(super) chosen: Vec<(&'a PackageSpec, Choice)>,
     pub(super) warnings: Vec<String>,
     /// Messages about packages that cannot be installed.
     pub(super) problems: Vec<String>,
@@ -65,7 +65,9 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Pack
         match decision.verdict.choice() {
             Some(choice) => {
                 if kubernetes.is_none() {
-                    check.warnings.extend(uncompared(choice, name, &offers));
+                    check
+                        .warnings
+                        .extend(warn_unchecked_constraints(choice, name, &offers));
                 }
                 check.chosen.push((wanted, choice.clone()));
             }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use unpacker::Source;
 
 use crate::{
-    args::{PlatformRenderArgs, Wanted},
+    args::{PackageSpec, PlatformRenderArgs},
     commands::catalog::Catalogs,
     output::message,
     source::all as sources,
@@ -30,7 +30,7 @@ pub(super) const MARKETPLACE: &str = "openshift-marketplace";
 pub(super) fn all(
     args: &PlatformRenderArgs,
     catalogs: &Catalogs,
-    chosen: &[(&Wanted, Choice)],
+    chosen: &[(&PackageSpec, Choice)],
 ) -> anyhow::Result<Vec<Object>> {
     let namespace = args.catalog_namespace.clone().unwrap_or_else(|| {
         match args.openshift_version {
@@ -161,7 +161,7 @@ fn feature_gate() -> Value {
 fn catalog_sources(
     args: &PlatformRenderArgs,
     catalogs: &Catalogs,
-    chosen: &[(&Wanted, Choice)],
+    chosen: &[(&PackageSpec, Choice)],
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, CatalogSource>> {
     let mut all = BTreeMap::new();
@@ -173,7 +173,7 @@ fn catalog_sources(
         if !chosen.iter().any(|(_, choice)| choice.catalog == *catalog) {
             continue;
         }
-        let Ok(Source::Image(image)) = &source.place else {
+        let Ok(Source::Image(image)) = &source.location else {
             bail!(
                 "catalog {catalog:?} is not an image in a registry, which a CatalogSource requires; push it first, or \
                  remove --catalog-source"
@@ -202,7 +202,7 @@ fn catalog_sources(
     Ok(all)
 }
 
-fn operator(wanted: &Wanted, source: Option<&CatalogSource>) -> PlatformOperator {
+fn operator(wanted: &PackageSpec, source: Option<&CatalogSource>) -> PlatformOperator {
     let catalog = source.map(|source| CatalogRef {
         name: source.metadata.name.clone().unwrap_or_default(),
         namespace: source.metadata.namespace.clone(),

@@ -7,25 +7,29 @@ use manifests::api::{
 
 use crate::{
     cluster::revisions,
-    commands::install::assess::{self, Verdict},
+    commands::install::assess::{self, WaitState},
 };
 
 /// Evaluates a BundleInstance whose generation `generation` pins revision `number`.
-pub(super) fn evaluate(instance: &BundleInstance, generation: Option<i64>, number: i64) -> Verdict {
+pub(super) fn evaluate(
+    instance: &BundleInstance,
+    generation: Option<i64>,
+    number: i64,
+) -> WaitState {
     if instance.metadata.deletion_timestamp.is_none() && instance.spec.rollback_to != Some(number) {
-        return Verdict::Failed("spec.rollbackTo was changed by another client".to_owned());
+        return WaitState::Failed("spec.rollbackTo was changed by another client".to_owned());
     }
     let accepted = [reason::INSTALLATION_SUCCEEDED, reason::ROLLED_BACK];
-    match assess::evaluate(instance, generation, &accepted) {
-        Verdict::Done if !has_arrived(instance, number) => {
+    match assess::evaluate_with_reasons(instance, generation, &accepted) {
+        WaitState::Done if !has_arrived(instance, number) => {
             // An automatic rollback of this rollout results in another revision.
             let conditions = instance.status.iter().flat_map(|status| &status.conditions);
             let mut failed = conditions.filter(|condition| {
                 condition.type_ == condition::INSTALLED && condition.reason == reason::ROLLED_BACK
             });
             match failed.next() {
-                Some(condition) => Verdict::Lost(condition.message.clone()),
-                None => Verdict::Wait(format!("waiting for the rollout of revision {number}")),
+                Some(condition) => WaitState::Unhealthy(condition.message.clone()),
+                None => WaitState::Wait(format!("waiting for the rollout of revision {number}")),
             }
         }
         verdict => verdict,
@@ -86,22 +90,22 @@ mod tests {
         let trimmed = [(2, "Archived", 0), (3, "Active", 1)];
         let cancelled = [(1, "Active", 0), (2, "Archived", 0)];
         let succeeded = "InstallationSucceeded";
-        let wait = || Verdict::Wait("waiting for the rollout of revision 1".to_owned());
+        let wait = || WaitState::Wait("waiting for the rollout of revision 1".to_owned());
         for (progressing, installed, revisions, generation, expected) in ::tests::rows![
             "UpToDate", succeeded, &before[..], 2 => wait();
             "UpToDate", succeeded, &during[..], 2 => wait();
-            "UpToDate", succeeded, &after[..], 2 => Verdict::Done;
-            "UpToDate", "RolledBack", &after[..], 2 => Verdict::Done;
-            "UpToDate", succeeded, &trimmed[..], 2 => Verdict::Done;
-            "UpToDate", succeeded, &cancelled[..], 2 => Verdict::Done;
+            "UpToDate", succeeded, &after[..], 2 => WaitState::Done;
+            "UpToDate", "RolledBack", &after[..], 2 => WaitState::Done;
+            "UpToDate", succeeded, &trimmed[..], 2 => WaitState::Done;
+            "UpToDate", succeeded, &cancelled[..], 2 => WaitState::Done;
             "UpToDate", succeeded, &after[..], 3
-                => Verdict::Wait("waiting for the provisioner".to_owned());
-            "UpToDate", "RolledBack", &before[..], 2 => Verdict::Lost("message of RolledBack".to_owned());
+                => WaitState::Wait("waiting for the provisioner".to_owned());
+            "UpToDate", "RolledBack", &before[..], 2 => WaitState::Unhealthy("message of RolledBack".to_owned());
             "UpToDate", "InstallFailed", &before[..], 2
-                => Verdict::Failed("message of InstallFailed".to_owned());
+                => WaitState::Failed("message of InstallFailed".to_owned());
             "Blocked", "UpgradeFailed", &before[..], 2
-                => Verdict::Failed("message of UpgradeFailed".to_owned());
-            "Paused", succeeded, &before[..], 2 => Verdict::Failed("message of Paused".to_owned());
+                => WaitState::Failed("message of UpgradeFailed".to_owned());
+            "Paused", succeeded, &before[..], 2 => WaitState::Failed("message of Paused".to_owned());
         ] {
             let instance = instance(progressing, installed, revisions);
             let verdict = evaluate(&instance, Some(generation), 1);
@@ -113,6 +117,6 @@ mod tests {
     fn changed_pin_ends_the_wait() {
         let instance = instance("UpToDate", "InstallationSucceeded", &[(2, "Active", 0)]);
         let expected = "spec.rollbackTo was changed by another client".to_owned();
-        assert_eq!(evaluate(&instance, Some(2), 2), Verdict::Failed(expected));
+        assert_eq!(evaluate(&instance, Some(2), 2), WaitState::Failed(expected));
     }
 }

@@ -12,7 +12,7 @@ use manifests::api::olm::{CatalogOperatorState, NAMESPACES, OPERATOR};
 use super::native;
 use crate::{
     args::Engine,
-    cluster::{Cluster, live::Live},
+    cluster::{Cluster, live::LiveObjects},
     commands::upgrade_check::cluster_state::each,
     output::message,
 };
@@ -102,7 +102,7 @@ pub(super) async fn find(
         namespace,
         removed_from,
     } = request;
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let subscriptions = live
         .kind("operators.coreos.com/v1alpha1", "Subscription")
         .await?;
@@ -155,7 +155,7 @@ async fn olm_runs(cluster: &Cluster) -> anyhow::Result<bool> {
             Err(error) if is_forbidden(&error) => return Ok(true),
             Err(error) => {
                 let action = format!("failed to read Deployment {namespace}/{OPERATOR}");
-                return Err(cluster.trouble(action, error));
+                return Err(cluster.explain(action, error));
             }
         }
     }
@@ -177,7 +177,7 @@ async fn is_subscribed(
     match each(&api, ListParams::default().limit(500), inspect).await {
         Ok(()) => Ok(is_subscribed),
         Err(error) if is_forbidden(&error) => Ok(false),
-        Err(error) => Err(cluster.trouble("failed to list Subscriptions", error)),
+        Err(error) => Err(cluster.explain("failed to list Subscriptions", error)),
     }
 }
 
@@ -198,7 +198,7 @@ async fn has_instance(
             );
             Ok(false)
         }
-        Err(error) => Err(cluster.trouble("failed to list BundleInstances", error)),
+        Err(error) => Err(cluster.explain("failed to list BundleInstances", error)),
     }
 }
 

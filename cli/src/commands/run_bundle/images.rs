@@ -15,7 +15,7 @@ use super::deadline::Deadline;
 use crate::{
     args::{AccessArgs, CatalogLimitArgs, RegistryArgs},
     commands::catalog::image::ImageKind,
-    fetch::Reach,
+    fetch::Fetcher,
     output::message,
     source::Source,
 };
@@ -83,15 +83,15 @@ impl ImagePuller {
         self,
         doing: &str,
         image: Image,
-        read: impl FnOnce(&Reach, &Source) -> anyhow::Result<T> + Send + 'static,
+        read: impl FnOnce(&Fetcher, &Source) -> anyhow::Result<T> + Send + 'static,
     ) -> anyhow::Result<T> {
         let source = Source {
             name: image.reference.to_string(),
-            place: Ok(unpacker::Source::Image(image)),
+            location: Ok(unpacker::Source::Image(image)),
         };
         let work = spawn_blocking(move || {
             let access = AccessArgs::with_defaults(self.verify_tls, self.deadline.remaining());
-            let reach = Reach::new(&access, std::slice::from_ref(&source), false)?;
+            let reach = Fetcher::new(&access, std::slice::from_ref(&source), false)?;
             read(&reach, &source)
         });
         let work = async { work.await.context("the reader stopped unexpectedly")? };
@@ -99,7 +99,7 @@ impl ImagePuller {
     }
 }
 
-fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<PulledBundle> {
+fn read_bundle(reach: &Fetcher, source: &Source) -> anyhow::Result<PulledBundle> {
     let fetched = reach.fetch(source, &unpacker::Options::default());
     let fetched = fetched.context("pull bundle image")?;
     if let ImageKind::Catalog(_) | ImageKind::Database(_) = ImageKind::from_labels(&fetched.labels)?
@@ -139,7 +139,7 @@ fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<PulledBundle> {
     })
 }
 
-fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
+fn read_index(reach: &Fetcher, source: &Source) -> anyhow::Result<PulledIndex> {
     let name = &source.name;
     let failed = || format!("error rendering index {name:?}");
     let arguments = CatalogLimitArgs::default();

@@ -33,7 +33,7 @@ use super::{RunContext, constraints, diagnostics, images::PulledBundle};
 use crate::{
     args::RegistryArgs,
     cluster::Cluster,
-    commands::install::{self, Ended, assess},
+    commands::install::{self, WaitResult, assess},
     output::message::{self, count},
 };
 
@@ -136,12 +136,12 @@ async fn wait(
 ) -> anyhow::Result<bool> {
     let name = applied.name_any();
     let (problem, story) = match install::wait(task.cluster, applied, deadline.end()).await? {
-        Ended::Well(_) => return Ok(true),
-        Ended::Badly(text) => (format!("BundleInstance {name} is not ready:"), text),
-        Ended::Late => {
+        WaitResult::Ready(_) => return Ok(true),
+        WaitResult::Failed(text) => (format!("BundleInstance {name} is not ready:"), text),
+        WaitResult::TimedOut => {
             let current = task.cluster.instance(&name).await?;
             let problem = not_ready(&name, deadline.timeout);
-            (problem, assess::story(&current))
+            (problem, assess::explain_failure(&current))
         }
     };
     message::error(&format!("{doing}: {problem}"));

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::{
     age::age,
-    cluster::{Cluster, live::Live},
+    cluster::{Cluster, live::LiveObjects},
 };
 
 /// The progress of a generation that is not ready.
@@ -160,7 +160,7 @@ async fn hashes(cluster: &Cluster, instance: &str, objects: &[Object]) -> Option
         .iter()
         .map(|object| (object.api_version(), object.kind()))
         .collect();
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let mut hashes = BTreeSet::new();
     for (api_version, kind) in kinds {
         let Some(kind) = live.kind(api_version, kind).await.ok()? else {

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Summary, summary::ObjectSummary};
 use crate::output::{
-    message::{CHANGE, ERROR, WARNING, clean, count},
+    message::{CHANGE, ERROR, WARNING, count, sanitize},
     table,
 };
 
@@ -34,7 +34,7 @@ impl TreeNode {
 
     /// Creates a node from a text that may have several lines.
     fn multi_line(first: &str, text: &str) -> Self {
-        let mut lines = text.lines().map(clean);
+        let mut lines = text.lines().map(sanitize);
         let mut branch = Self::leaf(format!("{first}{}", lines.next().unwrap_or_default()));
         for line in lines {
             let _ = write!(branch.text, "\n{line}");
@@ -75,12 +75,12 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         } else {
             ERROR
         };
-        let first = format!("{style}{}{style:#}: ", clean(&problem.reason));
+        let first = format!("{style}{}{style:#}: ", sanitize(&problem.reason));
         root.children
             .push(TreeNode::multi_line(&first, &problem.message));
     }
     if let Some(rollout) = &summary.rollout {
-        let mut branch = TreeNode::leaf(clean(&rollout.title()));
+        let mut branch = TreeNode::leaf(sanitize(&rollout.title()));
         let is_repeated = |awaited: &&String| {
             let problem = summary.problem.as_ref();
             problem.is_some_and(|problem| problem.message.contains(awaited.as_str()))
@@ -89,7 +89,7 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         let lines = awaited.filter(|awaited| !is_repeated(awaited)).into_iter();
         let lines = lines.map(|awaited| format!("awaited: {awaited}"));
         let lines = lines.chain(rollout.deadline());
-        branch.children = lines.map(|line| TreeNode::leaf(clean(&line))).collect();
+        branch.children = lines.map(|line| TreeNode::leaf(sanitize(&line))).collect();
         root.children.push(branch);
     }
     for bundle in &summary.bundles {
@@ -97,7 +97,7 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         let mark = if is_installed { ", installed" } else { "" };
         let version = bundle.version.as_deref().unwrap_or_default();
         let mut branch = TreeNode::leaf(
-            clean(&format!(
+            sanitize(&format!(
                 "Bundle {} {version} {}{mark}",
                 bundle.name, bundle.phase
             ))
@@ -106,7 +106,7 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         if let Some(source) = &bundle.source {
             branch
                 .children
-                .push(TreeNode::leaf(clean(&format!("from {source}"))));
+                .push(TreeNode::leaf(sanitize(&format!("from {source}"))));
         }
         let is_repeated = |message: &&String| {
             let problem = summary.problem.as_ref();
@@ -124,7 +124,7 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
     ] {
         if !lines.is_empty() {
             let mut branch = TreeNode::leaf(format!("{} {title}", count(lines.len(), "object")));
-            branch.children = list(lines.iter().map(|line| clean(line)).collect(), all);
+            branch.children = list(lines.iter().map(|line| sanitize(line)).collect(), all);
             root.children.push(branch);
         }
     }
@@ -134,12 +134,12 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
 }
 
 fn head(summary: &Summary) -> String {
-    let mut head = format!("BundleInstance {}", clean(&summary.name));
+    let mut head = format!("BundleInstance {}", sanitize(&summary.name));
     if let Some(version) = &summary.version {
-        let _ = write!(head, " {}", clean(version));
+        let _ = write!(head, " {}", sanitize(version));
     }
     if let Some(namespace) = &summary.install_namespace {
-        let _ = write!(head, " in {}", clean(namespace));
+        let _ = write!(head, " in {}", sanitize(namespace));
     }
     let style = match (summary.healthy, &summary.problem) {
         (Some(true), None) => HEALTHY,
@@ -148,7 +148,7 @@ fn head(summary: &Summary) -> String {
     };
     let _ = write!(head, ": {style}{}{style:#}", summary.phase);
     if !summary.state.eq_ignore_ascii_case(&summary.phase) {
-        let _ = write!(head, ", {}", clean(&summary.state));
+        let _ = write!(head, ", {}", sanitize(&summary.state));
     }
     let health = match summary.healthy {
         _ if !summary.installed => "no objects in the cluster",
@@ -188,7 +188,7 @@ fn objects(summary: &Summary, all: bool) -> Option<TreeNode> {
         };
         let run = members.iter().skip(at).take_while(same).count();
         if is_long && run > MAX_LISTED_PER_KIND && first.healthy != Some(false) {
-            let kind = clean(&first.identity.kind);
+            let kind = sanitize(&first.identity.kind);
             branch
                 .children
                 .push(TreeNode::leaf(format!("{} {kind}: {run}", mark(first))));
@@ -203,7 +203,7 @@ fn objects(summary: &Summary, all: bool) -> Option<TreeNode> {
         let name = crate::args::name();
         let more = format!(
             "and {more} more: {name} status {} --all",
-            clean(&summary.name)
+            sanitize(&summary.name)
         );
         branch.children.push(TreeNode::leaf(more));
     }
@@ -211,7 +211,11 @@ fn objects(summary: &Summary, all: bool) -> Option<TreeNode> {
 }
 
 fn leaf(member: &ObjectSummary) -> TreeNode {
-    let first = format!("{} {}", mark(member), clean(&member.identity.to_string()));
+    let first = format!(
+        "{} {}",
+        mark(member),
+        sanitize(&member.identity.to_string())
+    );
     match &member.message {
         Some(message) => TreeNode::multi_line(&format!("{first}: "), message),
         None => TreeNode::leaf(first),
@@ -249,7 +253,7 @@ pub(super) fn table(summaries: &[Summary]) -> String {
 pub(super) fn line(summary: &Summary) -> String {
     let row = row(summary);
     let cells = row.iter().filter(|cell| !cell.is_empty());
-    let cells: Vec<String> = cells.map(|cell| clean(cell)).collect();
+    let cells: Vec<String> = cells.map(|cell| sanitize(cell)).collect();
     format!("{}\n", cells.join("  "))
 }
 

@@ -78,7 +78,7 @@ impl CrdUsages {
 /// Returns the existing CRDs of an instance.
 pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> CrdUsages {
     let mut names: BTreeSet<String> = names_of_kind(instance, "CustomResourceDefinition");
-    let (overflow, inventory_error) = match inventory::rest(cluster, instance).await {
+    let (overflow, inventory_error) = match inventory::overflow_inventory(cluster, instance).await {
         Ok(overflow) if overflow.len() < unlisted_count(instance) => {
             let space = &cluster.system_namespace;
             (overflow, Some(format!("it is not in namespace {space}")))
@@ -151,7 +151,7 @@ fn names_of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
 }
 
 /// Describes the objects that will be kept, and the custom resources that will be deleted.
-pub(crate) fn foretold(
+pub(crate) fn preview(
     cascade: Cascade,
     policy: CrdDeletionPolicy,
     definitions: &CrdUsages,
@@ -194,7 +194,7 @@ pub(crate) fn foretold(
 }
 
 /// Describes the objects that were kept, as far as they can be read.
-pub(crate) async fn left(
+pub(crate) async fn remaining_lines(
     cluster: &Cluster,
     definitions: &CrdUsages,
     namespaces: &[String],
@@ -281,7 +281,7 @@ mod tests {
             Delete, Some(0) => "will be deleted (unused)";
             Delete, Some(3) => "and 3 custom resources will be deleted";
         ] {
-            let lines = foretold(Cascade::Background, policy, &definition(resources), &[]);
+            let lines = preview(Cascade::Background, policy, &definition(resources), &[]);
             let expected = format!("CustomResourceDefinition stations.example.com {expected}");
             assert_eq!(lines, [expected]);
         }
@@ -297,7 +297,7 @@ mod tests {
             Cascade::Background, Delete, inventory_error, &[]
                 => "there may be more CRDs: failed to read the rest of the inventory: forbidden";
         ] {
-            let lines = foretold(cascade, policy, &definitions, namespaces);
+            let lines = preview(cascade, policy, &definitions, namespaces);
             assert_eq!(lines, [expected]);
         }
     }

@@ -10,7 +10,7 @@ use unpacker::{Format, Tree};
 
 use crate::output::{
     self, AtomicFile,
-    staged_dir::{Before, FILE, Staged},
+    staged_dir::{ExistingPolicy, FILE, StagedDir},
 };
 
 const EXECUTABLE: u32 = 0o755;
@@ -34,7 +34,7 @@ pub(crate) enum Archive {
 pub(crate) enum PreparedDestination {
     Stdout,
     File(AtomicFile, Archive),
-    Folder(Staged),
+    Folder(StagedDir),
 }
 
 /// Reports whether standard output is a terminal.
@@ -73,12 +73,12 @@ impl Destination {
             ),
             Self::Folder(path) => {
                 let before = if force {
-                    Before::Anything
+                    ExistingPolicy::Anything
                 } else {
-                    Before::Nothing
+                    ExistingPolicy::Empty
                 };
                 PreparedDestination::Folder(
-                    Staged::new(&path, before).context("failed to prepare --output")?,
+                    StagedDir::new(&path, before).context("failed to prepare --output")?,
                 )
             }
         })

@@ -15,7 +15,7 @@ use manifests::{
 };
 
 use super::cluster_state::{each, unless_forbidden};
-use crate::cluster::{Cluster, live::Live};
+use crate::cluster::{Cluster, live::LiveObjects};
 
 const PAGE_SIZE: u32 = 500;
 
@@ -36,7 +36,7 @@ struct Subscription {
 
 impl ChannelMap {
     /// Reads the channels from the cluster.
-    pub(super) async fn all(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Self> {
+    pub(super) async fn all(cluster: &Cluster, live: &mut LiveObjects<'_>) -> anyhow::Result<Self> {
         Ok(Self {
             platform: platform_operators(cluster, live).await?,
             subscriptions: subscriptions(cluster, live).await?,
@@ -75,7 +75,7 @@ impl ChannelMap {
 
 async fn platform_operators(
     cluster: &Cluster,
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
 ) -> anyhow::Result<BTreeMap<String, PlatformOperatorSpec>> {
     let mut all = BTreeMap::new();
     let served = live
@@ -96,7 +96,7 @@ async fn platform_operators(
 
 async fn subscriptions(
     cluster: &Cluster,
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
 ) -> anyhow::Result<Vec<Subscription>> {
     let mut all = Vec::new();
     let kind = live

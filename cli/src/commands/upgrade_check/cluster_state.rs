@@ -41,7 +41,7 @@ use super::{
 use crate::{
     cluster::{
         Cluster,
-        live::{Live, inventory},
+        live::{LiveObjects, inventory},
     },
     output::message,
 };
@@ -135,7 +135,7 @@ pub(crate) async fn observed_releases(
     cluster: &Cluster,
 ) -> anyhow::Result<(ClusterState, Option<anyhow::Error>)> {
     let info = cluster.client.apiserver_version().await;
-    let info = info.map_err(|error| cluster.trouble("failed to read the server version", error))?;
+    let info = info.map_err(|error| cluster.explain("failed to read the server version", error))?;
     let kubernetes: KubeVersion = info
         .git_version
         .parse()
@@ -143,7 +143,7 @@ pub(crate) async fn observed_releases(
         .context("the API server does not report its version")?;
     let bare = info.git_version.split(['-', '+']).next();
     let version = bare.and_then(|bare| parse_lenient(bare).ok());
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let served = live
         .kind("config.openshift.io/v1", "ClusterVersion")
         .await?;
@@ -154,7 +154,7 @@ pub(crate) async fn observed_releases(
     let api: Api<ClusterVersion> = Api::all(cluster.client.clone());
     let result = match api.get(CLUSTER_VERSION).await {
         Ok(found) => state.detect(&found.status.unwrap_or_default().cluster()),
-        Err(error) => Err(cluster.trouble("failed to read the ClusterVersion", error)),
+        Err(error) => Err(cluster.explain("failed to read the ClusterVersion", error)),
     };
     Ok((state, result.err()))
 }
@@ -166,7 +166,7 @@ pub(super) async fn operators(
     to: &Releases,
     has_catalogs: bool,
 ) -> anyhow::Result<Vec<InstalledOperator>> {
-    let mut live = Live::new(cluster, &[]);
+    let mut live = LiveObjects::new(cluster, &[]);
     let kind = live
         .kind("core.rukpak.io/v1alpha1", "BundleInstance")
         .await?;
@@ -211,7 +211,7 @@ pub(super) async fn operators(
         },
     )
     .await
-    .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+    .map_err(|error| cluster.explain("failed to list BundleInstances", error))?;
     let mut of_instances = Vec::new();
     let mut searches = BTreeMap::new();
     for instance in &instances {
@@ -219,7 +219,7 @@ pub(super) async fn operators(
         let mut search = UsageScan::new(from.kubernetes, to.kubernetes);
         let accounts = scan_instance(cluster, instance, &mut search).await?;
         let accounts = accounts.iter().map(String::as_str);
-        operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
+        operator.calls = calls.removed_api_calls(accounts, from.kubernetes, to.kubernetes);
         searches.insert(operator.name.clone(), search);
         of_instances.push(operator);
     }
@@ -301,7 +301,7 @@ async fn scan_instance(
     let status = instance.status.as_ref();
     let listed = status.and_then(|status| status.inventory.as_ref());
     let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
-    let remaining = inventory::rest(cluster, instance).await?;
+    let remaining = inventory::overflow_inventory(cluster, instance).await?;
     let mut accounts = Accounts::new();
     let mut inspect = |api_version: &str, identity: &Identity| {
         search.listed(api_version, || identity.clone(), &identity.kind);
@@ -348,7 +348,7 @@ async fn roles(
             });
         });
         listed.await.map_err(|error| {
-            cluster.trouble(format!("failed to list {}", resource.plural), error)
+            cluster.explain(format!("failed to list {}", resource.plural), error)
         })?;
     }
     Ok(())
@@ -357,7 +357,7 @@ async fn roles(
 /// Returns the details that the provisioner has recorded about all operators.
 async fn details(
     cluster: &Cluster,
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
     from: &Releases,
 ) -> anyhow::Result<OperatorDetails> {
     if from.openshift.is_some() {
@@ -370,7 +370,7 @@ async fn details(
         let api: Api<ClusterOperator> = Api::all(cluster.client.clone());
         let found = api.get_opt(AGGREGATED).await;
         let found = found.map_err(|error| {
-            cluster.trouble(
+            cluster.explain(
                 format!("failed to read ClusterOperator {AGGREGATED}"),
                 error,
             )
@@ -395,7 +395,7 @@ async fn details(
     let api: Api<PlatformStatus> = Api::all(cluster.client.clone());
     let found = api.get_opt(platform_status::NAME).await;
     let found =
-        found.map_err(|error| cluster.trouble("failed to read the PlatformStatus", error))?;
+        found.map_err(|error| cluster.explain("failed to read the PlatformStatus", error))?;
     Ok(found
         .and_then(|object| object.status)
         .unwrap_or_default()
@@ -405,7 +405,7 @@ async fn details(
 /// Returns the OperatorConditions, if the cluster serves them.
 async fn conditions(
     cluster: &Cluster,
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
 ) -> anyhow::Result<Vec<OperatorCondition>> {
     let served = live
         .kind("operators.coreos.com/v2", "OperatorCondition")
@@ -416,14 +416,14 @@ async fn conditions(
         let params = ListParams::default().limit(PAGE_SIZE);
         each(&api, params, |condition| all.push(condition))
             .await
-            .map_err(|error| cluster.trouble("failed to list OperatorConditions", error))?;
+            .map_err(|error| cluster.explain("failed to list OperatorConditions", error))?;
     }
     Ok(all)
 }
 
 /// Returns the callers of removed APIs, if the cluster counts requests. Missing permissions are reported, and the check
 /// continues.
-async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<ApiCalls> {
+async fn calls(cluster: &Cluster, live: &mut LiveObjects<'_>) -> anyhow::Result<ApiCalls> {
     let mut calls = ApiCalls::default();
     let kind = live
         .kind("apiserver.openshift.io/v1", "APIRequestCount")
@@ -460,6 +460,6 @@ pub(super) fn unless_forbidden(
             message::warning(&format!("failed to read {missing}: {}", status.message));
             Ok(())
         }
-        listed => listed.map_err(|error| cluster.trouble(doing, error)),
+        listed => listed.map_err(|error| cluster.explain(doing, error)),
     }
 }

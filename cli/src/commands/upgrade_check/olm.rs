@@ -24,7 +24,7 @@ use super::{
     cluster_state::{Accounts, each},
     target::Releases,
 };
-use crate::cluster::{Cluster, live::Live};
+use crate::cluster::{Cluster, live::LiveObjects};
 
 pub(super) const KIND: &str = "ClusterServiceVersion";
 /// Namespace of OpenShift's catalogs.
@@ -38,7 +38,7 @@ const MAX_ACCOUNTS: usize = 256;
 /// Returns the ClusterServiceVersions of a cluster; `None` if the cluster has no OLM.
 pub(super) async fn operators(
     cluster: &Cluster,
-    live: &mut Live<'_>,
+    live: &mut LiveObjects<'_>,
     span: (&Releases, &Releases),
     context: &ClusterContext<'_>,
 ) -> anyhow::Result<Option<Vec<InstalledOperator>>> {
@@ -56,7 +56,7 @@ pub(super) async fn operators(
         found.extend(operator(&csv, span, context));
     })
     .await
-    .map_err(|error| cluster.trouble("failed to list ClusterServiceVersions", error))?;
+    .map_err(|error| cluster.explain("failed to list ClusterServiceVersions", error))?;
     Ok(Some(found))
 }
 
@@ -132,7 +132,9 @@ fn operator(
         refusal: condition.and_then(refusal),
         said: context.provisioner_concern(&format!("{namespace}/{name}")),
         removals: search.finish(),
-        calls: context.calls.of(accounts, from.kubernetes, to.kubernetes),
+        calls: context
+            .calls
+            .removed_api_calls(accounts, from.kubernetes, to.kubernetes),
         namespace,
         name,
         ..InstalledOperator::default()

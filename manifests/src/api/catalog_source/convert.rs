@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{api::labels, names};
 
-pub use self::rewrite::{Dropped, Error, Form, Rewritten, mend, rewrite};
+pub use self::rewrite::{Dropped, Error, Form, Rewritten, drop_ignored, rewrite};
 
 type Object = Map<String, Value>;
 
@@ -80,7 +80,7 @@ impl Version {
     }
 
     /// Returns the version of an object, or `None` for other API versions.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub fn from_object(object: &Value) -> Option<Self> {
         let api_version = object.get("apiVersion")?.as_str()?;
         [Self::V1alpha1, Self::V1]
             .into_iter()
@@ -90,7 +90,7 @@ impl Version {
 
 /// Converts a CatalogSource to a version. An object that already has this version, or an unknown one, is unchanged.
 pub fn convert(object: Value, to: Version) -> Value {
-    match (Version::of(&object), object, to) {
+    match (Version::from_object(&object), object, to) {
         (Some(Version::V1alpha1), Value::Object(object), Version::V1) => to_v1(object).into(),
         (Some(Version::V1), Value::Object(object), Version::V1alpha1) => to_v1alpha1(object).into(),
         (_, object, _) => object,

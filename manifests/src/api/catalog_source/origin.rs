@@ -68,7 +68,7 @@ pub enum Invalid {
 
 /// Current location of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum DeclaredLocation<'a> {
     /// A gRPC server at `host:port`.
     Served(Cow<'a, str>),
     /// The image with this reference.
@@ -125,18 +125,18 @@ impl CatalogSource {
     ///
     /// # Errors
     /// Returns an error if the spec has no location, or more than one.
-    pub fn place(&self, has_olm: bool) -> Result<Place<'_>, Invalid> {
+    pub fn place(&self, has_olm: bool) -> Result<DeclaredLocation<'_>, Invalid> {
         let place = match self.origin()? {
-            Origin::Image { reference, .. } => Place::Image(reference),
-            Origin::Service { address } => Place::Served(address),
-            Origin::ConfigMap { name } => Place::ConfigMap(name),
+            Origin::Image { reference, .. } => DeclaredLocation::Image(reference),
+            Origin::Service { address } => DeclaredLocation::Served(address),
+            Origin::ConfigMap { name } => DeclaredLocation::ConfigMap(name),
         };
         let status = self.status.as_ref();
         let state = status.and_then(|status| status.connection_state.as_ref());
         let address = state
             .filter(|state| has_olm && state.last_observed_state == "READY")
             .and_then(|state| filled(state.address.as_ref()));
-        Ok(address.map_or(place, |address| Place::Served(address.into())))
+        Ok(address.map_or(place, |address| DeclaredLocation::Served(address.into())))
     }
 }
 

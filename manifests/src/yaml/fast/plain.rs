@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
     fn plain_line(&mut self) -> Option<&'a str> {
         let start = self.pos;
         loop {
-            self.pos += memchr::memchr3(b'\n', b':', b'#', self.rest())?;
+            self.pos += memchr::memchr3(b'\n', b':', b'#', self.remaining())?;
             match self.byte() {
                 b'\n' => break,
                 b':' if matches!(self.byte_at(1), b' ' | b'\n') => break,

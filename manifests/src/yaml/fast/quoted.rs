@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
     fn run(&mut self, quote: u8) -> Option<&'a str> {
         let start = self.pos;
         let escape = if quote == b'"' { b'\\' } else { quote };
-        self.pos += memchr::memchr3(quote, escape, b'\n', self.rest())?;
+        self.pos += memchr::memchr3(quote, escape, b'\n', self.remaining())?;
         self.text.get(start..self.pos)
     }
 

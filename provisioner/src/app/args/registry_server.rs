@@ -81,7 +81,7 @@ impl RegistryServerArgs {
             ports: self.catalog_ports.unwrap_or(Ports::Any),
             namespaces,
             pods: self.catalog_pods,
-            share: settings::Share {
+            share: settings::NamespaceQuota {
                 catalogs: usize::from(self.catalogs_per_namespace),
                 bytes: self.catalog_size_per_namespace,
             },

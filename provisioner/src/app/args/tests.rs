@@ -110,7 +110,7 @@ fn catalogs_are_served_at_the_pod_address() {
     assert_rows! {
         usual.ports => Ports::Any;
         usual.namespaces => some(&["rukpak-system", "openshift-marketplace"]);
-        usual.share => settings::Share::default();
+        usual.share => settings::NamespaceQuota::default();
         (share.catalogs, share.bytes) => (2, 5 << 20);
         serving_at_address("--catalog-namespaces=a,b").unwrap().namespaces => some(&["a", "b"]);
         ipv6_serving.address.is_ipv6() => true;

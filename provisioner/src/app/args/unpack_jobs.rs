@@ -6,7 +6,7 @@ use clap::Args;
 use manifests::api::bundle::PullMode;
 
 use super::values;
-use crate::runtime::settings::{self, Mode};
+use crate::runtime::settings::{self, UnpackMode};
 
 /// Flags of unpack Jobs.
 #[derive(Debug, Args)]
@@ -23,14 +23,14 @@ pub(super) struct UnpackJobArgs {
         long,
         value_name = "IMAGE",
         value_parser = values::image,
-        default_value_t = settings::Jobs::default().image
+        default_value_t = settings::UnpackJobs::default().image
     )]
     unpack_image: String,
 
     /// Access of unpack Jobs to an image: image-volume (no program of the image runs), init-container (for clusters without
     /// image volumes), or auto (by cluster version: image volumes since 1.35)
     #[arg(long, value_name = "MODE", value_parser = values::mode, default_value = "auto")]
-    unpack_mode: Mode,
+    unpack_mode: UnpackMode,
 
     /// Timeout of an unpack Job, including the pull of the image
     #[arg(
@@ -43,14 +43,14 @@ pub(super) struct UnpackJobArgs {
 }
 
 impl UnpackJobArgs {
-    pub(super) fn settings(self) -> settings::Jobs {
+    pub(super) fn settings(self) -> settings::UnpackJobs {
         let Self {
             image_pull,
             unpack_image,
             unpack_mode,
             unpack_deadline,
         } = self;
-        settings::Jobs {
+        settings::UnpackJobs {
             pull: image_pull,
             image: unpack_image,
             mode: unpack_mode,

@@ -14,7 +14,7 @@ use crate::{
     app::Error,
     runtime::{
         log,
-        settings::{CatalogServer, Mode},
+        settings::{CatalogServer, UnpackMode},
     },
 };
 
@@ -172,11 +172,11 @@ pub(super) fn pull(text: &str) -> Result<PullMode, &'static str> {
 }
 
 /// Parses how an unpack Job accesses an image.
-pub(super) fn mode(text: &str) -> Result<Mode, &'static str> {
+pub(super) fn mode(text: &str) -> Result<UnpackMode, &'static str> {
     match text {
-        "auto" => Ok(Mode::Auto),
-        "image-volume" => Ok(Mode::ImageVolume),
-        "init-container" => Ok(Mode::InitContainer),
+        "auto" => Ok(UnpackMode::Auto),
+        "image-volume" => Ok(UnpackMode::ImageVolume),
+        "init-container" => Ok(UnpackMode::InitContainer),
         _ => Err("use auto, image-volume or init-container"),
     }
 }

@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    ConfigProblem, Configuration, Pulling, Source,
+    ConfigProblem, PullConfig, PullSettings, Source,
     parse::{Objects, named},
     watch::{self, Failure, Target, WatchEvent},
 };
-use crate::runtime::{events::Events, metrics::Metrics};
+use crate::runtime::{events::EventRecorder, metrics::Metrics};
 use apply::discovery::{CachedKind, Discovery};
 
 /// Delay before discovery is retried after a failure.
@@ -59,18 +59,18 @@ struct WatchState {
     reported: BTreeSet<ConfigProblem>,
 }
 
-/// Keeps [`Pulling`] up to date.
+/// Keeps [`PullConfig`] up to date.
 pub(crate) struct PullConfigController {
     /// Client of the watches.
     pub(crate) client: Client,
     /// Cached API discovery.
     pub(crate) kinds: Arc<Discovery>,
     /// Pull configuration to update.
-    pub(crate) pulling: Arc<Pulling>,
+    pub(crate) pulling: Arc<PullConfig>,
     /// Metrics of the problems.
     pub(crate) metrics: Arc<Metrics>,
     /// Publisher of the problems.
-    pub(crate) events: Arc<Events>,
+    pub(crate) events: Arc<EventRecorder>,
 }
 
 impl PullConfigController {
@@ -251,7 +251,7 @@ impl WatchState {
         let objects = std::mem::take(&mut self.objects);
         // Parsing may involve a thousand certificates.
         let parsing = spawn_blocking(move || {
-            let parsed = Configuration::read(&objects);
+            let parsed = PullSettings::read(&objects);
             (objects, parsed)
         });
         // The task is cancelled only when the process ends.

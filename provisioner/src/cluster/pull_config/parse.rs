@@ -25,7 +25,7 @@ const END: &str = "-----END CERTIFICATE-----";
 
 /// Pull configuration of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Configuration {
+pub struct PullSettings {
     /// Mirrors of registries, and rules for permitted images.
     pub mirrors: Mirrors,
     /// CA certificates in PEM that are trusted for all servers.
@@ -41,7 +41,7 @@ pub struct Configuration {
 /// Latest objects of each source. A source whose objects are unknown is missing.
 pub(super) type Objects = BTreeMap<Source, Vec<DynamicObject>>;
 
-impl Configuration {
+impl PullSettings {
     /// Adds the cluster's settings to those from flags, which take precedence.
     pub fn add_to(&self, mut access: Access) -> Access {
         access.mirrors = [access.mirrors, self.mirrors.clone()].into_iter().collect();

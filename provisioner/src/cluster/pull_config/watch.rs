@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, time::sleep};
 use super::Source;
 use apply::{
     api_error::{code, is_refusal},
-    backoff::Pauses,
+    backoff::WatchBackoff,
 };
 
 /// Delay before a forbidden watch is retried. Granted permissions are not observable.
@@ -63,7 +63,7 @@ pub(super) async fn run(
     };
     let mut events = watcher(api, config)
         .modify(|object| object.managed_fields_mut().clear())
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .boxed();
     let mut objects: BTreeMap<String, DynamicObject> = BTreeMap::new();
     let mut listing = BTreeMap::new();

@@ -6,7 +6,7 @@ use manifests::openshift::MaxOpenShiftVersion;
 use manifests::version::{self, Version};
 
 use super::OpenShift;
-use crate::cluster::overrides::Digests;
+use crate::cluster::overrides::ContentDigests;
 use apply::preflight::{Check, Finding, Findings};
 
 /// Result of one constraint.
@@ -33,7 +33,7 @@ impl ConstraintResult {
         findings: &mut Findings,
         constraint: Constraint,
         overridden: Option<&Override>,
-        content: Digests<'_>,
+        content: ContentDigests<'_>,
         is_installed: bool,
     ) {
         let (list, message) = match (self, overridden) {
@@ -64,7 +64,7 @@ impl ConstraintResult {
 }
 
 /// Returns the remedy that makes the constraint ignored, ready to be pasted.
-fn override_hint(constraint: Constraint, content: Digests<'_>) -> String {
+fn override_hint(constraint: Constraint, content: ContentDigests<'_>) -> String {
     let constraint = match constraint {
         Constraint::MaxOpenShiftVersion => "maxOpenShiftVersion",
         Constraint::MinKubeVersion => "minKubeVersion",
@@ -176,7 +176,7 @@ mod tests {
                 &mut findings,
                 Constraint::MaxOpenShiftVersion,
                 overridden,
-                Digests::new(content, None),
+                ContentDigests::new(content, None),
                 is_installed,
             );
             let message = |problem: Finding| problem.message;

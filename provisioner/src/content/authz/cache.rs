@@ -3,11 +3,11 @@
 use std::{
     hash::Hash,
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 /// Cache of the latest results, each with a lifetime.
 pub(super) struct TtlCache<K: Hash + Eq, V> {
@@ -25,7 +25,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     }
 
     pub(super) fn get(&self, key: &K, now: Instant) -> Option<V> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let (since, value) = entries.get(key)?;
         if now.saturating_duration_since(*since) < self.ttl {
             return Some(value.clone());
@@ -35,7 +35,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     }
 
     pub(super) fn put(&self, key: K, value: V, now: Instant) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.put(key, (now, value));
     }
 }

@@ -27,7 +27,7 @@ fn only_a_single_bearer_token_is_accepted() {
         &[long.as_bytes()],
     ];
     for values in bad {
-        assert_rows!(matches!(token(&headers(values)), Err(AuthError::Unknown(_))) => true, "{values:?}");
+        assert_rows!(matches!(token(&headers(values)), Err(AuthError::Unauthenticated(_))) => true, "{values:?}");
     }
 }
 

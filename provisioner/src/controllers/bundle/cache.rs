@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures::{
@@ -23,11 +23,12 @@ use kube::{
     },
 };
 use manifests::api::{bundle::Bundle, labels};
+use parking_lot::{Mutex, MutexGuard};
 use tracing::warn;
 use unpacker::Digest;
 
 use super::{source, status::is_unpacked, uid};
-use apply::backoff::Pauses;
+use apply::backoff::WatchBackoff;
 
 /// All Bundles as reported by the watch.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub fn watch(client: Client) -> (Arc<BundleCache>, impl Future<Output = ()> + Se
 
 async fn run(client: Client, cache: Arc<BundleCache>, writer: Writer<Bundle>) {
     watcher(Api::<Bundle>::all(client), watcher::Config::default())
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .modify(|bundle| bundle.metadata.managed_fields = None)
         .reflect(writer)
         .for_each(|event| {
@@ -217,7 +218,7 @@ impl BundleCache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

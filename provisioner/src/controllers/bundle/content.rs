@@ -105,7 +105,7 @@ pub async fn is_available(ctx: &Context, bundle: &Bundle) -> bool {
     let is_available = match hold(ctx, bundle).await {
         Ok(Some(_)) => true,
         Ok(None) if !is_pulled && ctx.contents.may_be_evicted(bundle) => {
-            fetch_again(ctx, bundle).await.is_ok()
+            refetch(ctx, bundle).await.is_ok()
         }
         Ok(None) | Err(_) => false,
     };
@@ -131,7 +131,7 @@ pub(super) async fn hold(ctx: &Context, bundle: &Bundle) -> Result<Option<Hold>,
 ///
 /// # Errors
 /// Returns an error if the Bundle was never unpacked, or its content is unavailable.
-pub async fn fetch_again(ctx: &Context, bundle: &Bundle) -> Result<(), LoadError> {
+pub async fn refetch(ctx: &Context, bundle: &Bundle) -> Result<(), LoadError> {
     fetched(ctx, bundle).await.map(drop)
 }
 

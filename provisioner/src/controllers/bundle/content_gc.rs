@@ -16,7 +16,7 @@ use unpacker::{Digest, store};
 use super::{
     cache::{Change, content},
     job,
-    reconcile::Shared,
+    reconcile::BundleContext,
     source, uid, upload,
 };
 
@@ -26,7 +26,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Removes the content of deleted Bundles, and content that was stored for Bundles deleted during a fetch, until the
 /// process ends.
 pub(super) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<BundleContext>,
     mut abandoned: UnboundedReceiver<Digest>,
     stop: CancellationToken,
 ) {
@@ -74,7 +74,7 @@ pub(super) async fn run(
 
 /// Returns the content of the store that no Bundle references, including content of Bundles deleted while no provisioner
 /// was running.
-async fn unreferenced(shared: &Shared) -> BTreeSet<Digest> {
+async fn unreferenced(shared: &BundleContext) -> BTreeSet<Digest> {
     let bundles = shared.bundles.all();
     let store = shared.ctx.store.clone();
     // Listed before the uploads are checked, so that content uploaded later is not in the list.
@@ -126,7 +126,7 @@ async fn unreferenced(shared: &Shared) -> BTreeSet<Digest> {
 }
 
 /// Removes content that no other Bundle uses, and returns the content that is in use.
-async fn remove(shared: &Shared, mut pending: BTreeSet<Digest>) -> BTreeSet<Digest> {
+async fn remove(shared: &BundleContext, mut pending: BTreeSet<Digest>) -> BTreeSet<Digest> {
     let contents = &shared.ctx.contents;
     pending.retain(|digest| !shared.bundles.names(*digest) && !contents.has(*digest));
     for digest in pending.clone() {

@@ -33,16 +33,16 @@ use super::{
     cache::{BundleCache, Change},
     content_gc,
     job::{self, JobQueue},
-    reconcile::{Error, Shared, reconcile},
+    reconcile::{BundleContext, Error, reconcile},
     source,
     status::is_unpacked,
     uid,
 };
 use crate::{
     controllers::context::Context,
-    runtime::{metrics::Controller as Of, readiness::Task},
+    runtime::{metrics::Controller as Of, readiness::ReadinessTask},
 };
-use apply::backoff::{NoPause, Pauses};
+use apply::backoff::{NoWatchBackoff, WatchBackoff};
 
 /// Maximum number of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: u16 = 64;
@@ -55,7 +55,7 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
     let namespace = ctx.settings.system_namespace.clone();
     let metrics = Arc::clone(&ctx.metrics);
     let changes = bundles.subscribe();
-    let (shared, abandoned) = Shared::new(ctx, Arc::clone(&bundles));
+    let (shared, abandoned) = BundleContext::new(ctx, Arc::clone(&bundles));
     let shared = Arc::new(shared);
     let upkeep = tokio::spawn(content_gc::run(
         Arc::clone(&shared),
@@ -103,7 +103,7 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
         .reconcile_on(pull_config_changes);
     let controller = with_jobs(controller, &shared.ctx, &bundles)
         .with_config(Config::default().concurrency(MAX_CONCURRENT_RECONCILES))
-        .trigger_backoff(NoPause)
+        .trigger_backoff(NoWatchBackoff)
         .watches_stream(secrets, of_secret)
         .watches_stream(config_maps, of_config_map)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
@@ -112,7 +112,7 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
             match result {
                 Ok((bundle, _)) => debug!(bundle = bundle.name, "reconciled Bundle"),
                 Err(controller::Error::ObjectNotFound(deleted)) => {
-                    metrics.queue(Of::Bundle).begun(&deleted.name);
+                    metrics.queue(Of::Bundle).dequeued(&deleted.name);
                 }
                 Err(error) => warn!(error = chain(&error), "error in the Bundle controller"),
             }
@@ -134,7 +134,7 @@ fn with_jobs(
     let jobs = Api::<Job>::namespaced(client.clone(), namespace);
     let queue = Arc::clone(&ctx.job_queue);
     let jobs = watcher(jobs, of_bundles.clone())
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .inspect_ok(move |event| queue.observe(event))
         .touched_objects();
     let pods = changed_metadata::<Pod>(client.clone(), namespace, of_bundles);
@@ -166,7 +166,7 @@ fn on_pull_config_change(
     ctx: &Context,
     bundles: Arc<BundleCache>,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + use<> {
-    let changes = ctx.pulling.changes();
+    let changes = ctx.pull_config.changes();
     changes.flat_map(move |()| {
         let mut bundles = bundles.all();
         bundles.retain(|bundle| !is_unpacked(bundle));
@@ -194,7 +194,7 @@ fn queue_grants(
 /// Returns the Bundles to reconcile. Drops `ready` when all Bundles are listed.
 fn changed(
     changes: impl Stream<Item = Change> + Send,
-    ready: Task,
+    ready: ReadinessTask,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + Send {
     let mut ready = Some(ready);
     let mut states = HashMap::new();
@@ -250,7 +250,7 @@ where
 {
     let api = Api::<PartialObjectMeta<K>>::namespaced(client, namespace);
     watcher(api, config)
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .touched_objects()
 }
 
@@ -279,7 +279,7 @@ fn bundle_matches(bundles: &BundleCache, name: &str, predicate: impl Fn(&Bundle)
 }
 
 #[expect(clippy::needless_pass_by_value)] // signature required by the controller
-fn requeue_after_error(bundle: Arc<Bundle>, _: &Error, shared: Arc<Shared>) -> Action {
+fn requeue_after_error(bundle: Arc<Bundle>, _: &Error, shared: Arc<BundleContext>) -> Action {
     shared.requeue_failed(uid(&bundle), false)
 }
 
@@ -289,7 +289,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::runtime::readiness::Ready;
+    use crate::runtime::readiness::Readiness;
 
     fn bundle(name: &str, uid: &str, generation: i64, status: &Value) -> Arc<Bundle> {
         Arc::new(object!({
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn changed_bundles_are_reconciled_except_for_progress() {
         use Change::{Applied, Deleted, Listed};
-        let ready = Ready::default();
+        let ready = Readiness::default();
         let task = ready.task("list Bundles");
         let (sender, changes) = futures::channel::mpsc::unbounded();
         let mut changed = changed(changes, task);

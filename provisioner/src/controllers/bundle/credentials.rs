@@ -123,7 +123,7 @@ pub(super) async fn load(ctx: &Context, spec: &BundleSource) -> Result<Access, E
         Some(name) => Some(get(&ctx.client, &ctx.settings.system_namespace, name).await?),
         None => None,
     };
-    let access = ctx.pulling.access(&ctx.settings.access).await;
+    let access = ctx.pull_config.merged_access(&ctx.settings.access).await;
     with(access, spec, secret.as_ref())
 }
 
@@ -169,7 +169,9 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
                 }
             }
             if let Some(secret) = secret {
-                access.registries = [pull(secret)?, access.registries].into_iter().collect();
+                access.registries = [pull_secret(secret)?, access.registries]
+                    .into_iter()
+                    .collect();
             }
         }
         "git" => {
@@ -179,7 +181,7 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
                 check_host(secret, &git.repository)?;
                 match secret {
                     Some(secret) if is_web => access.basic = Some(basic(secret)?),
-                    Some(secret) => access.ssh = Some(ssh(secret)?),
+                    Some(secret) => access.ssh = Some(ssh_key(secret)?),
                     None => {}
                 }
             }
@@ -235,7 +237,7 @@ fn host(url: &str) -> String {
 ///
 /// # Errors
 /// Returns an error if the Secret is not a valid pull secret.
-pub(crate) fn pull(secret: &Secret) -> Result<Credentials, Error> {
+pub(crate) fn pull_secret(secret: &Secret) -> Result<Credentials, Error> {
     let key = match type_of(secret) {
         "kubernetes.io/dockerconfigjson" => ".dockerconfigjson",
         "kubernetes.io/dockercfg" => ".dockercfg",
@@ -257,23 +259,23 @@ pub(crate) fn pull(secret: &Secret) -> Result<Credentials, Error> {
 fn basic(secret: &Secret) -> Result<Basic, Error> {
     typed(secret, "kubernetes.io/basic-auth", BASIC)?;
     Ok(Basic {
-        username: text(secret, "username", BASIC)?,
-        password: text(secret, "password", BASIC)?.into(),
+        username: utf8(secret, "username", BASIC)?,
+        password: utf8(secret, "password", BASIC)?.into(),
     })
 }
 
-fn ssh(secret: &Secret) -> Result<Ssh, Error> {
+fn ssh_key(secret: &Secret) -> Result<Ssh, Error> {
     typed(secret, "kubernetes.io/ssh-auth", SSH)?;
     let has_known_hosts = secret
         .data
         .iter()
         .any(|data| data.contains_key("ssh-knownhosts"));
     Ok(Ssh {
-        key: text(secret, "ssh-privatekey", SSH)?.into(),
+        key: utf8(secret, "ssh-privatekey", SSH)?.into(),
         passphrase: None,
         // Without this key, the unpacker reports the key of the server, or does not need it.
         known_hosts: if has_known_hosts {
-            text(secret, "ssh-knownhosts", SSH)?
+            utf8(secret, "ssh-knownhosts", SSH)?
         } else {
             String::new()
         },
@@ -318,7 +320,7 @@ fn bytes<'a>(secret: &'a Secret, key: &'static str, hint: &'static str) -> Resul
         })
 }
 
-fn text(secret: &Secret, key: &'static str, hint: &'static str) -> Result<String, Error> {
+fn utf8(secret: &Secret, key: &'static str, hint: &'static str) -> Result<String, Error> {
     let bytes = bytes(secret, key, hint)?;
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::Text {
         secret: qualified_name(secret),

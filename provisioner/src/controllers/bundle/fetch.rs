@@ -160,13 +160,13 @@ where
 }
 
 /// Content that the status of an unpacked Bundle is pinned to.
-struct Pin<'a> {
+struct PinnedContent<'a> {
     digest: Digest,
     resolved: &'a BundleSource,
     skipped: Option<&'a SkippedEntries>,
 }
 
-impl<'a> Pin<'a> {
+impl<'a> PinnedContent<'a> {
     fn from_status(status: &'a BundleStatus) -> Option<Self> {
         Some(Self {
             digest: status.content_digest.as_ref()?.parse().ok()?,
@@ -179,7 +179,7 @@ impl<'a> Pin<'a> {
 /// Fetches the content of a Bundle into the store, unless the store has it. For an unpacked Bundle, the content must be the
 /// same as before.
 pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<FetchState, Error> {
-    let pin = bundle.status.as_ref().and_then(Pin::from_status);
+    let pin = bundle.status.as_ref().and_then(PinnedContent::from_status);
     if let Some(pin) = &pin
         && let Some(stored) = hold(ctx, pin.digest).await?
     {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn changed_content_is_reported_without_its_digest() {
         let bundle = object!({"metadata": {"name": "a"}});
-        let (expected, found) = (Digest::of(b"expected"), Digest::of(b"found"));
+        let (expected, found) = (Digest::sha256(b"expected"), Digest::sha256(b"found"));
         same(&bundle, expected, expected).unwrap();
         let error = same(&bundle, expected, found).unwrap_err();
         assert_rows!((error.reason(), error.is_terminal()) => ("ContentChanged", true));

@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     controllers::context::Context,
-    runtime::settings::{Mode, Settings},
+    runtime::settings::{Settings, UnpackMode},
 };
 
 use api::{delete, list, pods, refused};
@@ -98,7 +98,7 @@ pub(super) async fn fetch_with_job(
     bundle: &Bundle,
     image: &Image,
 ) -> Result<FetchState, fetch::Error> {
-    if !ctx.leading.get() {
+    if !ctx.leader.get() {
         return Ok(starting("waiting for the leader to create the Job"));
     }
     let reconciler = JobReconciler {
@@ -106,7 +106,7 @@ pub(super) async fn fetch_with_job(
         bundle,
         jobs: api(ctx),
         name: name(bundle),
-        full: qualified_name(ctx, &name(bundle)),
+        qualified_name: qualified_name(ctx, &name(bundle)),
     };
     let result = fetch::get(&reconciler.jobs, &reconciler.name).await;
     let Some(job) = result.map_err(|source| reconciler.failed("get", source))? else {
@@ -117,14 +117,14 @@ pub(super) async fn fetch_with_job(
     }
     if !authorize::belongs_to(&job, bundle) {
         return Err(Error::NameConflict {
-            job: reconciler.full,
+            job: reconciler.qualified_name,
         }
         .into());
     }
     if job.metadata.deletion_timestamp.is_some() {
         return Ok(starting(&format!(
             "Job {} is being deleted",
-            reconciler.full
+            reconciler.qualified_name
         )));
     }
     if let Some(digest) = delivered_digest(&job) {
@@ -181,7 +181,7 @@ pub(super) async fn fetch_with_job(
 /// Deletes a Job that has done its work but does not end, because a container injected by a policy keeps its pod running. A
 /// Job that ends is deleted by its TTL.
 pub(super) async fn delete_finished(ctx: &Context, bundle: &Bundle) -> Result<(), ApiError> {
-    if !ctx.leading.get() {
+    if !ctx.leader.get() {
         return Ok(());
     }
     if ctx.job_backoff.is_finished(uid(bundle)) {
@@ -216,7 +216,7 @@ struct JobReconciler<'a> {
     jobs: Api<Job>,
     name: String,
     /// Namespace and name of the Job, for messages.
-    full: String,
+    qualified_name: String,
 }
 
 impl JobReconciler<'_> {
@@ -230,7 +230,7 @@ impl JobReconciler<'_> {
             return Ok(FetchState::Waiting {
                 message: format!(
                     "Job {} no longer exists; a new one will be created",
-                    self.full
+                    self.qualified_name
                 ),
                 // The reported reason of the failure is more useful than this message.
                 is_problem: phase == Some(Phase::Unpacking),
@@ -261,7 +261,10 @@ impl JobReconciler<'_> {
         let created = match created {
             Ok(created) => created,
             Err(ApiError::Kube(kube::Error::Api(status))) if status.code == 409 => {
-                return Ok(starting(&format!("Job {} already exists", self.full)));
+                return Ok(starting(&format!(
+                    "Job {} already exists",
+                    self.qualified_name
+                )));
             }
             Err(source) => return Err(self.failed("create", source).into()),
         };
@@ -274,12 +277,12 @@ impl JobReconciler<'_> {
             delete(&self.jobs, &created)
                 .await
                 .map_err(|source| self.failed("delete", source))?;
-            let job = self.full.clone();
+            let job = self.qualified_name.clone();
             return Err(Error::Mutated { job, missing }.into());
         }
         Ok(starting(&format!(
             "waiting for Job {} to create its pod",
-            self.full
+            self.qualified_name
         )))
     }
 
@@ -288,7 +291,7 @@ impl JobReconciler<'_> {
         let wait = self.ctx.job_backoff.wait(uid(self.bundle), Instant::now());
         if !wait.is_zero() {
             return Ok(FetchState::Waiting {
-                message: format!("Job {} will be replaced by a new one", self.full),
+                message: format!("Job {} will be replaced by a new one", self.qualified_name),
                 is_problem: false,
                 requeue_after: Some(wait),
             });
@@ -298,27 +301,27 @@ impl JobReconciler<'_> {
             .map_err(|source| self.failed("delete", source))?;
         Ok(starting(&format!(
             "Job {} will be replaced by a new one",
-            self.full
+            self.qualified_name
         )))
     }
 
     async fn declare(&self, image: &Image) -> Result<Job, fetch::Error> {
         let settings = &self.ctx.settings;
         let mode = match settings.jobs.mode {
-            Mode::Auto => {
+            UnpackMode::Auto => {
                 let version = self.ctx.versions.kubernetes().await;
                 let version = version.map_err(|source| self.failed("create", source.into()))?;
                 if version >= IMAGE_VOLUMES {
-                    Mode::ImageVolume
+                    UnpackMode::ImageVolume
                 } else {
-                    Mode::InitContainer
+                    UnpackMode::InitContainer
                 }
             }
             mode => mode,
         };
-        let job = manifest::job(self.bundle, image, mode, settings);
+        let job = manifest::build_job(self.bundle, image, mode, settings);
         Ok(job.map_err(|source| Error::Serialize {
-            job: self.full.clone(),
+            job: self.qualified_name.clone(),
             source,
         })?)
     }
@@ -372,7 +375,7 @@ impl JobReconciler<'_> {
     fn failed(&self, what: &'static str, source: ApiError) -> Error {
         Error::Api {
             what,
-            job: self.full.clone(),
+            job: self.qualified_name.clone(),
             source,
         }
     }

@@ -54,18 +54,18 @@ const REFUSALS: [&str; 12] = [
 ];
 
 /// State that the reconciles share.
-pub(super) struct Shared {
+pub(super) struct BundleContext {
     pub(super) ctx: Context,
     pub(super) bundles: Arc<BundleCache>,
     /// Versions of the statuses that were written last.
-    pub(super) written: Written,
+    pub(super) written_versions: Written,
     /// Sender for the content that was stored for Bundles deleted during a fetch.
     abandoned: UnboundedSender<Digest>,
     backoff: Backoff,
     fetches: Semaphore,
 }
 
-impl Shared {
+impl BundleContext {
     /// Returns the shared state, and a receiver for abandoned content.
     pub(super) fn new(
         ctx: Context,
@@ -75,7 +75,7 @@ impl Shared {
         let shared = Self {
             ctx,
             bundles,
-            written: Written::default(),
+            written_versions: Written::default(),
             abandoned: sender,
             backoff: Backoff::default(),
             fetches: Semaphore::new(MAX_FETCHES),
@@ -103,8 +103,8 @@ impl Shared {
 
     /// Removes the state of a deleted Bundle. Returns its content.
     pub(super) fn forget(&self, uid: &str) -> Option<Digest> {
-        self.written.forget(uid);
-        self.backoff.forget(uid);
+        self.written_versions.forget(uid);
+        self.backoff.reset(uid);
         self.ctx.job_backoff.forget(uid);
         self.ctx.job_queue.finish(uid);
         self.ctx.contents.forget(uid)
@@ -112,7 +112,7 @@ impl Shared {
 
     /// Removes the state of Bundles that do not exist.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        self.written.retain(&exists);
+        self.written_versions.retain(&exists);
         self.backoff.retain(&exists);
         self.ctx.contents.retain(&exists);
         self.ctx.job_backoff.retain(&exists);
@@ -144,22 +144,28 @@ pub(super) enum Error {
 }
 
 /// Reconciles one Bundle until its content is stored. Problems are reported in its status.
-pub(super) async fn reconcile(observed: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
+pub(super) async fn reconcile(
+    observed: Arc<Bundle>,
+    shared: Arc<BundleContext>,
+) -> Result<Action, Error> {
     let reconciled = reconcile_observed(Arc::clone(&observed), &shared).await;
     shared.ended(uid(&observed));
     reconciled
 }
 
-async fn reconcile_observed(observed: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
+async fn reconcile_observed(
+    observed: Arc<Bundle>,
+    shared: &BundleContext,
+) -> Result<Action, Error> {
     let ctx = &shared.ctx;
     let queue = ctx.metrics.queue(metrics::Controller::Bundle);
-    queue.begun(&observed.name_any());
+    queue.dequeued(&observed.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
     if !is_lost(&observed) && is_settled(shared, &observed).await {
         return finish(ctx, &observed).await;
     }
     // The observed Bundle may be older than the status written last, and would then be unpacked a second time.
-    let current = if shared.written.is_before(&*observed) {
+    let current = if shared.written_versions.is_before(&*observed) {
         Some(observed)
     } else {
         let current = fetch::read_current(ctx, &observed).await;
@@ -198,7 +204,7 @@ async fn reconcile_observed(observed: Arc<Bundle>, shared: &Shared) -> Result<Ac
             Requeue::After(delay) => Action::requeue(delay),
         });
     }
-    shared.backoff.forget(uid);
+    shared.backoff.reset(uid);
     Ok(match result.requeue {
         Requeue::After(delay) => Action::requeue(delay),
         Requeue::Retry(_) => Action::requeue(ctx.settings.resync),
@@ -220,7 +226,7 @@ async fn finish(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
 }
 
 /// Reports whether the Bundle needs no work: it is terminating, or it is unpacked and the store has or had its content.
-async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
+async fn is_settled(shared: &BundleContext, bundle: &Bundle) -> bool {
     if bundle.metadata.deletion_timestamp.is_some() {
         return true;
     }
@@ -237,7 +243,7 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
 }
 
 /// Reports an unknown class once. The provisioner for the class may overwrite the status.
-async fn report_unknown_class(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
+async fn report_unknown_class(shared: &BundleContext, bundle: &Bundle) -> Result<Action, Error> {
     let is_untouched = bundle
         .status
         .as_ref()
@@ -268,7 +274,7 @@ enum Requeue {
 }
 
 impl FetchResult {
-    fn done(outcome: Outcome) -> Self {
+    fn mark_unpacked(outcome: Outcome) -> Self {
         Self {
             outcome: Some(outcome),
             reason: "",
@@ -294,7 +300,7 @@ impl FetchResult {
 
 /// Fetches and validates content. If that takes long, reports the progress, unless the status already reports more.
 async fn fetch_content(
-    shared: &Shared,
+    shared: &BundleContext,
     bundle: &Bundle,
     class: Class,
 ) -> Result<FetchResult, Error> {
@@ -382,7 +388,7 @@ async fn fetch_content(
     };
     Ok(FetchResult {
         hold: Some(stored.hold),
-        ..FetchResult::done(Outcome::Unpacked(Box::new(unpacked)))
+        ..FetchResult::mark_unpacked(Outcome::Unpacked(Box::new(unpacked)))
     })
 }
 
@@ -402,7 +408,7 @@ fn waiting(
 
 /// Validates content, and returns its bundle info.
 async fn validate(
-    shared: &Shared,
+    shared: &BundleContext,
     class: Class,
     digest: Digest,
 ) -> Result<BundleInfo, FetchResult> {
@@ -413,7 +419,8 @@ async fn validate(
     })?;
     let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
     let load = move || store.get(&digest, &limits);
-    let check = move |content: &_, limits| validate::check(class, content, version, limits);
+    let check =
+        move |content: &_, limits| validate::validate_content(class, content, version, limits);
     match ctx.conversions.run(load, check).await {
         Ok(Ok(Ok(facts))) => Ok(facts),
         Ok(Ok(Err(refusal))) => Err(FetchResult::failed(refusal, "ContentRefused", true)),

@@ -9,7 +9,7 @@ use manifests::api::{
 };
 use unpacker::Digest;
 
-use super::validate::cut;
+use super::validate::truncate;
 
 /// Maximum length of the message of a condition, in bytes.
 const MAX_MESSAGE_LEN: usize = 32 << 10;
@@ -93,7 +93,7 @@ pub(super) fn build(
             format!(
                 "no provisioner handles class {:?}; use core-rukpak-io-plain or core-rukpak-io-registry, or start the \
                  provisioner for that class",
-                cut(&bundle.spec.provisioner_class_name, 200)
+                truncate(&bundle.spec.provisioner_class_name, 200)
             ),
         ),
         Outcome::Pending(message) => (
@@ -132,7 +132,7 @@ pub(super) fn build(
             type_: type_.to_owned(),
             status: if holds { "True" } else { "False" }.to_owned(),
             reason: reason.to_owned(),
-            message: cut(message, MAX_MESSAGE_LEN),
+            message: truncate(message, MAX_MESSAGE_LEN),
             observed_generation: bundle.metadata.generation,
             last_transition_time: Time(now),
         };
@@ -154,7 +154,7 @@ pub(super) fn build(
     let unpacked = condition(UNPACKED, holds, &message);
     // Another provisioner may handle an unknown class, and it would not remove the condition.
     let is_stalled = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
-    let message = cut(&message, MAX_STALLED_MESSAGE_LEN);
+    let message = truncate(&message, MAX_STALLED_MESSAGE_LEN);
     let stalled = is_stalled.then(|| condition(STALLED, true, &message));
     let status = BundleStatus {
         phase: Some(phase),
@@ -227,7 +227,7 @@ mod tests {
     fn unpacked() -> Outcome {
         Outcome::Unpacked(Box::new(Unpacked {
             resolved: with!(BundleSource::default() => type_: "image".to_owned()),
-            digest: Digest::of(b"content"),
+            digest: Digest::sha256(b"content"),
             skipped: None,
             facts: with!(BundleInfo::default() => package: Some("p".to_owned())),
         }))

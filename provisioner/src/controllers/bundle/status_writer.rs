@@ -6,13 +6,13 @@ use tracing::info;
 
 use super::{
     fetch::with_timeout,
-    reconcile::{Error, Shared},
+    reconcile::{BundleContext, Error},
     status::{self, Outcome},
 };
 
 /// Writes the status if it has changed, and publishes an Event.
 pub(super) async fn write(
-    shared: &Shared,
+    shared: &BundleContext,
     bundle: &Bundle,
     outcome: &Outcome,
 ) -> Result<(), Error> {
@@ -22,10 +22,10 @@ pub(super) async fn write(
         return Ok(());
     }
     let api: Api<Bundle> = Api::all(ctx.client.clone());
-    let version = shared.written.newest_version(bundle);
+    let version = shared.written_versions.newest_version(bundle);
     let written = apply::status::apply(&api, bundle, version, &mut status, |_, _| {});
     match with_timeout(written).await {
-        Ok(Some(written)) => shared.written.note(&written),
+        Ok(Some(written)) => shared.written_versions.note(&written),
         Ok(None) => return Ok(()),
         Err(source) => {
             return Err(Error::Write {

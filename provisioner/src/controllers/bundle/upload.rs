@@ -40,11 +40,11 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// Result of persisting content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum StoreResult {
     /// The content is new.
-    New,
+    Stored,
     /// The same content was persisted already.
-    Already,
+    AlreadyStored,
 }
 
 /// An upload that is persisted in the cluster.
@@ -77,7 +77,7 @@ impl Upload {
             return Ok(Stored { digest, size, hold });
         }
         let Some(archive) = &self.archive else {
-            return Err(Error::Lost { bundle: bundle() });
+            return Err(Error::StoreLost { bundle: bundle() });
         };
         let damaged = |problem: String| Error::Damaged {
             bundle: bundle(),
@@ -105,19 +105,19 @@ impl Upload {
 /// # Errors
 /// Returns an error if the content is too large, a ConfigMap of another owner exists, or a request to the API server fails.
 /// The cluster then has no upload, or the earlier one.
-pub async fn keep(
+pub async fn persist(
     client: &Client,
     settings: &Settings,
     store: &Store,
     bundle: &Bundle,
     content: &Stored,
     skipped: &SkippedEntries,
-) -> Result<Kept, Error> {
+) -> Result<StoreResult, Error> {
     check(bundle, content.digest)?;
     let maps = UploadConfigMaps::new(client, settings, bundle);
     let previous = maps.index().await?;
     if previous.is_some_and(|index| index.digest == content.digest) {
-        return Ok(Kept::Already);
+        return Ok(StoreResult::AlreadyStored);
     }
     let archive = compress(store, &content.digest, &maps.bundle).await?;
     if archive.is_none() && !settings.persistent_store {
@@ -128,7 +128,7 @@ pub async fn keep(
     let archive = archive.unwrap_or_default();
     let index = Index {
         digest: content.digest,
-        archive: Digest::of(&archive),
+        archive: Digest::sha256(&archive),
         size: archive.len(),
         chunks: archive.len().div_ceil(CHUNK_SIZE),
         skipped: skipped.clone(),
@@ -141,9 +141,9 @@ pub async fn keep(
     maps.remove_from(index.chunks).await?;
     let map = index.to_config_map(bundle, &maps.namespace);
     if maps.create(&map).await? {
-        Ok(Kept::New)
+        Ok(StoreResult::Stored)
     } else {
-        Err(Error::Race {
+        Err(Error::ConcurrentUpload {
             bundle: maps.bundle,
         })
     }
@@ -239,7 +239,7 @@ pub async fn restore(
             None => return Err(maps.damaged(format!("ConfigMap {name} is missing"))),
         }
     }
-    if Digest::of(&archive) == index.archive {
+    if Digest::sha256(&archive) == index.archive {
         Ok(Some(upload(Some(archive.into()))))
     } else {
         Err(maps.damaged("its bytes differ from the upload".to_owned()))
@@ -317,7 +317,7 @@ impl UploadConfigMaps {
             // Remains of an incomplete upload.
             self.remove(&map.name_any()).await?;
         }
-        Err(Error::Race {
+        Err(Error::ConcurrentUpload {
             bundle: self.bundle.clone(),
         })
     }
@@ -389,6 +389,6 @@ async fn send<T>(
                 doing,
                 source: Box::new(source),
             },
-            ApiError::Timeout => Error::Silent { doing },
+            ApiError::Timeout => Error::Timeout { doing },
         })
 }

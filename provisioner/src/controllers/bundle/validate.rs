@@ -23,7 +23,7 @@ const MAX_WORD_LEN: usize = 512;
 const MAX_FINDINGS: usize = 10;
 
 /// Converts content to validate it. Blocks, and may take a while.
-pub(super) fn check(
+pub(super) fn validate_content(
     class: Class,
     content: &Content,
     kube_version: KubeVersion,
@@ -44,7 +44,7 @@ pub(super) fn check(
     } = convert::plain(content, &options);
     let Some(objects) = objects else {
         report.locate(content);
-        return Err(refusal(class, &report));
+        return Err(rejection(class, &report));
     };
     if objects.len() > MAX_OBJECTS {
         return Err(format!(
@@ -59,7 +59,7 @@ pub(super) fn check(
 }
 
 /// Returns all reasons of a rejection up to the maximum length, and the number of the omitted ones.
-pub fn refusal(class: Class, report: &Report) -> String {
+pub fn rejection(class: Class, report: &Report) -> String {
     let reasons: Vec<String> = report.refusals().map(ToString::to_string).collect();
     let prefix = match (class, reasons.first()) {
         // rukpak parity: this one has no prefix.
@@ -68,11 +68,11 @@ pub fn refusal(class: Class, report: &Report) -> String {
         (Class::Registry, _) => "convert registry+v1 bundle to plain+v0 bundle: ",
     };
     if let [only] = reasons.as_slice() {
-        return format!("{prefix}{}", cut(only, MAX_MESSAGE_LEN));
+        return format!("{prefix}{}", truncate(only, MAX_MESSAGE_LEN));
     }
     let mut text = format!("{prefix}{} problems:", reasons.len());
     for (index, reason) in reasons.iter().enumerate() {
-        let line = format!("\n- {}", cut(reason, MAX_MESSAGE_LEN / 4));
+        let line = format!("\n- {}", truncate(reason, MAX_MESSAGE_LEN / 4));
         if text.len() + line.len() > MAX_MESSAGE_LEN {
             let omitted = reasons.len() - index;
             return format!("{text}\n- and {omitted} more");
@@ -84,8 +84,13 @@ pub fn refusal(class: Class, report: &Report) -> String {
 
 /// Returns a summary of the conversion. Warnings precede changes.
 fn summary(objects: usize, report: &Report) -> ConversionSummary {
-    let (warnings, changes) = (report.of(Level::Warning), report.of(Level::Change));
-    let findings = report.of(Level::Warning).chain(report.of(Level::Change));
+    let (warnings, changes) = (
+        report.with_level(Level::Warning),
+        report.with_level(Level::Change),
+    );
+    let findings = report
+        .with_level(Level::Warning)
+        .chain(report.with_level(Level::Change));
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     ConversionSummary {
         objects: count(objects),
@@ -93,13 +98,13 @@ fn summary(objects: usize, report: &Report) -> ConversionSummary {
         warnings: count(warnings.count()),
         findings: findings
             .take(MAX_FINDINGS)
-            .map(|finding| cut(&finding.to_string(), MAX_LINE_LEN / 2))
+            .map(|finding| truncate(&finding.to_string(), MAX_LINE_LEN / 2))
             .collect(),
     }
 }
 
 fn bundle_info(facts: &bundle_info::BundleInfo) -> BundleInfo {
-    let word = |text: &str| (!text.is_empty()).then(|| cut(text, MAX_WORD_LEN));
+    let word = |text: &str| (!text.is_empty()).then(|| truncate(text, MAX_WORD_LEN));
     let api = |api: &bundle_info::Api| {
         let group = match api.group.as_str() {
             "" => String::new(),
@@ -124,7 +129,7 @@ fn bundle_info(facts: &bundle_info::BundleInfo) -> BundleInfo {
 
 /// Returns the lines that fit into a status. The last line has the number of the omitted ones.
 fn bounded(lines: impl Iterator<Item = String>) -> Vec<String> {
-    let mut lines: Vec<String> = lines.map(|line| cut(&line, MAX_LINE_LEN)).collect();
+    let mut lines: Vec<String> = lines.map(|line| truncate(&line, MAX_LINE_LEN)).collect();
     if lines.len() > MAX_LINES {
         let more = lines.len() - (MAX_LINES - 1);
         lines.truncate(MAX_LINES - 1);
@@ -134,7 +139,7 @@ fn bounded(lines: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Returns at most `bytes` bytes of a text, with an ellipsis if it was truncated.
-pub(crate) fn cut(text: &str, bytes: usize) -> String {
+pub(crate) fn truncate(text: &str, bytes: usize) -> String {
     const ELLIPSIS: &str = "…";
     if text.len() <= bytes {
         return text.to_owned();
@@ -154,7 +159,7 @@ mod tests {
 
     fn outcome(class: Class, files: &[(&str, &str)]) -> Result<BundleInfo, String> {
         let limits = yaml::Limits::default();
-        check(class, &content(files), KubeVersion::default(), limits)
+        validate_content(class, &content(files), KubeVersion::default(), limits)
     }
 
     const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
@@ -212,7 +217,7 @@ mod tests {
             ("äöü", 6, "äöü"),
             ("ab", 1, "…"),
         ] {
-            assert_eq!(cut(text, bytes), expected);
+            assert_eq!(truncate(text, bytes), expected);
         }
         let lines = bounded((0..MAX_LINES + 5).map(|n| n.to_string()));
         assert_rows!((lines.len(), lines.last().unwrap().as_str()) => (MAX_LINES, "and 6 more"));

@@ -5,10 +5,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use manifests::object::Identity;
+use parking_lot::Mutex;
 
 /// Locks by object: the name of the instance, and the number of its locks that include the object.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl ApplyLocks {
         objects: impl IntoIterator<Item = Identity>,
     ) -> Result<ApplyLock, BTreeMap<Identity, String>> {
         let objects: Vec<Identity> = objects.into_iter().collect();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let others: BTreeMap<Identity, String> = objects
             .iter()
             .filter_map(|object| {
@@ -56,7 +57,7 @@ impl ApplyLocks {
 
 impl Drop for ApplyLock {
     fn drop(&mut self) {
-        let mut all = self.locks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.locks.0.lock();
         for object in &self.objects {
             if let Some((_, count)) = all.get_mut(object) {
                 *count -= 1;
@@ -122,6 +123,6 @@ mod tests {
         claims.try_lock("two", [object("c")]).unwrap_err();
         drop(again);
         claims.try_lock("two", [object("c"), object("d")]).unwrap();
-        assert!(claims.0.lock().unwrap().is_empty());
+        assert!(claims.0.lock().is_empty());
     }
 }

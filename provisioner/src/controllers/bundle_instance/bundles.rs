@@ -12,7 +12,7 @@ use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Crea
 use tracing::warn;
 
 use super::{
-    outcome::{Health, Install, Outcome, Remedy, RetryClass},
+    outcome::{HealthState, Outcome, Remedy, RetryClass, RolloutState},
     reconcile::current_status,
     state::{InstanceContext, InstanceState, version},
     status_writer::write_status,
@@ -172,12 +172,12 @@ pub(crate) async fn delete_unused(
     outcome: &Outcome,
 ) {
     let installed = match &outcome.install {
-        Install::Done(done) if done.rolled_back.is_none() => Some(&done.bundle),
-        Install::Unchanged => before.installed_bundle_name.as_ref(),
+        RolloutState::Done(done) if done.rolled_back.is_none() => Some(&done.bundle),
+        RolloutState::Unchanged => before.installed_bundle_name.as_ref(),
         _ => None,
     };
     let is_settled =
-        installed == Some(&desired.name_any()) && matches!(outcome.health, Health::Healthy);
+        installed == Some(&desired.name_any()) && matches!(outcome.health, HealthState::Healthy);
     if !is_settled || instance.metadata.deletion_timestamp.is_some() {
         return;
     }

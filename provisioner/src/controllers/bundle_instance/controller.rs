@@ -29,7 +29,7 @@ use crate::{
     },
     runtime::metrics::Controller as Of,
 };
-use apply::backoff::{NoPause, Pauses};
+use apply::backoff::{NoWatchBackoff, WatchBackoff};
 
 /// Maximum number of instances that are reconciled at the same time.
 const CONCURRENCY: u16 = 16;
@@ -67,7 +67,7 @@ pub async fn run(
         Api::<BundleInstance>::all(ctx.client.clone()),
         watcher::Config::default(),
     )
-    .backoff(Pauses::default())
+    .backoff(WatchBackoff::default())
     .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(writer)
     // The store cannot signal this: it wakes only one of its waiters, and the controller is waiting already.
@@ -114,7 +114,7 @@ pub async fn run(
                 .concurrency(CONCURRENCY)
                 .debounce(Duration::from_millis(5)),
         )
-        .trigger_backoff(NoPause)
+        .trigger_backoff(NoWatchBackoff)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
     tasks.spawn(retry_when_apis_change(Arc::clone(&shared)));
     tasks.spawn(retry_when_versions_change(Arc::clone(&shared)));
@@ -128,7 +128,7 @@ pub async fn run(
             match result {
                 Ok((instance, _)) => debug!(instance = %instance.name, "reconciled"),
                 Err(controller::Error::ObjectNotFound(deleted)) => {
-                    metrics.queue(Of::Instance).begun(&deleted.name);
+                    metrics.queue(Of::Instance).dequeued(&deleted.name);
                     rollouts.forget(&deleted.name);
                 }
                 // A reconcile's own errors were logged where they happened.
@@ -188,7 +188,7 @@ fn into_stream<T: Send + 'static>(
 
 /// Wakes the instances that wait for an API whenever the served APIs change.
 async fn retry_when_apis_change(shared: Arc<InstanceContext>) {
-    let mut changes = shared.ctx.kinds.changes();
+    let mut changes = shared.ctx.discovery.changes();
     while changes.changed().await.is_ok() {
         shared.wake_missing_apis().await;
     }
@@ -214,7 +214,7 @@ async fn retry_when_versions_change(shared: Arc<InstanceContext>) {
 /// Follows whether the cluster serves OperatorConditions, and reports when the first answer is recorded.
 async fn watch_operator_conditions(shared: Arc<InstanceContext>, answered: watch::Sender<bool>) {
     let condition_kind = GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition");
-    let served = shared.ctx.kinds.served(&condition_kind);
+    let served = shared.ctx.discovery.served(&condition_kind);
     let mut served = std::pin::pin!(served);
     while let Some(kind) = served.next().await {
         shared.set_conditions_served(kind.is_some());

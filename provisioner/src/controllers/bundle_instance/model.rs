@@ -59,7 +59,10 @@ use self::{
 };
 use super::{
     inventory_status,
-    outcome::{Done, Failure, Install, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack},
+    outcome::{
+        CompletedRollout, Failure, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack,
+        RolloutState,
+    },
     repair, revisions,
     rollout::{self, Rendered, RolloutResult, Source, Target, inventory, prune_candidates},
     status, template,

@@ -11,11 +11,11 @@ pub struct Outcome {
     /// State of the Bundle of the template.
     pub valid: TemplateState,
     /// State of the rollout.
-    pub install: Install,
+    pub install: RolloutState,
     /// Whether `install` is about the objects that the spec declares, and not about those of an earlier spec.
     pub is_declared: bool,
     /// Health of the installed objects.
-    pub health: Health,
+    pub health: HealthState,
     /// Messages about other field managers that repeatedly change the provisioner's fields.
     pub conflicts: Vec<String>,
     /// Changes that repairs made to the installed bundle while the rollout of another bundle failed or waited.
@@ -43,7 +43,7 @@ pub struct RepairedInventory {
 
 impl RepairedInventory {
     /// Extracts the fields that repairs and prunes change.
-    pub fn from_done(done: &Done) -> Self {
+    pub fn from_done(done: &CompletedRollout) -> Self {
         Self {
             inventory: done.inventory.clone(),
             waiting: done.waiting.clone(),
@@ -94,7 +94,7 @@ pub enum TemplateState {
 
 /// State of the rollout.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Install {
+pub enum RolloutState {
     /// A rollout was not needed.
     Unchanged,
     /// Paused by `spec.paused`.
@@ -102,7 +102,7 @@ pub enum Install {
     /// Some objects of a revision are applied, and the next step follows.
     Applying(Applying),
     /// All objects are applied.
-    Done(Box<Done>),
+    Done(Box<CompletedRollout>),
     /// The rollout or a repair failed: not all declared objects are applied.
     Failed(Failure),
     /// The last attempt failed and needs this remedy. The next attempt is not due yet.
@@ -128,7 +128,7 @@ pub struct Applying {
 
 /// Installed objects, and the Bundle that they come from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct CompletedRollout {
     /// Name of the Bundle.
     pub bundle: String,
     /// UID of the Bundle.
@@ -208,7 +208,7 @@ pub enum RetryClass {
 
 /// Health of the installed objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub enum HealthState {
     /// The health is not known, for these reasons.
     Unknown(String),
     /// The objects were not observed in this reconcile; the previous condition remains.
@@ -226,9 +226,9 @@ impl Outcome {
     pub fn of_bundle(valid: TemplateState) -> Self {
         Self {
             valid,
-            install: Install::Unchanged,
+            install: RolloutState::Unchanged,
             is_declared: false,
-            health: Health::NotObserved,
+            health: HealthState::NotObserved,
             conflicts: Vec::new(),
             repaired: None,
             replaced: None,

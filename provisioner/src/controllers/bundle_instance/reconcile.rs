@@ -18,7 +18,8 @@ use super::{
     choice::{Choices, Goal},
     events, inventory_status,
     outcome::{
-        Failure, Install, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack, TemplateState,
+        Failure, Outcome, Remedy, RepairedInventory, RetryClass, RolledBack, RolloutState,
+        TemplateState,
     },
     repair,
     revisions::{self, owner},
@@ -29,7 +30,7 @@ use super::{
     status_writer::{Written, declaration, retry_token, write_status},
     template, trust, uninstall,
 };
-use crate::{cluster::overrides::Digests, runtime::metrics::Controller};
+use crate::{cluster::overrides::ContentDigests, runtime::metrics::Controller};
 use apply::backoff::spread;
 
 /// Error of a reconcile that was not finished. Problems of the instance itself are reported in its status.
@@ -74,7 +75,7 @@ pub(crate) async fn reconcile(
     let metrics = &shared.ctx.metrics;
     metrics
         .queue(Controller::Instance)
-        .begun(&instance.name_any());
+        .dequeued(&instance.name_any());
     let _measure = metrics.reconcile(Controller::Instance);
     let _turn = shared.rollouts.reconcile(&instance.name_any());
     let state = shared.state(&instance);
@@ -111,8 +112,8 @@ pub(crate) async fn reconcile(
             )
             .await;
         }
-        status.overrides = Digests::of_installed(&status)
-            .of(&instance.spec.overrides)
+        status.overrides = ContentDigests::of_installed(&status)
+            .of_content(&instance.spec.overrides)
             .cloned()
             .collect();
         if let Some(left) = state.status_throttle(&before, &outcome)
@@ -239,7 +240,7 @@ async fn run_steps(
     if let Some((valid, install)) = left_alone(instance) {
         state.progress = None;
         repair::watch(instance, shared, state, &status).await;
-        let is_declared = install == Install::Paused
+        let is_declared = install == RolloutState::Paused
             && rollout::is_applied(instance, shared, &status, installed.trusted()).await;
         let outcome = Outcome {
             is_declared,
@@ -285,16 +286,16 @@ async fn run_steps(
     let mut settled = roll_out(instance, shared, state, &choices).await;
     if replaced.is_some()
         && choices.goal() == Goal::Keep
-        && let Install::Done(done) = &settled.install
+        && let RolloutState::Done(done) = &settled.install
     {
         // The condition continues to report that another client replaced the Bundle.
         settled.repaired = Some(RepairedInventory::from_done(done));
-        settled.install = Install::Unchanged;
+        settled.install = RolloutState::Unchanged;
     }
     if let Some(migration) = migration {
         settled.requeue_after = earliest(settled.requeue_after, Some(migration.requeue_after));
-        if let (Some(failure), Install::Unchanged) = (migration.failure, &settled.install) {
-            settled.install = Install::Failed(failure);
+        if let (Some(failure), RolloutState::Unchanged) = (migration.failure, &settled.install) {
+            settled.install = RolloutState::Failed(failure);
         }
     }
     let requeue_after = earliest(settled.requeue_after, recheck_after);
@@ -360,7 +361,7 @@ async fn roll_out(
             settled = rollout::run(instance, shared, state, &status, &target).await;
         }
     }
-    if let (Some(why), Install::Failed(failure)) = (why, &mut settled.install) {
+    if let (Some(why), RolloutState::Failed(failure)) = (why, &mut settled.install) {
         failure.message = rollback::rollback_blocked_message(&failure.message, &why);
     }
     settled
@@ -389,7 +390,7 @@ pub(crate) fn unrecorded(
         instance.name_any()
     );
     RolloutResult {
-        install: Install::Failed(Failure {
+        install: RolloutState::Failed(Failure {
             bundle: status.installed_bundle_name.clone().unwrap_or_default(),
             message,
             touched: false,
@@ -397,7 +398,7 @@ pub(crate) fn unrecorded(
             remedy: Remedy::Own,
         }),
         repaired: match &settled.install {
-            Install::Done(done) => Some(RepairedInventory::from_done(done)),
+            RolloutState::Done(done) => Some(RepairedInventory::from_done(done)),
             _ => settled.repaired,
         },
         ..settled
@@ -405,13 +406,13 @@ pub(crate) fn unrecorded(
 }
 
 /// Returns the state of an instance that is not changed: paused, or of an unknown provisioner class.
-pub(crate) fn left_alone(instance: &BundleInstance) -> Option<(TemplateState, Install)> {
+pub(crate) fn left_alone(instance: &BundleInstance) -> Option<(TemplateState, RolloutState)> {
     if Class::parse(&instance.spec.provisioner_class_name).is_none() {
         // Objects that were installed with another class are not repaired, but their health is reported.
         let class = instance.spec.provisioner_class_name.clone();
-        return Some((TemplateState::UnknownClass(class), Install::Unchanged));
+        return Some((TemplateState::UnknownClass(class), RolloutState::Unchanged));
     }
-    (instance.spec.paused).then_some((TemplateState::Unchanged, Install::Paused))
+    (instance.spec.paused).then_some((TemplateState::Unchanged, RolloutState::Paused))
 }
 
 /// Returns the shorter of two delays.
@@ -454,7 +455,7 @@ pub(crate) async fn read_inventory(
     state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) -> Result<(), kube::Error> {
-    if state.absent > 0 && state.served != *shared.ctx.kinds.changes().borrow() {
+    if state.absent > 0 && state.served != *shared.ctx.discovery.changes().borrow() {
         // The API of an object that the inventory lacks may be served now.
         state.inventory = None;
         state.absent = 0;

@@ -24,7 +24,7 @@ use tracing::warn;
 pub(crate) use self::observe::{health, unhealthy, watch};
 use self::reapply::{DriftedObjects, repair};
 use super::{
-    outcome::{Done, Failure, Install, Remedy, RepairedInventory, RetryClass},
+    outcome::{CompletedRollout, Failure, Remedy, RepairedInventory, RetryClass, RolloutState},
     policy,
     reconcile::earliest,
     revisions::{self, owner},
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     });
     let failure = repaired.failure.or(pruned.failure);
     let (install, changes) = concluded(status, done, failure, change, is_over);
-    if let Install::Done(done) = &install {
+    if let RolloutState::Done(done) = &install {
         state.await_apis(rollout::awaited(&done.waiting));
     }
     RolloutResult {
@@ -181,17 +181,17 @@ fn unusable(status: &BundleInstanceStatus, error: &store::Error) -> Failure {
 /// condition still reports.
 pub(crate) fn concluded(
     status: &BundleInstanceStatus,
-    done: Done,
+    done: CompletedRollout,
     failure: Option<Failure>,
     change: Option<RepairedInventory>,
     is_over: bool,
-) -> (Install, Option<RepairedInventory>) {
+) -> (RolloutState, Option<RepairedInventory>) {
     if let Some(failure) = failure {
-        (Install::Failed(failure), change)
+        (RolloutState::Failed(failure), change)
     } else if is_over || change.is_some() && status.applied_digest.is_some() {
-        (Install::Done(Box::new(done)), None)
+        (RolloutState::Done(Box::new(done)), None)
     } else {
-        (Install::Unchanged, change)
+        (RolloutState::Unchanged, change)
     }
 }
 
@@ -274,7 +274,7 @@ async fn repair_objects(
 ) -> RepairReport {
     watch(instance, shared, state, status).await;
     let now = (shared.ctx.now)();
-    let view = shared.ctx.watches.view(&instance.name_any());
+    let view = shared.ctx.informers.view(&instance.name_any());
     let drifted = match &state.inventory {
         Some(inventory) => drifted(inventory, &state.unserved, status, &view),
         None => Vec::new(),
@@ -368,9 +368,9 @@ pub(crate) fn is_status_stale(instance: &BundleInstance, status: &BundleInstance
 pub(crate) async fn report_failure(
     instance: &BundleInstance,
     shared: &InstanceContext,
-    install: &Install,
+    install: &RolloutState,
 ) {
-    let Install::Failed(failure) = install else {
+    let RolloutState::Failed(failure) = install else {
         return;
     };
     warn!(bundle = %failure.bundle, message = %truncate(&failure.message, 500), "failed to repair objects");

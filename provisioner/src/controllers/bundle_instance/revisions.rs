@@ -28,7 +28,7 @@ use tracing::warn;
 
 use super::{
     inventory_status,
-    outcome::{Health, Outcome, RolledBack},
+    outcome::{HealthState, Outcome, RolledBack},
     rollout::{Rendered, plan, prune_candidates::leaves_early},
     state::InstanceContext,
 };
@@ -135,7 +135,7 @@ pub(crate) async fn rebuild_index(
         let namespace = &record.header.namespace;
         let empty = Inventory::new();
         let mut plan = plan(ctx, record.objects, &empty, owner, namespace).await?;
-        let client = ctx.accounts.client(revision.service_account.as_ref())?;
+        let client = ctx.clients.client(revision.service_account.as_ref())?;
         leave_out_shared(ctx, &client, owner, &mut plan).await?;
         if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
             leave_out_deleted(ctx, &client, &rebuilt.inventory, &mut plan).await?;
@@ -415,11 +415,11 @@ pub(crate) fn is_rolled_out(
         return false;
     };
     match &outcome.health {
-        Health::Healthy => true,
-        Health::Progressing(_) | Health::Failed(_) | Health::Unknown(_) => {
+        HealthState::Healthy => true,
+        HealthState::Progressing(_) | HealthState::Failed(_) | HealthState::Unknown(_) => {
             time_left(spec, revision, now).is_some_and(|left| left.is_zero())
         }
-        Health::NotObserved => false,
+        HealthState::NotObserved => false,
     }
 }
 

@@ -10,7 +10,7 @@ use manifests::object::{Identity, Object};
 
 use super::{
     choice::Choices,
-    outcome::{Failure, Health, Install, RetryClass},
+    outcome::{Failure, HealthState, RetryClass, RolloutState},
     revisions,
     rollout::{Source, Target},
 };
@@ -27,8 +27,8 @@ pub(crate) struct Unhealthy {
 /// State of a rollout, as the evidence for a rollback.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
-    pub(crate) install: &'a Install,
-    pub(crate) health: &'a Health,
+    pub(crate) install: &'a RolloutState,
+    pub(crate) health: &'a HealthState,
     /// Unhealthy objects that the informers have observed.
     pub(crate) found: &'a Unhealthy,
     /// Unhealthy objects that the rollout did not cause.
@@ -106,7 +106,7 @@ pub(crate) fn rollback_reason(
     };
     match (install, health) {
         (
-            Install::Failed(Failure {
+            RolloutState::Failed(Failure {
                 message,
                 touched: true,
                 retry: RetryClass::Backoff | RetryClass::AfterGrant,
@@ -115,7 +115,7 @@ pub(crate) fn rollback_reason(
             _,
         ) => Some(message.clone()),
         (
-            Install::Failed(Failure {
+            RolloutState::Failed(Failure {
                 message,
                 touched: true,
                 retry: RetryClass::Soon,
@@ -123,17 +123,17 @@ pub(crate) fn rollback_reason(
             }),
             _,
         ) => late().map(|late| format!("{late}: {message}")),
-        (Install::Waiting(_), _) if status.applied_digest.is_none() => {
+        (RolloutState::Waiting(_), _) if status.applied_digest.is_none() => {
             late().map(|late| format!("{late}, and some objects are not applied"))
         }
-        (Install::Unchanged | Install::Done(_), Health::Failed(objects))
+        (RolloutState::Unchanged | RolloutState::Done(_), HealthState::Failed(objects))
             if found.failed.difference(&excused.failed).next().is_some() =>
         {
             Some(objects.join("; "))
         }
         (
-            Install::Unchanged | Install::Done(_),
-            Health::Progressing(objects) | Health::Failed(objects),
+            RolloutState::Unchanged | RolloutState::Done(_),
+            HealthState::Progressing(objects) | HealthState::Failed(objects),
         ) if found.slow.difference(&excused.all()).next().is_some() => {
             late().map(|late| format!("{late}: {}", objects.join("; ")))
         }

@@ -63,6 +63,6 @@ async fn excused(
     let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
         return found.clone();
     };
-    let view = shared.ctx.watches.view(&instance.name_any());
+    let view = shared.ctx.informers.view(&instance.name_any());
     rollback::unchanged(&record.objects, &view, found)
 }

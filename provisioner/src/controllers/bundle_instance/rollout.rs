@@ -36,7 +36,10 @@ pub(super) use self::{
 use super::{
     bundles,
     choice::{Choices, Goal},
-    outcome::{Done, Failure, Health, Install, Remedy, RepairedInventory, RetryClass, RolledBack},
+    outcome::{
+        CompletedRollout, Failure, HealthState, Remedy, RepairedInventory, RetryClass, RolledBack,
+        RolloutState,
+    },
     reconcile::{current_status, earliest},
     repair, revisions,
     rollout_slots::Turn,
@@ -85,8 +88,8 @@ impl<'a> Target<'a> {
 
 /// Result of a rollout and of the repairs in the same reconcile.
 pub(crate) struct RolloutResult {
-    pub(crate) install: Install,
-    pub(crate) health: Health,
+    pub(crate) install: RolloutState,
+    pub(crate) health: HealthState,
     pub(crate) conflicts: Vec<String>,
     pub(crate) repaired: Option<RepairedInventory>,
     /// Time until the next reconcile unless an event wakes the instance; `None` for the resync interval.
@@ -114,14 +117,14 @@ pub(crate) async fn run(
         state.await_apis(awaited(&status.waiting));
         return repair_installed(instance, shared, state, status, target).await;
     }
-    let view = shared.ctx.watches.view(&instance.name_any());
+    let view = shared.ctx.informers.view(&instance.name_any());
     let freed = freed(&state.refused, &view);
     let attempt_key = format!(
         "{key} {} {:?} {:?} {} {} {freed:?}",
         target.bundle_name(),
         instance.metadata.generation,
         instance.annotations().get(labels::RETRY),
-        *shared.ctx.kinds.changes().borrow(),
+        *shared.ctx.discovery.changes().borrow(),
         state.retry_epoch(),
     );
     if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
@@ -157,7 +160,7 @@ pub(crate) async fn run(
             state.backoff.succeeded();
             RolloutResult {
                 health: repair::health(instance, shared, state, &status.removing),
-                install: Install::Applying(applying),
+                install: RolloutState::Applying(applying),
                 conflicts: Vec::new(),
                 repaired,
                 requeue_after: Some(Duration::ZERO),
@@ -174,7 +177,7 @@ pub(crate) async fn run(
             RolloutResult {
                 // An object that left an earlier revision may be part of this one.
                 health: repair::health(instance, shared, state, &done.removing),
-                install: Install::Done(done),
+                install: RolloutState::Done(done),
                 conflicts: Vec::new(),
                 repaired: None,
                 requeue_after: None,
@@ -215,12 +218,12 @@ async fn repair_installed(
     target: &Target<'_>,
 ) -> RolloutResult {
     let mut settled = repair::run(instance, shared, state, status).await;
-    if matches!(settled.install, Install::Unchanged)
+    if matches!(settled.install, RolloutState::Unchanged)
         && let Some(bundle) = target.bundle()
         && !is_recorded(status, bundle)
     {
         // Another Bundle with the same content; no objects to apply.
-        settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
+        settled.install = RolloutState::Done(Box::new(renamed(instance, status, bundle)));
     }
     settled
 }
@@ -247,10 +250,10 @@ async fn queued(
     (turn, is_freed): (Turn, bool),
 ) -> RolloutResult {
     let waits = match turn {
-        Turn::Stopped(unhealthy) => Install::Stopped(unhealthy),
-        Turn::Granted | Turn::Queued => Install::Queued,
+        Turn::Stopped(unhealthy) => RolloutState::Stopped(unhealthy),
+        Turn::Granted | Turn::Queued => RolloutState::Queued,
     };
-    if is_freed && matches!(waits, Install::Queued) {
+    if is_freed && matches!(waits, RolloutState::Queued) {
         // The rollout creates these objects.
         state.freed.clear();
     }
@@ -258,7 +261,7 @@ async fn queued(
     RolloutResult {
         repaired: changes(settled.repaired, &settled.install),
         install: match settled.install {
-            Install::Failed(failure) => Install::Failed(failure),
+            RolloutState::Failed(failure) => RolloutState::Failed(failure),
             _ => waits,
         },
         ..settled
@@ -269,7 +272,7 @@ async fn queued(
 pub(crate) fn waiting_after(settled: RolloutResult, remedy: Remedy) -> RolloutResult {
     RolloutResult {
         repaired: changes(settled.repaired, &settled.install),
-        install: Install::Waiting(remedy),
+        install: RolloutState::Waiting(remedy),
         ..settled
     }
 }
@@ -277,10 +280,10 @@ pub(crate) fn waiting_after(settled: RolloutResult, remedy: Remedy) -> RolloutRe
 /// Returns the changes that repairs made to the inventory, for an outcome whose conditions are about another bundle.
 pub(crate) fn changes(
     repaired: Option<RepairedInventory>,
-    install: &Install,
+    install: &RolloutState,
 ) -> Option<RepairedInventory> {
     match install {
-        Install::Done(done) => Some(RepairedInventory::from_done(done)),
+        RolloutState::Done(done) => Some(RepairedInventory::from_done(done)),
         _ => repaired,
     }
 }
@@ -381,7 +384,7 @@ async fn failed(
     RolloutResult {
         requeue_after: earliest(Some(requeue_after), result.requeue_after),
         repaired: changes(result.repaired, &result.install),
-        install: Install::Failed(failure),
+        install: RolloutState::Failed(failure),
         health: result.health,
         conflicts: result.conflicts,
     }
@@ -396,7 +399,7 @@ pub(crate) async fn is_deferred_api_served(
     if kinds.is_empty() {
         return false;
     }
-    match shared.ctx.kinds.find(kinds).await {
+    match shared.ctx.discovery.find(kinds).await {
         Ok(found) => found.values().any(Option::is_some),
         Err(_) => false,
     }
@@ -463,13 +466,13 @@ pub(crate) fn renamed(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     bundle: &Bundle,
-) -> Done {
+) -> CompletedRollout {
     let found = bundle.status.as_ref();
     let mut revisions = status.revisions.clone();
     if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.bundle = bundle.name_any();
     }
-    Done {
+    CompletedRollout {
         bundle: bundle.name_any(),
         uid: bundle.uid().unwrap_or_default(),
         source: found.and_then(|found| found.resolved_source.clone()),
@@ -480,8 +483,11 @@ pub(crate) fn renamed(
 }
 
 /// Returns the installed objects as the status lists them.
-pub(crate) fn unchanged(instance: &BundleInstance, status: &BundleInstanceStatus) -> Done {
-    Done {
+pub(crate) fn unchanged(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+) -> CompletedRollout {
+    CompletedRollout {
         bundle: status.installed_bundle_name.clone().unwrap_or_default(),
         uid: status
             .installed

@@ -8,13 +8,11 @@
 mod platform;
 mod queue;
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use kube::runtime::reflector::ObjectRef;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use self::{platform::Platform, queue::Line};
@@ -131,7 +129,7 @@ impl Rollouts {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -17,13 +17,14 @@ use manifests::api::bundle_instance::{
 };
 use manifests::api::condition;
 use manifests::object::Identity;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{
     apply_locks::ApplyLocks,
     attempt_backoff::RolloutBackoff,
     bundles, inventory_status,
-    outcome::{Health, Install, Outcome, Remedy, TemplateState},
+    outcome::{HealthState, Outcome, Remedy, RolloutState, TemplateState},
     rollback::Unhealthy,
     rollout::Progress,
     rollout_slots::Rollouts,
@@ -177,7 +178,7 @@ impl InstanceContext {
         if self.has_conditions.swap(found, Ordering::Relaxed) == found {
             return;
         }
-        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.states.lock();
         for name in states.keys() {
             let _ = self.wake.send(ObjectRef::new(name));
         }
@@ -210,7 +211,7 @@ impl InstanceContext {
             self.waiting.forget(&name);
             StateSlot::new(uid.clone(), name.clone(), Arc::clone(&self.waiting))
         };
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         let slot = states
             .entry(name.clone())
             .and_modify(|slot| {
@@ -225,12 +226,12 @@ impl InstanceContext {
     /// Removes the state of a deleted instance unless a new instance with its name exists. The watches of its objects end.
     pub(crate) fn forget_deleted(&self, instance: &BundleInstance) {
         let (name, uid) = (instance.name_any(), instance.uid().unwrap_or_default());
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         match states.entry(name.clone()) {
             Entry::Occupied(slot) if slot.get().uid == uid => {
                 slot.remove();
                 drop(states);
-                self.ctx.watches.forget(&name);
+                self.ctx.informers.forget(&name);
                 self.ended(&name);
             }
             // The instance was never reconciled.
@@ -242,11 +243,11 @@ impl InstanceContext {
     /// Removes the state of instances that were deleted while the watch was interrupted.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let states = &self.states;
-        let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = states.lock();
         states.retain(|name, _| {
             let exists = exists(name);
             if !exists {
-                self.ctx.watches.forget(name);
+                self.ctx.informers.forget(name);
                 self.ended(name);
             }
             exists
@@ -257,10 +258,7 @@ impl InstanceContext {
 
     /// Removes the state of an instance whose uninstall is complete.
     pub(crate) fn forget(&self, name: &str) {
-        self.states
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
+        self.states.lock().remove(name);
         self.ended(name);
     }
 
@@ -284,14 +282,15 @@ impl InstanceContext {
     /// Wakes the instances that lack an API which is served now.
     pub(crate) async fn wake_missing_apis(&self) {
         let kinds = self.waiting.kinds();
-        let served: Vec<GroupVersionKind> = match self.ctx.kinds.find(kinds.iter().cloned()).await {
-            Ok(found) => found
-                .into_iter()
-                .filter_map(|(kind, found)| found.and(Some(kind)))
-                .collect(),
-            // The reconcile of each instance determines that.
-            Err(_) => kinds,
-        };
+        let served: Vec<GroupVersionKind> =
+            match self.ctx.discovery.find(kinds.iter().cloned()).await {
+                Ok(found) => found
+                    .into_iter()
+                    .filter_map(|(kind, found)| found.and(Some(kind)))
+                    .collect(),
+                // The reconcile of each instance determines that.
+                Err(_) => kinds,
+            };
         let served = served.iter().map(Api::from).chain([Api::Any]);
         let events: Vec<Event> = served.map(Event::Api).collect();
         self.wake_for(&events);
@@ -376,7 +375,7 @@ impl InstanceState {
         before: &BundleInstanceStatus,
         outcome: &Outcome,
     ) -> Option<Duration> {
-        let is_unchanged = matches!(outcome.install, Install::Unchanged)
+        let is_unchanged = matches!(outcome.install, RolloutState::Unchanged)
             && outcome.repaired.is_none()
             && outcome.conflicts.is_empty()
             && outcome.replaced.is_none();
@@ -405,8 +404,11 @@ impl InstanceState {
         before: &BundleInstanceStatus,
         outcome: &Outcome,
     ) -> Option<Duration> {
-        let is_progressing = matches!(outcome.install, Install::Unchanged)
-            && matches!(outcome.health, Health::NotObserved | Health::Progressing(_))
+        let is_progressing = matches!(outcome.install, RolloutState::Unchanged)
+            && matches!(
+                outcome.health,
+                HealthState::NotObserved | HealthState::Progressing(_)
+            )
             && matches!(outcome.valid, TemplateState::Unpacked { .. })
             && outcome.conflicts.is_empty();
         let was_progressing = before.conditions.iter().any(|c| {

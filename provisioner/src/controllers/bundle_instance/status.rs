@@ -21,7 +21,7 @@ use manifests::api::condition::{self, reason};
 use manifests::object::truncate;
 
 use super::{
-    outcome::{Failure, Health, Install, Outcome, RetryClass, RolledBack, TemplateState},
+    outcome::{Failure, HealthState, Outcome, RetryClass, RolledBack, RolloutState, TemplateState},
     trust,
 };
 
@@ -43,7 +43,7 @@ pub fn build(
     let mut status = before.clone();
     let generation = declaration.generation;
     status.observed_generation = generation;
-    if let Install::Done(done) = &outcome.install {
+    if let RolloutState::Done(done) = &outcome.install {
         let done = done.as_ref().clone();
         status.installed = done.content.as_ref().map(|content_digest| InstalledBundle {
             name: done.bundle.clone(),
@@ -81,11 +81,13 @@ pub fn build(
             status.applied_digest = None;
         }
     }
-    if let Install::Applying(applying) = &outcome.install {
+    if let RolloutState::Applying(applying) = &outcome.install {
         status.inventory = Some(applying.inventory.clone());
     }
-    if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
-        && outcome.health == Health::Healthy
+    if matches!(
+        outcome.install,
+        RolloutState::Done(_) | RolloutState::Unchanged
+    ) && outcome.health == HealthState::Healthy
     {
         status.previous_bundle_name = None;
         status.previous = None;
@@ -293,17 +295,17 @@ fn rolled_back(bundle: &str, back: &RolledBack) -> String {
 fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
     const TYPE: &str = condition::INSTALLED;
     if let Some(replaced) = &outcome.replaced
-        && !matches!(outcome.install, Install::Done(_))
+        && !matches!(outcome.install, RolloutState::Done(_))
     {
         let mut message = replaced.clone();
-        if let Install::Failed(failure) = &outcome.install {
+        if let RolloutState::Failed(failure) = &outcome.install {
             message.push('\n');
             message.push_str(&failure.message);
         }
         return conditions.set(TYPE, "True", reason::INSTALLED_BUNDLE_REPLACED, &message);
     }
     match (&outcome.install, bundle) {
-        (Install::Done(done), _) => {
+        (RolloutState::Done(done), _) => {
             let mut message = format!("instantiated bundle {} successfully", done.bundle);
             let mut why = reason::INSTALLATION_SUCCEEDED;
             if let Some(back) = &done.rolled_back {
@@ -323,17 +325,17 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             }
             conditions.set(TYPE, "True", why, &message);
         }
-        (Install::Failed(failure), None) => {
+        (RolloutState::Failed(failure), None) => {
             conditions.set(TYPE, "False", reason::INSTALL_FAILED, &failure.message);
         }
-        (Install::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
+        (RolloutState::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
             let message = format!(
                 "bundle {bundle} is installed, but not all of its objects are as declared: {}",
                 failure.message
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
-        (Install::Failed(failure), Some(bundle)) => {
+        (RolloutState::Failed(failure), Some(bundle)) => {
             let state = if failure.touched {
                 "is partly replaced"
             } else {
@@ -347,7 +349,10 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
         }
         // In a reconcile that did not examine the Bundle, the previous reason remains.
         (
-            Install::Unchanged | Install::Waiting(_) | Install::Queued | Install::Stopped(_),
+            RolloutState::Unchanged
+            | RolloutState::Waiting(_)
+            | RolloutState::Queued
+            | RolloutState::Stopped(_),
             Some(bundle),
         ) if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
             && !matches!(outcome.valid, TemplateState::UnknownClass(_)) =>
@@ -359,12 +364,12 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
         (
-            Install::Unchanged
-            | Install::Paused
-            | Install::Waiting(_)
-            | Install::Queued
-            | Install::Stopped(_)
-            | Install::Applying(_),
+            RolloutState::Unchanged
+            | RolloutState::Paused
+            | RolloutState::Waiting(_)
+            | RolloutState::Queued
+            | RolloutState::Stopped(_)
+            | RolloutState::Applying(_),
             _,
         ) => {
             conditions.retain(
@@ -379,21 +384,21 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
     }
 }
 
-fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) {
+fn health(conditions: &mut Conditions<'_>, health: &HealthState, is_installed: bool) {
     const TYPE: &str = condition::HEALTHY;
     if !is_installed {
         let message = "Installed condition is false";
         return conditions.set(TYPE, "False", reason::INSTALLATION_STATUS_FALSE, message);
     }
     match health {
-        Health::Healthy => {
+        HealthState::Healthy => {
             conditions.set(TYPE, "True", reason::HEALTHY, "BundleInstance is healthy");
         }
-        Health::Progressing(objects) | Health::Failed(objects) => {
+        HealthState::Progressing(objects) | HealthState::Failed(objects) => {
             conditions.set(TYPE, "False", reason::UNHEALTHY, &objects.join("\n"));
         }
-        Health::Unknown(why) => conditions.set(TYPE, "Unknown", reason::HEALTH_UNKNOWN, why),
-        Health::NotObserved => {
+        HealthState::Unknown(why) => conditions.set(TYPE, "Unknown", reason::HEALTH_UNKNOWN, why),
+        HealthState::NotObserved => {
             let unknown = (
                 "Unknown",
                 reason::HEALTH_UNKNOWN,
@@ -420,7 +425,7 @@ fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[S
     ];
     let (status, reason, message) = progress(outcome, removing);
     // Until the objects are observed, the previous condition about them remains.
-    let is_kept = outcome.health == Health::NotObserved
+    let is_kept = outcome.health == HealthState::NotObserved
         && matches!(reason, reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH)
         && ABOUT_OBJECTS
             .iter()
@@ -437,7 +442,7 @@ fn progress(
 ) -> (Option<&'static str>, &'static str, String) {
     let text = str::to_owned;
     match (&outcome.install, &outcome.valid) {
-        (Install::Paused, _) => (
+        (RolloutState::Paused, _) => (
             Some("False"),
             reason::PAUSED,
             text(
@@ -449,7 +454,7 @@ fn progress(
             reason::UNKNOWN_CLASS,
             text("nothing is in progress; see condition HasValidBundle"),
         ),
-        (Install::Failed(Failure { retry, message, .. }), _) => match retry {
+        (RolloutState::Failed(Failure { retry, message, .. }), _) => match retry {
             RetryClass::Soon => (
                 Some("True"),
                 reason::RETRYING,
@@ -461,7 +466,7 @@ fn progress(
                 format!("blocked until it is fixed: {message}"),
             ),
         },
-        (Install::Applying(applying), _) => (
+        (RolloutState::Applying(applying), _) => (
             Some("True"),
             reason::APPLYING,
             format!(
@@ -469,13 +474,13 @@ fn progress(
                 applying.count, applying.bundle, applying.applied
             ),
         ),
-        (Install::Waiting(_), _) => (None, reason::RETRYING, text("retrying")),
-        (Install::Queued, _) => (
+        (RolloutState::Waiting(_), _) => (None, reason::RETRYING, text("retrying")),
+        (RolloutState::Queued, _) => (
             Some("True"),
             reason::RETRYING,
             text("the rollout waits for the rollouts of other BundleInstances"),
         ),
-        (Install::Stopped(unhealthy), _) => (
+        (RolloutState::Stopped(unhealthy), _) => (
             Some("False"),
             reason::BLOCKED,
             format!(
@@ -505,13 +510,13 @@ fn progress(
             text("retrying; see condition HasValidBundle"),
         ),
         // The Bundle to roll back to was replaced, so that nothing is repaired.
-        (Install::Unchanged, _) if outcome.replaced.is_some() => (
+        (RolloutState::Unchanged, _) if outcome.replaced.is_some() => (
             Some("False"),
             reason::BLOCKED,
             text("the installed Bundle was replaced by another client; see condition Installed"),
         ),
-        (Install::Done(_) | Install::Unchanged, _) => match &outcome.health {
-            Health::Progressing(_) => (
+        (RolloutState::Done(_) | RolloutState::Unchanged, _) => match &outcome.health {
+            HealthState::Progressing(_) => (
                 Some("True"),
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, but some are not ready; see condition Healthy"),
@@ -524,7 +529,7 @@ fn progress(
                     removing.join("\n")
                 ),
             ),
-            Health::NotObserved if matches!(outcome.install, Install::Unchanged) => (
+            HealthState::NotObserved if matches!(outcome.install, RolloutState::Unchanged) => (
                 Some("True"),
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, but have not been observed yet"),

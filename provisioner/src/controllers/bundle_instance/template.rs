@@ -18,7 +18,7 @@ use manifests::names;
 use unpacker::Digest;
 
 /// Maximum length of the name of a Bundle (rukpak parity since 0.9).
-pub const LONGEST_NAME: usize = 52;
+pub const MAX_NAME_LEN: usize = 52;
 
 /// Maximum number of Bundles of an instance besides the installed one and that of the template. Templates may change faster
 /// than bundles can be installed.
@@ -40,7 +40,7 @@ pub fn hash(instance: &BundleInstance) -> String {
     // Keys of a JSON value are sorted.
     let canonical =
         serde_json::json!({"annotations": annotations, "labels": labels, "spec": spec(instance)});
-    let mut hash = Digest::of(canonical.to_string().as_bytes()).hex();
+    let mut hash = Digest::sha256(canonical.to_string().as_bytes()).hex();
     hash.truncate(40);
     hash
 }
@@ -60,7 +60,7 @@ pub fn spec(instance: &BundleInstance) -> BundleSpec {
 /// Returns the usual name of the Bundle of a template.
 pub fn bundle_name(instance: &BundleInstance, hash: &str) -> String {
     let name = instance.name_any();
-    names::generate_name(&name, &[&name, hash], LONGEST_NAME)
+    names::generate_name(&name, &[&name, hash], MAX_NAME_LEN)
 }
 
 /// Returns names for a new Bundle of a template, the usual one first. The others are random, so that no client can take
@@ -71,7 +71,7 @@ pub fn bundle_names(instance: &BundleInstance, hash: &str) -> impl Iterator<Item
         let hash = hash.to_owned();
         move |_| {
             let random = fastrand::u128(..).to_string();
-            names::generate_name(&name, &[&name, &hash, &random], LONGEST_NAME)
+            names::generate_name(&name, &[&name, &hash, &random], MAX_NAME_LEN)
         }
     });
     iter::once(bundle_name(instance, hash)).chain(others)

@@ -58,7 +58,7 @@ pub(crate) async fn run(
     state: &mut InstanceState,
 ) -> Result<Action, Error> {
     let name = instance.name_any();
-    shared.ctx.watches.forget(&name);
+    shared.ctx.informers.forget(&name);
     state.is_watched = false;
     state.progress = None;
     if !has_finalizer(instance) {
@@ -105,7 +105,7 @@ pub(crate) async fn run(
     let client = client(instance, shared, state, applied)?;
     let apply = Applier {
         client: &client,
-        kinds: &shared.ctx.kinds,
+        kinds: &shared.ctx.discovery,
         concurrency: shared.ctx.settings.concurrency,
         permits: &shared.ctx.repair_permits,
     };
@@ -208,7 +208,7 @@ fn client(
     } else {
         applied
     };
-    let client = shared.ctx.accounts.client(account);
+    let client = shared.ctx.clients.client(account);
     client.map_err(Error::on(
         "create a client for the service account",
         instance,

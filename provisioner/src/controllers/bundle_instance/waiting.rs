@@ -1,12 +1,10 @@
 //! Events that instances wait for: a served API, released objects of another instance, a new version of the cluster. An
 //! event wakes only the instances that wait for it. Pure; no I/O.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap};
 
 use kube::core::GroupVersionKind;
+use parking_lot::{Mutex, MutexGuard};
 
 /// An event that an instance waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,7 +117,7 @@ impl Waiting {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -217,7 +215,7 @@ mod tests {
         for name in ["a", "b", "c", "d", "e"] {
             waiting.forget(name);
         }
-        let state = waiting.0.lock().unwrap();
+        let state = waiting.0.lock();
         assert!(state.instances.is_empty() && state.waiting.is_empty());
     }
 }

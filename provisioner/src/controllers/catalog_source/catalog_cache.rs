@@ -16,7 +16,7 @@ use manifests::openshift::{MaxOpenShiftVersion, Release, maximum};
 
 use self::offers::CatalogOffer;
 pub use self::offers::Offers;
-use super::{Key, locate::template_of, max_openshift::Said};
+use super::{CatalogKey, locate::template_of, max_openshift::CatalogMaximum};
 
 /// Cached contents and states of all catalogs.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct CatalogCache {
     is_started: bool,
     /// Namespaces of the selectable catalogs, in the admin's order.
     namespaces: Vec<(String, Listing)>,
-    catalogs: BTreeMap<Key, CachedCatalog>,
+    catalogs: BTreeMap<CatalogKey, CachedCatalog>,
 }
 
 /// Listing state of a namespace.
@@ -70,9 +70,9 @@ pub(super) enum CatalogContent {
 
 /// State of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct CatalogState {
     /// Name of the catalog.
-    pub catalog: Key,
+    pub catalog: CatalogKey,
     /// True if any content is cached.
     pub is_read: bool,
     /// Reason why no content, or no newer content, can be read.
@@ -127,7 +127,12 @@ impl CatalogCache {
     }
 
     /// Adds a catalog or updates its priority. Content of another catalog of the same name is discarded.
-    pub(super) fn add(&mut self, key: &Key, identity: &CatalogIdentity, priority: i64) -> bool {
+    pub(super) fn add(
+        &mut self,
+        key: &CatalogKey,
+        identity: &CatalogIdentity,
+        priority: i64,
+    ) -> bool {
         let is_new = !self.is(key, identity);
         let entry = self.catalogs.entry(key.clone()).or_default();
         if is_new {
@@ -142,7 +147,7 @@ impl CatalogCache {
     }
 
     /// Reports whether the cache has the catalog with this identity.
-    pub(super) fn is(&self, key: &Key, identity: &CatalogIdentity) -> bool {
+    pub(super) fn is(&self, key: &CatalogKey, identity: &CatalogIdentity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity)
     }
@@ -150,7 +155,7 @@ impl CatalogCache {
     /// Stores the content of a catalog. Ignored if the cache does not have the catalog.
     pub(super) fn read(
         &mut self,
-        key: &Key,
+        key: &CatalogKey,
         identity: &CatalogIdentity,
         read: CatalogContent,
     ) -> bool {
@@ -163,7 +168,7 @@ impl CatalogCache {
     }
 
     /// Records that a catalog is available again with unchanged content. Reports whether that is a change.
-    pub(super) fn mark_ready(&mut self, key: &Key, identity: &CatalogIdentity) -> bool {
+    pub(super) fn mark_ready(&mut self, key: &CatalogKey, identity: &CatalogIdentity) -> bool {
         let entry = self.entry(key, identity);
         entry.is_some_and(|entry| entry.trouble.take().is_some())
     }
@@ -171,7 +176,7 @@ impl CatalogCache {
     /// Records the problem of a catalog that cannot be read. Reports whether that is a change.
     pub(super) fn set_problem(
         &mut self,
-        key: &Key,
+        key: &CatalogKey,
         identity: &CatalogIdentity,
         problem: String,
     ) -> bool {
@@ -184,41 +189,45 @@ impl CatalogCache {
         changed
     }
 
-    fn entry(&mut self, key: &Key, identity: &CatalogIdentity) -> Option<&mut CachedCatalog> {
+    fn entry(
+        &mut self,
+        key: &CatalogKey,
+        identity: &CatalogIdentity,
+    ) -> Option<&mut CachedCatalog> {
         let entry = self.catalogs.get_mut(key);
         entry.filter(|entry| entry.identity == *identity)
     }
 
     /// Reports whether content of a catalog is cached.
-    pub(super) fn is_read(&self, key: &Key, identity: &CatalogIdentity) -> bool {
+    pub(super) fn is_read(&self, key: &CatalogKey, identity: &CatalogIdentity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
     }
 
     /// Reports whether no content of the catalog is cached, or the last attempt to read newer content failed.
-    pub(super) fn is_unavailable(&self, key: &Key) -> bool {
+    pub(super) fn is_unavailable(&self, key: &CatalogKey) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_none_or(|entry| entry.read.is_none() || entry.trouble.is_some())
     }
 
     /// Removes a deleted catalog.
-    pub(super) fn remove(&mut self, key: &Key) -> bool {
+    pub(super) fn remove(&mut self, key: &CatalogKey) -> bool {
         self.catalogs.remove(key).is_some()
     }
 
-    pub(super) fn states(&self) -> Vec<State> {
+    pub(super) fn states(&self) -> Vec<CatalogState> {
         let all = self.catalogs.iter();
         let all = all.map(|(key, entry)| entry.state(key));
         all.chain(self.hidden()).collect()
     }
 
     /// Returns placeholders for the catalogs of namespaces where listing is forbidden.
-    fn hidden(&self) -> impl Iterator<Item = State> {
+    fn hidden(&self) -> impl Iterator<Item = CatalogState> {
         self.namespaces.iter().filter_map(|(namespace, listing)| {
             let Listing::Forbidden(message) = listing else {
                 return None;
             };
-            Some(State {
+            Some(CatalogState {
                 catalog: hidden(namespace),
                 is_read: false,
                 trouble: Some(message.clone()),
@@ -244,7 +253,7 @@ impl CatalogCache {
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
             });
         // The requested catalog may be in a namespace where listing is forbidden.
-        let may_be_meant = |state: &State| match only {
+        let may_be_meant = |state: &CatalogState| match only {
             None => true,
             Some(CatalogRef { namespace, .. }) => match namespace {
                 Some(namespace) => *namespace == state.catalog.namespace,
@@ -269,13 +278,13 @@ impl CatalogCache {
     }
 
     /// Returns the referenced catalog. Without a namespace, it is searched in all namespaces, in the admin's order.
-    fn named(&self, only: &CatalogRef) -> Option<&Key> {
+    fn named(&self, only: &CatalogRef) -> Option<&CatalogKey> {
         let namespaces: Vec<&str> = match &only.namespace {
             Some(namespace) => vec![namespace],
             None => self.namespaces.iter().map(|(name, _)| &**name).collect(),
         };
         namespaces.into_iter().find_map(|namespace| {
-            let key = Key {
+            let key = CatalogKey {
                 namespace: namespace.to_owned(),
                 name: only.name.clone(),
             };
@@ -286,7 +295,7 @@ impl CatalogCache {
     /// Adds a loaded catalog with this package.
     #[cfg(test)]
     pub(super) fn stock(&mut self, package: Package) {
-        let key = Key {
+        let key = CatalogKey {
             namespace: "catalogs".to_owned(),
             name: package.name.clone(),
         };
@@ -316,15 +325,20 @@ impl CatalogCache {
 
     /// Returns the max OpenShift version that the first catalog with the bundle declares, in the order of selection. The
     /// result is `Away` if a catalog of higher priority is unavailable.
-    pub(super) fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
+    pub(super) fn declared_maximum(
+        &self,
+        package: &str,
+        bundle: &str,
+        digest: &str,
+    ) -> CatalogMaximum {
         // Without all lists, a catalog of higher priority may be missing.
         let mut is_unavailable = !self.are_listed();
-        let hidden: Vec<Key> = self.hidden().map(|state| state.catalog).collect();
+        let hidden: Vec<CatalogKey> = self.hidden().map(|state| state.catalog).collect();
         let hidden = hidden
             .iter()
             .map(|key| (Reverse(DEFAULT_PRIORITY), key, None));
         let catalogs = self.catalogs.iter();
-        let mut all: Vec<(Reverse<i64>, &Key, Option<&CachedCatalog>)> = catalogs
+        let mut all: Vec<(Reverse<i64>, &CatalogKey, Option<&CachedCatalog>)> = catalogs
             .map(|(key, entry)| (Reverse(entry.priority), key, Some(entry)))
             .chain(hidden)
             .collect();
@@ -346,16 +360,16 @@ impl CatalogCache {
                 continue;
             };
             return if is_unavailable {
-                Said::Away(value(listed))
+                CatalogMaximum::Unavailable(value(listed))
             } else {
-                Said::Says(value(listed))
+                CatalogMaximum::Declared(value(listed))
             };
         }
         // An unavailable catalog may contain the bundle in the meantime.
         if is_unavailable || is_troubled {
-            Said::Away(None)
+            CatalogMaximum::Unavailable(None)
         } else {
-            Said::Absent
+            CatalogMaximum::NotFound
         }
     }
 
@@ -363,45 +377,45 @@ impl CatalogCache {
     /// namespace of the admin has such a catalog.
     pub(super) fn said_by(
         &self,
-        catalog: &Key,
+        catalog: &CatalogKey,
         package: &str,
         bundle: &str,
         version: &str,
-    ) -> Option<Said> {
+    ) -> Option<CatalogMaximum> {
         let Some(entry) = self.catalogs.get(catalog) else {
             let mut namespaces = self.namespaces.iter();
             let listed = namespaces.find(|(name, _)| *name == catalog.namespace);
             let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Listed);
-            return (!self.is_started || !is_listed).then_some(Said::Away(None));
+            return (!self.is_started || !is_listed).then_some(CatalogMaximum::Unavailable(None));
         };
         let Some(read) = entry.usable(package) else {
-            return Some(Said::Away(None));
+            return Some(CatalogMaximum::Unavailable(None));
         };
         Some(match read.listed(package, bundle, version) {
-            Some(listed) => Said::Says(value(listed)),
+            Some(listed) => CatalogMaximum::Declared(value(listed)),
             // The newer catalog may list the bundle.
-            None if entry.trouble.is_some() => Said::Away(None),
-            None => Said::Absent,
+            None if entry.trouble.is_some() => CatalogMaximum::Unavailable(None),
+            None => CatalogMaximum::NotFound,
         })
     }
 
     /// Returns the lowest release that any catalog declares for a bundle of this name and version. One catalog that cannot
     /// be read may declare a lower one.
-    pub(super) fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+    pub(super) fn lowest(&self, package: &str, bundle: &str, version: &str) -> CatalogMaximum {
         if !self.are_listed() || self.hidden().next().is_some() {
-            return Said::Away(None);
+            return CatalogMaximum::Unavailable(None);
         }
         let mut lowest: Option<Release> = None;
         for entry in self.catalogs.values() {
             let Some(read) = entry.usable(package) else {
-                return Said::Away(None);
+                return CatalogMaximum::Unavailable(None);
             };
             let declared = read.listed(package, bundle, version).and_then(value);
             let declared = declared.and_then(|text| maximum(&text).ok());
             let releases = lowest.into_iter().chain(declared);
             lowest = releases.min_by_key(|release| release.normalized());
         }
-        Said::Says(lowest.map(|release| release.to_string()))
+        CatalogMaximum::Declared(lowest.map(|release| release.to_string()))
     }
 }
 
@@ -415,8 +429,8 @@ fn value(bundle: &Bundle) -> Option<String> {
 const DEFAULT_PRIORITY: i64 = 0;
 
 /// Returns the placeholder for all catalogs of a namespace.
-pub(super) fn hidden(namespace: &str) -> Key {
-    Key {
+pub(super) fn hidden(namespace: &str) -> CatalogKey {
+    CatalogKey {
         namespace: namespace.to_owned(),
         name: "*".to_owned(),
     }
@@ -453,8 +467,8 @@ impl CatalogIdentity {
 // === impl CachedCatalog ===
 
 impl CachedCatalog {
-    fn state(&self, key: &Key) -> State {
-        State {
+    fn state(&self, key: &CatalogKey) -> CatalogState {
+        CatalogState {
             catalog: key.clone(),
             is_read: self.read.is_some(),
             trouble: self.trouble.clone(),

@@ -1,23 +1,21 @@
 //! Notifies tasks of changes to single catalogs. A change of one catalog wakes only its own subscribers.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use super::Key;
+use super::CatalogKey;
 
 /// Subscribers of all catalogs.
 #[derive(Debug, Default)]
-pub(super) struct ChangeNotifier(Mutex<HashMap<Key, watch::Sender<()>>>);
+pub(super) struct ChangeNotifier(Mutex<HashMap<CatalogKey, watch::Sender<()>>>);
 
 /// Subscription to the changes of one catalog.
 #[derive(Debug)]
 pub struct ChangeSubscription {
     last_seen: watch::Receiver<()>,
-    key: Key,
+    key: CatalogKey,
     waiting: Arc<ChangeNotifier>,
 }
 
@@ -25,7 +23,7 @@ pub struct ChangeSubscription {
 
 impl ChangeNotifier {
     /// Subscribes to the changes of a catalog.
-    pub(super) fn subscribe(self: &Arc<Self>, key: &Key) -> ChangeSubscription {
+    pub(super) fn subscribe(self: &Arc<Self>, key: &CatalogKey) -> ChangeSubscription {
         let last_seen = self.all().entry(key.clone()).or_default().subscribe();
         ChangeSubscription {
             last_seen,
@@ -35,7 +33,7 @@ impl ChangeNotifier {
     }
 
     /// Notifies the subscribers of a catalog.
-    pub(super) fn notify(&self, key: &Key) {
+    pub(super) fn notify(&self, key: &CatalogKey) {
         if let Some(subscribers) = self.all().get(key) {
             subscribers.send_replace(());
         }
@@ -49,8 +47,8 @@ impl ChangeNotifier {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, watch::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, HashMap<CatalogKey, watch::Sender<()>>> {
+        self.0.lock()
     }
 }
 
@@ -86,7 +84,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> CatalogKey {
         fixtures::key("catalogs", name)
     }
 

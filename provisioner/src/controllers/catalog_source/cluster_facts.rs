@@ -159,7 +159,7 @@ async fn openshift(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
         });
     };
     let report = &report;
-    ctx.kinds
+    ctx.discovery
         .while_served(&kind, |served| async move {
             if served.is_none() {
                 report(None);

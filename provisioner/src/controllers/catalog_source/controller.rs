@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
-    Key,
+    CatalogKey,
     catalog_cache::{CatalogCache, CatalogIdentity, hidden},
     cluster_facts::{self, FactSource},
     image::{DigestCache, LoadedCatalogs},
     locate::templates,
     reconcile::{self, CatalogContext},
-    registry_pod::Watches,
+    registry_pod::PodInformers,
     registry_server::RegistryServer,
     status_writer::own_conditions,
     tolerant::TolerantCatalogSource,
@@ -49,7 +49,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         digest_cache: DigestCache::new(ctx.store.folder()),
         facts: watch::Sender::default(),
         serving: RegistryServer::from_context(&ctx).map(Arc::new),
-        pods: Watches::default(),
+        pods: PodInformers::default(),
     });
     tokio::select! {
         () = watch_for_sources(&ctx, &has_sources) => {}
@@ -62,7 +62,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
 /// Reports whether CatalogSources are served by the API server.
 async fn watch_for_sources(ctx: &Context, has_sources: &watch::Sender<bool>) {
     let sources = GroupVersionKind::gvk(GROUP, VERSION, "CatalogSource");
-    let sources = ctx.kinds.while_served(&sources, |kind| {
+    let sources = ctx.discovery.while_served(&sources, |kind| {
         has_sources.send_replace(kind.is_some());
         if kind.is_none() {
             // No other code would notify the tasks that wait for the initial list.
@@ -110,7 +110,7 @@ async fn follow_all(shared: &Arc<CatalogContext>) {
             .map(move |event| (scope.clone(), event))
             .boxed()
     }));
-    let mut listed: BTreeMap<NamespaceScope, BTreeSet<Key>> = BTreeMap::new();
+    let mut listed: BTreeMap<NamespaceScope, BTreeSet<CatalogKey>> = BTreeMap::new();
     while let Some((scope, event)) = events.next().await {
         match event {
             Ok(Event::Init) => {
@@ -172,7 +172,9 @@ fn scopes(settings: &Settings) -> Vec<NamespaceScope> {
         None => Vec::new(),
         Some(Namespaces::All) => vec![NamespaceScope::Other(settings.catalog_namespaces.clone())],
         Some(Namespaces::Some(some)) => {
-            let others = some.iter().filter(|namespace| !settings.counts(namespace));
+            let others = some
+                .iter()
+                .filter(|namespace| !settings.is_selectable_namespace(namespace));
             others.cloned().map(NamespaceScope::Served).collect()
         }
     };
@@ -201,7 +203,7 @@ impl NamespaceScope {
         }
     }
 
-    fn has(&self, key: &Key) -> bool {
+    fn has(&self, key: &CatalogKey) -> bool {
         match self {
             Self::Selectable(namespace) | Self::Served(namespace) => *namespace == key.namespace,
             Self::Other(namespaces) => !namespaces.contains(&key.namespace),
@@ -226,8 +228,8 @@ fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> 
     })
 }
 
-fn key(source: &CatalogSource) -> Key {
-    Key {
+fn key(source: &CatalogSource) -> CatalogKey {
+    CatalogKey {
         namespace: source.namespace().unwrap_or_default(),
         name: source.name_any(),
     }
@@ -236,7 +238,7 @@ fn key(source: &CatalogSource) -> Key {
 /// Workers of all followed catalogs.
 struct CatalogWorkers {
     shared: Arc<CatalogContext>,
-    catalogs: BTreeMap<Key, WorkerHandle>,
+    catalogs: BTreeMap<CatalogKey, WorkerHandle>,
 }
 
 /// Handle of one worker. Dropping it stops the worker.
@@ -268,7 +270,7 @@ impl CatalogWorkers {
         // The cache is updated here and not by the worker, which may still be busy when the catalog is deleted.
         let (identity, priority) = (CatalogIdentity::from_source(&source), source.spec.priority);
         let ctx = &self.shared.ctx;
-        if ctx.settings.counts(&key.namespace) {
+        if ctx.settings.is_selectable_namespace(&key.namespace) {
             ctx.catalogs
                 .change(|cache| cache.add(&key, &identity, priority.unwrap_or_default()));
         }
@@ -297,7 +299,7 @@ impl CatalogWorkers {
         self.catalogs.insert(key, catalog);
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &CatalogKey) {
         if self.catalogs.remove(key).is_some() {
             let ctx = &self.shared.ctx;
             ctx.catalogs.change(|cache| {
@@ -317,8 +319,8 @@ impl CatalogWorkers {
     }
 
     /// Removes catalogs that were deleted while the watch was down.
-    fn retain(&mut self, scope: &NamespaceScope, listed: &BTreeSet<Key>) {
-        let removed: Vec<Key> = self
+    fn retain(&mut self, scope: &NamespaceScope, listed: &BTreeSet<CatalogKey>) {
+        let removed: Vec<CatalogKey> = self
             .catalogs
             .keys()
             .filter(|key| scope.has(key) && !listed.contains(key))
@@ -332,7 +334,7 @@ impl CatalogWorkers {
 
 impl Drop for CatalogWorkers {
     fn drop(&mut self) {
-        let all: Vec<Key> = self.catalogs.keys().cloned().collect();
+        let all: Vec<CatalogKey> = self.catalogs.keys().cloned().collect();
         for key in all {
             self.remove(&key);
         }
@@ -374,7 +376,7 @@ fn relevant_fields(source: &CatalogSource) -> impl PartialEq + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::settings::{Ports, Serving, Share};
+    use crate::runtime::settings::{NamespaceQuota, Ports, Serving};
 
     #[test]
     fn recreated_source_is_a_replacement() {
@@ -407,7 +409,7 @@ mod tests {
                     ports: Ports::Any,
                     namespaces,
                     pods: false,
-                    share: Share::default(),
+                    share: NamespaceQuota::default(),
                 }),
                 ..Settings::default()
             };
@@ -423,7 +425,7 @@ mod tests {
         assert_rows!(served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat());
         for (namespace, is_other) in [("a", false), ("b", false), ("c", true)] {
             assert_rows! {
-                others.has(&Key { namespace: namespace.to_owned(), name: "mine".to_owned() }) => is_other, "{namespace}";
+                others.has(&CatalogKey { namespace: namespace.to_owned(), name: "mine".to_owned() }) => is_other, "{namespace}";
             }
         }
     }

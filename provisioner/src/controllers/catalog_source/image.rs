@@ -6,13 +6,13 @@ mod store_files;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use catalog::{
     Catalog,
     model::{MAX_BUNDLES, MAX_BYTES},
-    source::{Files, describe_skipped},
+    source::{FileSource, describe_skipped},
     sqlite::{self, Database},
 };
 use manifests::{
@@ -20,6 +20,7 @@ use manifests::{
     content::{self, SkippedEntries},
     image::Reference,
 };
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 use unpacker::{
@@ -30,7 +31,7 @@ use unpacker::{
 
 pub(super) use self::{digest_cache::DigestCache, rejected::RejectedImage};
 use self::{digest_cache::ImageSelector, store_files::StoreFiles};
-use super::{Key, locate::template_of, pull_secrets, registry_server};
+use super::{CatalogKey, locate::template_of, pull_secrets, registry_server};
 use crate::controllers::context::Context;
 
 /// Limits of the content of a catalog image: ten times those of the largest known catalogs.
@@ -105,7 +106,7 @@ pub(super) struct PulledCatalog {
 /// CatalogSource allow the pull.
 pub(super) async fn pull(
     ctx: &Context,
-    (key, source): (&Key, &CatalogSource),
+    (key, source): (&CatalogKey, &CatalogSource),
     reference: &str,
 ) -> Result<PulledCatalog, Error> {
     let image = Source::Image(image(key, reference)?);
@@ -129,7 +130,7 @@ pub(super) async fn pull(
 /// Returns the digest that the registry currently has for an image, or `None` if it does not report one.
 pub(super) async fn registry_digest(
     ctx: &Context,
-    (key, source): (&Key, &CatalogSource),
+    (key, source): (&CatalogKey, &CatalogSource),
     reference: &str,
 ) -> Option<String> {
     let image = image(key, reference).ok()?;
@@ -141,7 +142,7 @@ pub(super) async fn registry_digest(
     digest(&resolved.ok()?)
 }
 
-fn image(key: &Key, reference: &str) -> Result<Image, Error> {
+fn image(key: &CatalogKey, reference: &str) -> Result<Image, Error> {
     let reference: Reference = reference.parse().map_err(|problem| Error::Reference {
         catalog: key.to_string(),
         problem,
@@ -235,7 +236,7 @@ pub(super) async fn last_image(
 pub(super) async fn read(
     ctx: &Context,
     loaded: &LoadedCatalogs,
-    key: &Key,
+    key: &CatalogKey,
     pulled: &PulledCatalog,
 ) -> Result<Arc<Catalog>, Error> {
     let digest = pulled.digest;
@@ -259,7 +260,9 @@ pub(super) async fn read(
         let database = Database::private_copy(&stored, &limits)?;
         let files = database
             .as_ref()
-            .map_or(&stored as &dyn Files, |database| database as &dyn Files);
+            .map_or(&stored as &dyn FileSource, |database| {
+                database as &dyn FileSource
+            });
         let catalog = catalog::load(catalog::Source::Files(files), &limits)?;
         drop(hold); // kept during the read, even if the caller is cancelled
         Ok::<_, Error>((catalog, slot))
@@ -283,7 +286,8 @@ impl PulledCatalog {
     pub(super) fn files(
         &self,
         ctx: &Context,
-    ) -> impl FnOnce() -> Result<Box<dyn Files + Send>, registry_server::Error> + Send + use<> {
+    ) -> impl FnOnce() -> Result<Box<dyn FileSource + Send>, registry_server::Error> + Send + use<>
+    {
         let (store, digest, hold) = (Arc::clone(&ctx.store), self.digest, self.hold.clone());
         move || {
             let reader = store.reader(&digest)?; // has its own hold
@@ -312,7 +316,7 @@ fn describe_empty(catalog: &Catalog) -> Option<String> {
 
 impl LoadedCatalogs {
     fn slot(&self, digest: Digest) -> Slot {
-        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.0.lock();
         // A task with another reference to the slot is reading the catalog or waits for it.
         loaded.retain(|_, slot| {
             Arc::strong_count(slot) > 1
@@ -335,7 +339,7 @@ mod tests {
 
     #[tokio::test]
     async fn content_is_read_once_at_a_time_also_after_cancellation() {
-        let (loaded, digest) = (LoadedCatalogs::default(), Digest::of(b"one"));
+        let (loaded, digest) = (LoadedCatalogs::default(), Digest::sha256(b"one"));
         let (finish, finished) = std::sync::mpsc::channel::<()>();
         let slot = loaded.slot(digest).lock_owned().await;
         let reading = std::thread::spawn(move || {
@@ -344,7 +348,7 @@ mod tests {
         });
         assert_rows!(timeout(Duration::from_millis(100), loaded.slot(digest).lock_owned()).await.is_err() => true);
         // Other contents can be read at the same time.
-        drop(loaded.slot(Digest::of(b"two")).lock_owned().await);
+        drop(loaded.slot(Digest::sha256(b"two")).lock_owned().await);
         finish.send(()).unwrap();
         reading.join().unwrap();
         let mut third = loaded.slot(digest).lock_owned().await;
@@ -355,8 +359,8 @@ mod tests {
         let fourth = loaded.slot(digest).lock_owned().await;
         assert!(fourth.upgrade().is_some());
         drop((fourth, read));
-        drop(loaded.slot(Digest::of(b"two")));
-        assert_rows!(loaded.0.lock().unwrap().len() => 1, "what is gone is forgotten");
+        drop(loaded.slot(Digest::sha256(b"two")));
+        assert_rows!(loaded.0.lock().len() => 1, "what is gone is forgotten");
     }
 
     fn loaded(files: &[(&str, &[u8])]) -> Catalog {

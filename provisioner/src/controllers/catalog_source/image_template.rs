@@ -52,7 +52,7 @@ mod reason {
     /// The template does not resolve.
     pub(super) const UNRESOLVED: &str = "UnableToResolve";
     /// The template does not resolve in the current cluster, and the last image is retained.
-    pub(super) const KEPT: &str = "LastResolved";
+    pub(super) const LAST_RESOLVED: &str = "LastResolved";
     /// OLM resolves its own annotation, so rukpak's is ignored.
     pub(super) const TWO_TEMPLATES: &str = "TwoTemplates";
     /// The template is in the image, which OLM does not resolve.
@@ -66,7 +66,7 @@ pub(super) struct ResolvedImage {
     pub(super) image: Result<String, UnresolvedImage>,
     /// Reason why the previously written image is retained, if the status has to report it. For OLM's annotation, only the
     /// conditions report it (OLM v0 parity).
-    pub(super) kept: Option<UnresolvedImage>,
+    pub(super) retained_image: Option<UnresolvedImage>,
     /// Image to write into the CatalogSource; `None` if it is already set.
     pub(super) write: Option<String>,
     /// Conditions to set. Other owned conditions are removed.
@@ -103,7 +103,7 @@ pub(super) struct Input<'a> {
     /// Conditions of the current status.
     pub(super) conditions: &'a [Condition],
     /// Recorded image to which the template in `reference` resolved last.
-    pub(super) noted: Option<&'a str>,
+    pub(super) cached_image: Option<&'a str>,
     /// Generation of the spec.
     pub(super) generation: Option<i64>,
     pub(super) has_olm: bool,
@@ -134,7 +134,7 @@ pub(super) fn resolve(
     } = choose(input.reference, annotation);
     let plain = ResolvedImage {
         image: Ok(input.reference.to_owned()),
-        kept: None,
+        retained_image: None,
         write: None,
         conditions: Vec::new(),
         warning: None,
@@ -308,7 +308,7 @@ impl<'a> Input<'a> {
                     last: self.last().map(str::to_owned),
                 }),
             },
-            kept: None,
+            retained_image: None,
             write: None,
             warning,
         }
@@ -324,7 +324,7 @@ impl<'a> Input<'a> {
             return ResolvedImage {
                 write: (outcome.image != self.reference).then(|| outcome.image.clone()),
                 image: Ok(outcome.image),
-                kept: None,
+                retained_image: None,
                 conditions,
                 warning: None,
             };
@@ -341,7 +341,7 @@ impl<'a> Input<'a> {
         };
         ResolvedImage {
             image,
-            kept: retained.filter(|_| holder == TemplateSource::Rukpak),
+            retained_image: retained.filter(|_| holder == TemplateSource::Rukpak),
             write: None,
             conditions,
             warning,
@@ -357,7 +357,7 @@ impl<'a> Input<'a> {
             Some((problem, _)) => (false, reason::UNRESOLVED, problem.as_str()),
         };
         let (condition_reason, effective) = match last.filter(|_| !is_resolved) {
-            Some(last) => (reason::KEPT, last),
+            Some(last) => (reason::LAST_RESOLVED, last),
             None => (reason, outcome.image.as_str()),
         };
         let resolved_image = condition_update(
@@ -382,13 +382,13 @@ impl<'a> Input<'a> {
     /// Returns the image to which the template resolved last: from a condition for this generation, or else from the record
     /// of this template. A condition for another generation may belong to another template.
     fn last(&self) -> Option<&'a str> {
-        self.last_in_conditions().or(self.noted)
+        self.last_in_conditions().or(self.cached_image)
     }
 
     fn last_in_conditions(&self) -> Option<&'a str> {
         let mut all = self.conditions.iter();
         let condition = all.find(|condition| condition.type_ == RESOLVED_IMAGE)?;
-        let is_image = condition.status == "True" || condition.reason == reason::KEPT;
+        let is_image = condition.status == "True" || condition.reason == reason::LAST_RESOLVED;
         let is_of_this =
             self.generation.is_some() && condition.observed_generation == self.generation;
         let image =

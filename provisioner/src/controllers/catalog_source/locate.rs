@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use manifests::api::catalog_source::{CatalogSource, Invalid, Place};
+use manifests::api::catalog_source::{CatalogSource, DeclaredLocation, Invalid};
 use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
 use manifests::image_template::{choose, is_template};
 
@@ -31,7 +31,7 @@ pub(super) struct CatalogPlan {
     /// Warning about the template annotations, to publish as an Event.
     pub(super) warning: Option<String>,
     /// True if OLM reports the state of the catalog.
-    pub(super) has_olm: bool,
+    pub(super) olm_serves: bool,
 }
 
 /// Location of a catalog.
@@ -61,7 +61,7 @@ impl CatalogPlan {
     /// Reports whether the catalog may have a registry pod: it is in an image, even if a template currently resolves to
     /// none.
     pub(super) fn may_have_pod(&self) -> bool {
-        !self.has_olm
+        !self.olm_serves
             && matches!(
                 self.catalog,
                 CatalogLocation::Image { .. } | CatalogLocation::Unresolved(_)
@@ -81,7 +81,7 @@ pub(super) fn plan(
     let has_olm = facts.has_olm;
     // The source as declared, regardless of a server of OLM.
     let reference = match source.place(false) {
-        Ok(Place::Image(reference)) => Some(reference),
+        Ok(DeclaredLocation::Image(reference)) => Some(reference),
         // The template in an annotation is about to provide the image.
         Err(Invalid::NoPlace) => templates(source).next().map(|_| ""),
         _ => None,
@@ -93,7 +93,7 @@ pub(super) fn plan(
             reference,
             annotations: source.metadata.annotations.as_ref(),
             conditions: status.map_or(&[], |status| &status.conditions),
-            noted: recorded,
+            cached_image: recorded,
             generation: source.metadata.generation,
             has_olm,
             unknown_olm: unknown_olm.as_deref(),
@@ -112,7 +112,7 @@ pub(super) fn plan(
         catalog: locate(source, facts, image.as_ref(), waited),
         image,
         warning,
-        has_olm,
+        olm_serves: has_olm,
     })
 }
 
@@ -126,8 +126,10 @@ fn locate(
         // The template provides the image.
         Err(Invalid::NoPlace) if image.is_some() => {}
         Err(invalid) => return CatalogLocation::Invalid(invalid.to_string()),
-        Ok(Place::Served(address)) => return CatalogLocation::Address(address.to_string()),
-        Ok(Place::Image(_) | Place::ConfigMap(_)) => {}
+        Ok(DeclaredLocation::Served(address)) => {
+            return CatalogLocation::Address(address.to_string());
+        }
+        Ok(DeclaredLocation::Image(_) | DeclaredLocation::ConfigMap(_)) => {}
     }
     if facts.has_olm
         && let Some(left) = OLM_STARTUP_TIMEOUT
@@ -144,7 +146,7 @@ fn locate(
         };
         return CatalogLocation::Pending { why: message, left };
     }
-    if let Ok(Place::ConfigMap(name)) = source.place(false) {
+    if let Ok(DeclaredLocation::ConfigMap(name)) = source.place(false) {
         return CatalogLocation::ConfigMap(name.to_owned());
     }
     let reference = match image.map(|image| &image.image) {
@@ -175,7 +177,7 @@ pub(super) fn is_unchanged(
 /// Returns the template of the image of a CatalogSource, if any.
 pub(super) fn template_of(source: &CatalogSource) -> Option<&str> {
     let image = match source.place(false) {
-        Ok(Place::Image(reference)) => reference,
+        Ok(DeclaredLocation::Image(reference)) => reference,
         _ => "",
     };
     let annotations = source.metadata.annotations.as_ref();
@@ -186,7 +188,7 @@ pub(super) fn template_of(source: &CatalogSource) -> Option<&str> {
 /// Returns all texts of a CatalogSource that may be an image template.
 pub(super) fn templates(source: &CatalogSource) -> impl Iterator<Item = &str> {
     let image = match source.place(false) {
-        Ok(Place::Image(reference)) => Some(reference),
+        Ok(DeclaredLocation::Image(reference)) => Some(reference),
         _ => None,
     };
     let annotations = source.metadata.annotations.iter().flatten();

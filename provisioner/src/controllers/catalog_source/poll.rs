@@ -14,7 +14,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(15 * 60);
 /// Effective poll interval, and the problem with the configured one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PollInterval {
-    pub(super) every: Duration,
+    pub(super) period: Duration,
     /// Problem with the configured interval, with OLM's text if OLM has one.
     pub(super) problem: Option<String>,
 }
@@ -26,20 +26,20 @@ pub(super) fn from_strategy(strategy: Option<&UpdateStrategy>) -> Option<PollInt
     let text = poll.interval.as_deref().unwrap_or_default();
     Some(match parse(text) {
         Err(error) => PollInterval {
-            every: DEFAULT_INTERVAL,
+            period: DEFAULT_INTERVAL,
             problem: Some(format!(
                 "error parsing {FIELD}. Using the default value of 15m0s instead. Error: {error}"
             )),
         },
         Ok(Parsed::Short) => PollInterval {
-            every: MIN_INTERVAL,
+            period: MIN_INTERVAL,
             problem: Some(format!(
                 "{FIELD} {} is shorter than a minute. Using 1m0s instead",
                 quoted(text)
             )),
         },
         Ok(Parsed::Long(every)) => PollInterval {
-            every,
+            period: every,
             problem: None,
         },
     })
@@ -244,12 +244,15 @@ mod tests {
         ] {
             assert_eq!(
                 written(text),
-                Some(PollInterval { every, problem }),
+                Some(PollInterval {
+                    period: every,
+                    problem
+                }),
                 "{text:?}"
             );
         }
         for text in ["0", "-5m"] {
-            assert_eq!(written(Some(text)).unwrap().every, MIN_INTERVAL);
+            assert_eq!(written(Some(text)).unwrap().period, MIN_INTERVAL);
         }
         assert_eq!(from_strategy(None), None);
         assert_eq!(from_strategy(Some(&UpdateStrategy::default())), None);

@@ -6,7 +6,7 @@ use kube::Api;
 use manifests::api::catalog_source::CatalogSource;
 use unpacker::{Access, registry::Credentials};
 
-use super::Key;
+use super::CatalogKey;
 use crate::controllers::{bundle, context::Context};
 
 /// Error that keeps a catalog's pull secrets from being used.
@@ -29,10 +29,10 @@ pub(super) enum Error {
 /// Loads the credentials and settings for pulling a catalog's image.
 pub(super) async fn load(
     ctx: &Context,
-    key: &Key,
+    key: &CatalogKey,
     source: &CatalogSource,
 ) -> Result<Access, Error> {
-    let mut access = ctx.pulling.access(&ctx.settings.access).await;
+    let mut access = ctx.pull_config.merged_access(&ctx.settings.access).await;
     let api: Api<Secret> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let mut registries = Vec::new();
     // OLM ignores empty names, too.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catalog::source::Files;
+use catalog::source::FileSource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
@@ -22,12 +22,12 @@ use unpacker::Digest;
 pub(super) use self::pod_source::PodReport;
 use self::pod_source::ReadPolicy;
 use super::{
-    Key,
+    CatalogKey,
     catalog_cache::CatalogIdentity,
     cluster_facts::ClusterFacts,
     image::{self, DigestCache, LoadedCatalogs, RejectedImage},
     locate::{CatalogLocation, CatalogPlan, is_unchanged, plan},
-    registry_pod::Watches,
+    registry_pod::PodInformers,
     registry_server::{self, CatalogPublisher, RegistryServer},
     server_backoff::ServerBackoff,
     status::{CatalogObservation, Connection, Problem, Reason},
@@ -47,14 +47,14 @@ pub(super) struct CatalogContext {
     /// Built-in catalog server, if it is enabled.
     pub(super) serving: Option<Arc<RegistryServer>>,
     /// Watches of registry pods.
-    pub(super) pods: Watches,
+    pub(super) pods: PodInformers,
 }
 
 /// Runs the worker of a catalog until the sender of `source` is dropped. `conditions` are the provisioner's own conditions
 /// in the status.
 pub(super) async fn run(
     shared: Arc<CatalogContext>,
-    key: Key,
+    key: CatalogKey,
     source: watch::Receiver<Arc<CatalogSource>>,
     conditions: watch::Receiver<Vec<Condition>>,
 ) {
@@ -73,7 +73,7 @@ pub(super) async fn run(
     };
     let mut following = CatalogWorker {
         publisher: serving.map(|serving| Arc::new(serving.publisher(&key))),
-        is_selectable: shared.ctx.settings.counts(&key.namespace),
+        is_selectable: shared.ctx.settings.is_selectable_namespace(&key.namespace),
         shared,
         key,
         source,
@@ -100,7 +100,7 @@ pub(super) async fn run(
 
 struct CatalogWorker {
     shared: Arc<CatalogContext>,
-    key: Key,
+    key: CatalogKey,
     source: watch::Receiver<Arc<CatalogSource>>,
     backoff: ServerBackoff,
     /// Publisher of the catalog, if the built-in server serves its namespace.
@@ -194,17 +194,17 @@ impl CatalogWorker {
         }
         let image = plan.image.as_ref();
         self.seen.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
-        if plan.has_olm || image.is_some_and(|image| image.write.is_some()) {
+        if plan.olm_serves || image.is_some_and(|image| image.write.is_some()) {
             self.report(source, &plan);
         }
-        if plan.has_olm {
+        if plan.olm_serves {
             // OLM creates a Service of the same name.
             self.withdraw().await;
         }
         self.is_in_pod = plan.may_have_pod() && self.should_have_pod(source);
         // OLM would adopt a registry pod because of its labels, so none may exist beside it. If the built-in server takes
         // over an image or a ConfigMap, the pod is removed after the catalog is served.
-        let keeps_pod = !plan.has_olm
+        let keeps_pod = !plan.olm_serves
             && !matches!(
                 plan.catalog,
                 CatalogLocation::Address(_) | CatalogLocation::Invalid(_)
@@ -294,7 +294,7 @@ impl CatalogWorker {
         files: F,
     ) -> Result<(), registry_server::Error>
     where
-        F: FnOnce() -> Result<Box<dyn Files + Send>, registry_server::Error> + Send + 'static,
+        F: FnOnce() -> Result<Box<dyn FileSource + Send>, registry_server::Error> + Send + 'static,
     {
         if self.is_in_pod {
             return Ok(()); // served by the registry pod
@@ -375,7 +375,7 @@ impl Drop for CatalogWorker {
     fn drop(&mut self) {
         // The built-in server removes the metric of its catalogs when their publisher is dropped.
         if self.is_in_pod {
-            self.shared.ctx.metrics.served_gone(&self.key);
+            self.shared.ctx.metrics.remove_served(&self.key);
         }
     }
 }

@@ -27,12 +27,12 @@ mod worker;
 
 pub(super) use self::repair_backoff::RepairBackoff;
 pub use self::{
-    apply::{Asks, Error, Kept, is_restricted, keep},
-    informer::Watches,
-    manifest::{Around, Content, RegistryPodObjects, Wanted, objects},
+    apply::{Error, RegistryPodState, TagCheck, is_restricted, reconcile},
+    informer::PodInformers,
+    manifest::{PodEnvironment, PodServer, RegistryPodObjects, RegistryPodSpec, objects},
     options::{ExtractContent, Options, Security},
     teardown::{exist, remove, return_service, tear_down},
-    worker::{Of, follow, needs_pod},
+    worker::{RegistryPodConfig, follow, needs_pod},
 };
 
 /// Reason why a catalog cannot have a registry pod. All of them have to be corrected in the CatalogSource.

@@ -32,7 +32,7 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -41,6 +41,7 @@ use std::{
 use catalog::registry::ObserveCalls;
 use jiff::Timestamp;
 use manifests::api::catalog_source::RegistryService;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 use unpacker::Digest;
 
@@ -52,20 +53,20 @@ use self::{
 };
 pub use self::{
     error::Error,
-    listener::Listening,
+    listener::CatalogListener,
     publish::CatalogPublisher,
-    stores::{Served, Stores},
+    stores::{CatalogStores, ServedStore},
 };
 use super::{
-    Key,
+    CatalogKey,
     change_notifier::{ChangeNotifier, ChangeSubscription},
 };
 use crate::{
     controllers::context::Context,
     runtime::{
-        events::Events,
+        events::EventRecorder,
         metrics::Metrics,
-        settings::{self, Share},
+        settings::{self, NamespaceQuota},
     },
 };
 
@@ -94,10 +95,10 @@ pub struct ServingState {
 /// Server of all catalogs that this process publishes.
 pub struct RegistryServer {
     shared: Arc<Shared>,
-    stores: Stores,
+    stores: CatalogStores,
     namespaces: settings::Namespaces,
     /// Quota of the catalogs of one namespace.
-    share: Share,
+    share: NamespaceQuota,
     /// Namespaces without a quota, because only admins create catalogs there.
     counting: Vec<String>,
     quotas: Mutex<NamespaceQuotas>,
@@ -109,18 +110,18 @@ pub struct RegistryServer {
 /// State shared by all served catalogs.
 struct Shared {
     requests: Requests,
-    events: Arc<Events>,
+    events: Arc<EventRecorder>,
     metrics: Arc<Metrics>,
     address: IpAddr,
     ports: Mutex<PortAllocator>,
-    endpoints: Mutex<BTreeMap<Key, Arc<CatalogEndpoint>>>,
+    endpoints: Mutex<BTreeMap<CatalogKey, Arc<CatalogEndpoint>>>,
     notifier: Arc<ChangeNotifier>,
     now: fn() -> Timestamp,
 }
 
 #[derive(Default)]
 struct Tasks {
-    endpoints: BTreeMap<Key, AbortOnDrop>,
+    endpoints: BTreeMap<CatalogKey, AbortOnDrop>,
     watches: BTreeMap<String, AbortOnDrop>,
 }
 
@@ -151,7 +152,7 @@ impl RegistryServer {
         };
         Some(Self {
             shared: Arc::new(shared),
-            stores: Stores::new(
+            stores: CatalogStores::new(
                 ctx.store.folder(),
                 Arc::clone(&ctx.metrics) as Arc<dyn ObserveCalls>,
             ),
@@ -170,7 +171,7 @@ impl RegistryServer {
     }
 
     /// Returns the publisher of a catalog for its worker. The most recent publisher owns the endpoint.
-    pub fn publisher(self: &Arc<Self>, key: &Key) -> CatalogPublisher {
+    pub fn publisher(self: &Arc<Self>, key: &CatalogKey) -> CatalogPublisher {
         CatalogPublisher {
             serving: Arc::clone(self),
             key: key.clone(),
@@ -181,24 +182,24 @@ impl RegistryServer {
     }
 
     /// Returns the serving state of a catalog, or `None` if it is not served.
-    pub fn state(&self, key: &Key) -> Option<ServingState> {
+    pub fn state(&self, key: &CatalogKey) -> Option<ServingState> {
         let endpoints = self.shared.endpoints();
         endpoints.get(key).map(|endpoint| endpoint.state().clone())
     }
 
     /// Subscribes to changes of the serving state of a catalog.
-    pub fn changes(&self, key: &Key) -> ChangeSubscription {
+    pub fn changes(&self, key: &CatalogKey) -> ChangeSubscription {
         self.shared.notifier.subscribe(key)
     }
 
     /// Returns the quota that applies to a catalog, or `None` if it is unlimited.
-    fn share(&self, key: &Key) -> Option<&Share> {
+    fn share(&self, key: &CatalogKey) -> Option<&NamespaceQuota> {
         let is_an_admins = self.counting.contains(&key.namespace);
         (!is_an_admins).then_some(&self.share)
     }
 
     /// Returns the endpoint of a catalog and creates it if it does not exist.
-    fn endpoint(&self, key: &Key, owner_id: u64) -> Arc<CatalogEndpoint> {
+    fn endpoint(&self, key: &CatalogKey, owner_id: u64) -> Arc<CatalogEndpoint> {
         let mut tasks = self.tasks();
         let mut endpoints = self.shared.endpoints();
         if let Some(endpoint) = endpoints.get(key) {
@@ -222,12 +223,12 @@ impl RegistryServer {
     }
 
     /// Stops serving a catalog whose CatalogSource was replaced by another one of the same name.
-    pub fn catalog_removed(&self, key: &Key) {
+    pub fn catalog_removed(&self, key: &CatalogKey) {
         self.take_down(key, None);
     }
 
     /// Removes the endpoint of a catalog. With an `owner_id`, only if that publisher owns it.
-    fn take_down(&self, key: &Key, owner_id: Option<u64>) {
+    fn take_down(&self, key: &CatalogKey, owner_id: Option<u64>) {
         let mut tasks = self.tasks();
         let mut endpoints = self.shared.endpoints();
         let is_owner = |endpoint: &Arc<CatalogEndpoint>| {
@@ -250,16 +251,16 @@ impl RegistryServer {
             self.shared.ports().release(port, Instant::now());
         }
         self.quotas().release(key);
-        self.shared.metrics.served_gone(key);
+        self.shared.metrics.remove_served(key);
         self.shared.notifier.notify(key);
     }
 
     fn quotas(&self) -> MutexGuard<'_, NamespaceQuotas> {
-        self.quotas.lock().unwrap_or_else(PoisonError::into_inner)
+        self.quotas.lock()
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock()
     }
 }
 
@@ -272,13 +273,11 @@ impl Drop for AbortOnDrop {
 // === impl Shared ===
 
 impl Shared {
-    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<CatalogEndpoint>>> {
-        self.endpoints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<CatalogKey, Arc<CatalogEndpoint>>> {
+        self.endpoints.lock()
     }
 
     fn ports(&self) -> MutexGuard<'_, PortAllocator> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock()
     }
 }

@@ -65,7 +65,7 @@ impl ServerBackoff {
     }
 
     /// Reports whether the last attempt has failed.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(super) fn record_failure(&self) -> bool {
         self.failures > 0
     }
 
@@ -126,8 +126,8 @@ mod tests {
             { patience.record_success(now); patience.record_success(now + STABLE_AFTER / 2); about(patience.next_delay(now + STABLE_AFTER)) } => 1;
             // A failed connection does not reset it.
             about(patience.next_delay(now + 2 * STABLE_AFTER)) => 2;
-            patience.has_failed() => true;
-            { patience.reset(); patience.has_failed() } => false;
+            patience.record_failure() => true;
+            { patience.reset(); patience.record_failure() } => false;
             about(patience.next_delay(now + 2 * STABLE_AFTER)) => 1;
         }
     }

@@ -23,7 +23,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use super::{
-    Key,
+    CatalogKey,
     change_notifier::ChangeSubscription,
     image_template::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
     locate::templates,
@@ -68,7 +68,7 @@ pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
 /// Writes each report, forever; an outdated report is dropped. `conditions` are those of [`own_conditions`].
 pub(super) async fn run(
     ctx: &Context,
-    key: &Key,
+    key: &CatalogKey,
     serving: Option<&RegistryServer>,
     (mut reports, mut pod): (
         watch::Receiver<Option<StatusUpdate>>,
@@ -150,7 +150,7 @@ async fn wait_for_removal(
 /// Waits until the serving state of a catalog changes.
 async fn until(
     serving: Option<&RegistryServer>,
-    key: &Key,
+    key: &CatalogKey,
     was: Option<&ServingState>,
     changes: &mut ChangeSubscription,
 ) {
@@ -165,7 +165,7 @@ async fn until(
 
 async fn write(
     ctx: &Context,
-    key: &Key,
+    key: &CatalogKey,
     report: &StatusUpdate,
     source: &watch::Receiver<Arc<CatalogSource>>,
 ) {

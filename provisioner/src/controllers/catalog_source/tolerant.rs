@@ -11,7 +11,7 @@ use manifests::api::catalog_source::{CatalogSource, CatalogSourceSpec};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
-use crate::cluster::shallow_json::Shallow;
+use crate::cluster::shallow_json::DepthLimited;
 
 /// A CatalogSource. If the spec of the object is malformed, the value has only the error in its spec.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(super) struct TolerantCatalogSource(pub(super) CatalogSource);
 
 impl<'de> Deserialize<'de> for TolerantCatalogSource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Shallow(mut object) = Shallow::deserialize(deserializer)?;
+        let DepthLimited(mut object) = DepthLimited::deserialize(deserializer)?;
         // The managed fields are not used, and have one level of nesting for each level of the object.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");

@@ -13,10 +13,7 @@
 //! and timers run only for changes that time causes. If a kind cannot be watched, the gate blocks cluster upgrades and
 //! reports the reason.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::runtime::watcher;
@@ -25,6 +22,7 @@ use manifests::api::config::CLUSTER_VERSION;
 use manifests::api::platform_operator::PlatformOperator;
 use manifests::api::platform_status::NAME;
 use manifests::version::{KubeVersion, Version};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -189,14 +187,14 @@ impl AggregatorState {
     }
 
     pub(super) fn facts(&self) -> MutexGuard<'_, ClusterState> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock()
     }
 
     /// Evaluates the inputs and writes the statuses after each change.
     async fn run_loop(&self) {
         let mut catalogs = self.ctx.catalogs.changes();
         let mut versions = self.ctx.versions.changes();
-        let mut uses = self.ctx.uses.changes();
+        let mut uses = self.ctx.removed_apis.changes();
         let mut next: Option<Instant> = None;
         let mut state = PublishState::default();
         let mut delay = MIN_DELAY;
@@ -235,9 +233,9 @@ impl AggregatorState {
         let decided = self.decided(&state.written(), version.as_ref(), now);
         *delay = (started.elapsed() * DELAY_RATIO).max(MIN_DELAY);
         let decided = decided?;
-        ctx.catalogs.want_installed(decided.packages.clone());
+        ctx.catalogs.track_installed(decided.packages.clone());
         if let Some(maxima) = &decided.maxima {
-            ctx.catalogs.keep(maxima.clone());
+            ctx.catalogs.record_maxima(maxima.clone());
         }
         self.count(&decided);
         let next = self.publish(&decided, state).await;
@@ -254,7 +252,7 @@ impl AggregatorState {
         let settings = &self.ctx.settings;
         let catalogs = &self.ctx.catalogs;
         let declared = |identity: &Identity| {
-            catalogs.said(&identity.package, &identity.bundle, &identity.digest)
+            catalogs.declared_maximum(&identity.package, &identity.bundle, &identity.digest)
         };
         let declared_by = |entry: &Entry| {
             let Entry {
@@ -270,13 +268,13 @@ impl AggregatorState {
             removed_apis::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
-        let removed = |instance: &BundleInstance| self.ctx.uses.removed(instance, running);
+        let removed = |instance: &BundleInstance| self.ctx.removed_apis.removed(instance, running);
         let outside = DecisionInputs {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
             catalogs: &declared,
             subscribed: &declared_by,
-            recorded_maxima: catalogs.kept(),
+            recorded_maxima: catalogs.recorded_maxima(),
             remedy: &remedy,
             removed: &removed,
             written,
@@ -289,7 +287,7 @@ impl AggregatorState {
     fn count(&self, decided: &Decision) {
         let metrics = &self.ctx.metrics;
         let verdict = &decided.verdict;
-        metrics.gate(verdict.is_upgradeable, verdict.reason, &verdict.counts);
+        metrics.upgradeable(verdict.is_upgradeable, verdict.reason, &verdict.counts);
         metrics.instances_with_apis_that_go(decided.users);
         if let Some(tally) = decided.tally {
             metrics.platform_operators(tally, &decided.operators);

@@ -21,10 +21,15 @@ use super::{
     model::{self, AGGREGATED, Input, Output},
     removed_apis::Removed,
     subscriptions::{Entry, entries},
-    upgradeable::{self, Cluster, Identity, Operator, UpgradeRemedy, Verdict, judge, olm::Reading},
+    upgradeable::{
+        self, ClusterKind, Identity, InstalledOperator, UpgradeAssessment, UpgradeRemedy, assess,
+        olm::Reading,
+    },
 };
 use crate::{
-    controllers::catalog_source::max_openshift::{Maxima, Said, maxima},
+    controllers::catalog_source::max_openshift::{
+        CatalogMaximum, MaxOpenShiftVersions, update_maxima,
+    },
     runtime::metrics::Tally,
 };
 
@@ -38,12 +43,12 @@ pub(crate) struct DecisionInputs<'a> {
     pub(crate) release: Option<&'a str>,
     pub(crate) system_namespace: &'a str,
     /// Returns the max OpenShift version that catalogs declare for a bundle.
-    pub(crate) catalogs: &'a dyn Fn(&Identity) -> Said,
+    pub(crate) catalogs: &'a dyn Fn(&Identity) -> CatalogMaximum,
     /// Returns the value of the catalog that a Subscription names, and the lowest one of all catalogs; `None` if the
     /// catalog does not belong to the admin.
-    pub(crate) subscribed: &'a dyn Fn(&Entry) -> Option<(Said, Said)>,
+    pub(crate) subscribed: &'a dyn Fn(&Entry) -> Option<(CatalogMaximum, CatalogMaximum)>,
     /// Last declared maxima; `None` until they are read.
-    pub(crate) recorded_maxima: Option<Arc<Maxima>>,
+    pub(crate) recorded_maxima: Option<Arc<MaxOpenShiftVersions>>,
     /// Returns the remedy for an instance, of this platform operator, that runs on a release and not on the next one.
     pub(crate) remedy: &'a Remedies<'a>,
     /// Returns the uses of APIs that the next minor version of Kubernetes removes.
@@ -66,7 +71,7 @@ pub(crate) struct LastStatuses {
 /// Result of a decision.
 #[derive(Debug)]
 pub(crate) struct Decision {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: UpgradeAssessment,
     /// Number of instances that use removed APIs.
     pub(crate) users: usize,
     /// Numbers of platform operators; `None` if they cannot be listed.
@@ -76,7 +81,7 @@ pub(crate) struct Decision {
     /// Packages that the catalogs have to track.
     pub(crate) packages: BTreeSet<String>,
     /// Last declared maxima of the installed bundles; `None` while the recorded ones cannot be read.
-    pub(crate) maxima: Option<Maxima>,
+    pub(crate) maxima: Option<MaxOpenShiftVersions>,
     pub(crate) report: StatusTarget,
     /// Time at which the result changes without another event; `None` if it does not.
     pub(crate) recheck: Option<Timestamp>,
@@ -109,21 +114,21 @@ pub(crate) fn decide(facts: &ClusterState, outside: &DecisionInputs<'_>) -> Opti
         .unwrap_or(&before.catalog_maxima);
     let entries = entries(facts.services.all(), facts.subscriptions.all());
     let (maxima, packages) = match &cluster {
-        Cluster::OpenShift(_) => collect_maxima(facts, &entries, outside, last),
-        Cluster::Kubernetes => Default::default(),
+        ClusterKind::OpenShift(_) => collect_maxima(facts, &entries, outside, last),
+        ClusterKind::Kubernetes => Default::default(),
     };
     let (counting, keeping) = maxima;
     // Before the recorded maxima can be read, none are recorded.
     let is_read = outside.recorded_maxima.is_some() || facts.aggregated.is_listed();
-    let keeps = is_read && cluster != Cluster::Kubernetes;
+    let keeps = is_read && cluster != ClusterKind::Kubernetes;
     let maxima = keeps.then(|| keeping.clone());
     let mut installed = instances(facts, &cluster, &counting, &before.concerns, outside);
     let users = installed
         .iter()
-        .filter(|operator| !operator.removed.is_empty())
+        .filter(|operator| !operator.removed_apis.is_empty())
         .count();
     installed.extend(services(facts, &entries, &counting));
-    let verdict = judge(&cluster, &installed, &errors(facts));
+    let verdict = assess(&cluster, &installed, &errors(facts));
     let cluster_version = facts.version.get(CLUSTER_VERSION);
     let input = Input {
         operators: match facts.operators.error() {
@@ -158,14 +163,14 @@ pub(crate) fn decide(facts: &ClusterState, outside: &DecisionInputs<'_>) -> Opti
 }
 
 /// Returns the cluster for the gate. In a release payload, the payload determines the release.
-fn cluster(facts: &ClusterState, release: Option<&str>) -> Cluster {
+fn cluster(facts: &ClusterState, release: Option<&str>) -> ClusterKind {
     if facts.version.is_absent() {
-        return Cluster::Kubernetes;
+        return ClusterKind::Kubernetes;
     }
     let completed =
         |cluster: &openshift::ClusterRelease| cluster.last_completed().map_err(str::to_owned);
     let release = release.filter(|release| !openshift::is_placeholder(release));
-    Cluster::OpenShift(match (release, facts.version.error()) {
+    ClusterKind::OpenShift(match (release, facts.version.error()) {
         (Some(release), _) => completed(&openshift::ClusterRelease::of_release(release)),
         (None, Some(error)) => Err(error.to_owned()),
         (None, None) => match facts.version.get(CLUSTER_VERSION) {
@@ -243,8 +248,11 @@ fn collect_maxima(
     facts: &ClusterState,
     entries: &BTreeMap<String, Entry>,
     outside: &DecisionInputs<'_>,
-    last: &Maxima,
-) -> ((Maxima, Maxima), BTreeSet<String>) {
+    last: &MaxOpenShiftVersions,
+) -> (
+    (MaxOpenShiftVersions, MaxOpenShiftVersions),
+    BTreeSet<String>,
+) {
     let mut packages = BTreeSet::new();
     let declared = facts.instances.all().filter_map(|instance| {
         let identity = upgradeable::identity(instance)?;
@@ -253,7 +261,7 @@ fn collect_maxima(
         packages.insert(identity.package);
         Some((key, maximum))
     });
-    let mut declared: Vec<(String, Said)> = declared.collect();
+    let mut declared: Vec<(String, CatalogMaximum)> = declared.collect();
     for entry in entries.values() {
         if let Some((value, lowest)) = (outside.subscribed)(entry) {
             packages.insert(entry.package.clone());
@@ -261,30 +269,30 @@ fn collect_maxima(
             declared.push((entry.lowest_key(), lowest));
         }
     }
-    let maxima = maxima(last, declared);
+    let maxima = update_maxima(last, declared);
     (maxima, packages)
 }
 
 /// Returns the operators of BundleInstances.
 fn instances(
     facts: &ClusterState,
-    cluster: &Cluster,
-    maxima: &Maxima,
+    cluster: &ClusterKind,
+    maxima: &MaxOpenShiftVersions,
     concerns: &[Concern],
     outside: &DecisionInputs<'_>,
-) -> Vec<Operator> {
+) -> Vec<InstalledOperator> {
     let instances = facts.instances.all().filter_map(|instance| {
-        let mut operator = Operator::of_instance(instance, maxima)?;
+        let mut operator = InstalledOperator::of_instance(instance, maxima)?;
         let info = &instance.status.as_ref()?.facts;
         let condition = info.cluster_service_version.as_deref();
         operator.refusal = condition.and_then(|name| refusal(facts, &operator.namespace, name));
         let removed = (outside.removed)(instance);
-        operator.removed = removed.messages;
-        if removed.is_incomplete && operator.removed.is_empty() {
+        operator.removed_apis = removed.messages;
+        if removed.is_incomplete && operator.removed_apis.is_empty() {
             // While the uses are not known, the last published warnings are used.
-            operator.removed = warned(concerns, &operator);
+            operator.removed_apis = warned(concerns, &operator);
         }
-        if let Cluster::OpenShift(Ok(release)) = cluster
+        if let ClusterKind::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
         {
             let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
@@ -300,8 +308,8 @@ fn instances(
 fn services(
     facts: &ClusterState,
     entries: &BTreeMap<String, Entry>,
-    maxima: &Maxima,
-) -> Vec<Operator> {
+    maxima: &MaxOpenShiftVersions,
+) -> Vec<InstalledOperator> {
     let components: BTreeSet<&String> = facts.components.all().flatten().collect();
     let has_olm = facts
         .components
@@ -314,7 +322,7 @@ fn services(
         let value = entry.and_then(|entry| maxima.get(&entry.key()));
         let lowest = entry.and_then(|entry| maxima.get(&entry.lowest_key()));
         let is_component = components.contains(&name);
-        Operator {
+        InstalledOperator {
             refusal: refusal(facts, &operator.namespace, &operator.name),
             // With a label (olm.clusteroperator.name), a bundle makes OLM name its ClusterServiceVersion in a
             // ClusterOperator. But OLM annotates every ClusterServiceVersion from a catalog, and no bundle can prevent
@@ -333,7 +341,7 @@ fn refusal(facts: &ClusterState, namespace: &str, name: &str) -> Option<(String,
 }
 
 /// Returns the published warnings about an operator.
-fn warned(concerns: &[Concern], operator: &Operator) -> Vec<String> {
+fn warned(concerns: &[Concern], operator: &InstalledOperator) -> Vec<String> {
     let label = operator.label();
     let warnings = concerns
         .iter()

@@ -38,7 +38,7 @@ use self::{
     conditions::{Condition, PreviousConditions, Status},
     operators::{OperatorSummary, count},
 };
-use super::upgradeable::Verdict;
+use super::upgradeable::UpgradeAssessment;
 
 /// Name of the ClusterOperator for all platform operators.
 pub const AGGREGATED: &str = "platform-operators-aggregated";
@@ -77,7 +77,7 @@ pub struct Input<'a> {
     /// Degraded.
     pub is_updating: bool,
     /// Assessment of the next cluster upgrade.
-    pub gate: &'a Verdict,
+    pub gate: &'a UpgradeAssessment,
     /// Last declared maxima of the catalogs, to be recorded.
     pub catalog_maxima: BTreeMap<String, String>,
     /// Present time, for transition times and limits.

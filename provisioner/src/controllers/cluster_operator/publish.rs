@@ -26,9 +26,9 @@ use super::{
     controller::AggregatorState,
     decide::{Decision, LastStatuses, StatusTarget},
     model::{AGGREGATED, CORE},
-    upgradeable::Verdict,
+    upgradeable::UpgradeAssessment,
 };
-use apply::backoff::Pauses;
+use apply::backoff::WatchBackoff;
 
 /// Kind of an object whose status is written.
 pub(crate) trait StatusObject:
@@ -63,7 +63,7 @@ pub(crate) struct PublishState {
 #[derive(Debug, Default)]
 struct WriteErrors {
     messages: BTreeMap<&'static str, String>,
-    backoff: Pauses,
+    backoff: WatchBackoff,
 }
 
 /// Error of a request, which is retried.
@@ -220,7 +220,7 @@ impl AggregatorState {
     async fn write_aggregated(
         &self,
         status: &ClusterOperatorStatus,
-        verdict: &Verdict,
+        verdict: &UpgradeAssessment,
         state: &mut PublishState,
     ) -> Result<bool, Error> {
         let live = self.facts().aggregated.get(AGGREGATED).cloned();
@@ -248,7 +248,7 @@ impl AggregatorState {
     async fn write_platform(
         &self,
         status: &PlatformStatusStatus,
-        verdict: &Verdict,
+        verdict: &UpgradeAssessment,
         state: &mut PublishState,
     ) -> Result<(), Error> {
         let live = self.facts().status.get(NAME).cloned();
@@ -369,7 +369,7 @@ impl AggregatorState {
         &self,
         about: &K,
         before: Option<&K::Status>,
-        verdict: &Verdict,
+        verdict: &UpgradeAssessment,
     ) {
         let Some(before) = before else {
             return;
@@ -419,7 +419,7 @@ impl AggregatorState {
     }
 
     fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.ctx.accounts.hasty().clone())
+        Api::all(self.ctx.clients.client_without_retry().clone())
     }
 }
 

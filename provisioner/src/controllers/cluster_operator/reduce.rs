@@ -31,7 +31,7 @@ use super::{
     subscriptions::{Service, Subscription},
     upgradeable,
 };
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 
 /// Maximum length of a cached message, in characters; more than is published of it.
 const MAX_MESSAGE_LEN: usize = 400;
@@ -239,10 +239,10 @@ pub(crate) fn service(service: ClusterServiceVersion) -> Option<Service> {
         .status
         .as_ref()
         .and_then(|status| status.reason.as_deref());
-    let mut operator = upgradeable::Operator::of_csv(&service.metadata, reason)?;
+    let mut operator = upgradeable::InstalledOperator::of_csv(&service.metadata, reason)?;
     // A release is short, and the start of any other value is sufficient.
-    operator.maximum = operator
-        .maximum
+    operator.max_openshift = operator
+        .max_openshift
         .map(|maximum| truncate(&maximum, limits::WORD as usize));
     let version = service.spec.version;
     let version = version.map(|version| truncate(&version, limits::WORD as usize));
@@ -260,7 +260,7 @@ pub(crate) fn subscription(subscription: OlmSubscription) -> Option<Subscription
     let spec = subscription.spec;
     let subscription = Subscription {
         namespace: subscription.metadata.namespace?,
-        catalog: Key {
+        catalog: CatalogKey {
             namespace: spec.source_namespace,
             name: spec.source,
         },

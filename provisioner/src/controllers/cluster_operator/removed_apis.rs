@@ -40,13 +40,13 @@ pub use self::uses::{Removed, lists_accounts};
 
 /// Calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
-pub struct Uses {
+pub struct RemovedApiUsage {
     calls: watch::Sender<ApiCalls>,
 }
 
 // === impl Uses ===
 
-impl Uses {
+impl RemovedApiUsage {
     /// Returns the uses of APIs that the next minor version of Kubernetes removes, by an instance on a cluster that runs
     /// `running`, if the version is known.
     pub fn removed(&self, instance: &BundleInstance, running: Option<KubeVersion>) -> Removed {
@@ -72,7 +72,7 @@ impl Uses {
 /// Follows the counts of API calls until `stop` is canceled.
 pub async fn run(ctx: Context, stop: CancellationToken) {
     tokio::select! {
-        () = request_counts::follow(&ctx, &ctx.uses) => {}
+        () = request_counts::follow(&ctx, &ctx.removed_apis) => {}
         () = stop.cancelled() => {}
     }
 }
@@ -91,7 +91,7 @@ pub fn remedy(
     let only = owner.and_then(|operator| requested_catalog(operator, Some(instance)));
     let offers = catalogs.offers(&package, only.as_ref());
     match upgrade_path(instance, owner, &offers.list(), running) {
-        UpgradeRemedy::None if !catalogs.are_listed() => {
+        UpgradeRemedy::None if !catalogs.is_synced() => {
             UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned())
         }
         remedy => remedy,

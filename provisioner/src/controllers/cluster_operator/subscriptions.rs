@@ -3,18 +3,18 @@
 //! A catalog author raises the max OpenShift version of a published bundle only in the catalog. OLM records the package of
 //! a ClusterServiceVersion in an annotation, and the installed ClusterServiceVersion in the status of the Subscription.
 //! Only the InstallPlan records the catalog, and OLM and users delete InstallPlans. So the spec of the Subscription names
-//! the catalog, and users with edit permissions in the namespace can change that: [`upgradeable::Operator::with_subscription`]
+//! the catalog, and users with edit permissions in the namespace can change that: [`upgradeable::InstalledOperator::with_subscription`]
 //! limits their influence. Pure; no I/O.
 
 use std::collections::BTreeMap;
 
 use super::upgradeable;
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 
 /// An observed ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Service {
-    pub(crate) operator: upgradeable::Operator,
+    pub(crate) operator: upgradeable::InstalledOperator,
     /// Version of the bundle (`spec.version`).
     pub(crate) version: Option<String>,
     /// Package of the bundle, as OLM has recorded it.
@@ -25,7 +25,7 @@ pub(crate) struct Service {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subscription {
     pub(crate) namespace: String,
-    pub(crate) catalog: Key,
+    pub(crate) catalog: CatalogKey,
     pub(crate) package: String,
     /// Name of the ClusterServiceVersion, in the namespace of the Subscription.
     pub(crate) installed: String,
@@ -34,7 +34,7 @@ pub(crate) struct Subscription {
 /// Entry of a ClusterServiceVersion's bundle in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) catalog: Key,
+    pub(crate) catalog: CatalogKey,
     pub(crate) package: String,
     /// Name of the bundle, which is that of the ClusterServiceVersion.
     pub(crate) bundle: String,
@@ -60,7 +60,7 @@ pub(crate) fn entries<'a>(
     services: impl Iterator<Item = &'a Service>,
     subscriptions: impl Iterator<Item = &'a Subscription>,
 ) -> BTreeMap<String, Entry> {
-    let mut origins: BTreeMap<String, Option<(&Key, &str)>> = BTreeMap::new();
+    let mut origins: BTreeMap<String, Option<(&CatalogKey, &str)>> = BTreeMap::new();
     for subscription in subscriptions {
         let name = format!("{}/{}", subscription.namespace, subscription.installed);
         let origin = Some((&subscription.catalog, subscription.package.as_str()));
@@ -107,7 +107,7 @@ mod tests {
 
     fn service(package: Option<&str>, version: Option<&str>) -> Service {
         Service {
-            operator: with!(upgradeable::Operator::default() => namespace: "ops".to_owned(), name: "etcd.v1".to_owned()),
+            operator: with!(upgradeable::InstalledOperator::default() => namespace: "ops".to_owned(), name: "etcd.v1".to_owned()),
             version: version.map(str::to_owned),
             package: package.map(str::to_owned),
         }

@@ -45,7 +45,7 @@ pub mod reason {
 
 /// Cluster that is assessed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cluster {
+pub enum ClusterKind {
     /// OpenShift, with the release that it has reached, or the reason why that is not known.
     OpenShift(Result<Release, String>),
     /// Another cluster, for which OpenShift releases do not matter.
@@ -54,13 +54,13 @@ pub enum Cluster {
 
 /// An installed operator, and its known constraints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Operator {
+pub struct InstalledOperator {
     /// Install namespace of the operator.
     pub namespace: String,
     /// Name of the BundleInstance, or of the ClusterServiceVersion if OLM installed the operator.
     pub name: String,
     /// Newest OpenShift release that it supports, as declared: by the catalog if that has a value, or else by the bundle.
-    pub maximum: Option<String>,
+    pub max_openshift: Option<String>,
     /// Value of the catalog, if that is not a release and the bundle declares one.
     pub invalid_maximum: Option<String>,
     /// Reason of an override in the spec for exactly this content; `None` without an override.
@@ -68,7 +68,7 @@ pub struct Operator {
     /// Reason and message of an OperatorCondition that blocks upgrades.
     pub refusal: Option<(String, String)>,
     /// Uses of APIs that the next minor version of Kubernetes removes, one sentence each.
-    pub removed: Vec<String>,
+    pub removed_apis: Vec<String>,
     /// Remedy if the operator blocks upgrades.
     pub remedy: UpgradeRemedy,
     /// Whether `maximum` is the value of a catalog.
@@ -96,7 +96,7 @@ pub enum UpgradeRemedy {
     Subscription,
 }
 
-impl Operator {
+impl InstalledOperator {
     /// Returns the name of the operator in messages, which is bounded.
     pub fn label(&self) -> String {
         let name = format!("{}/{}", self.namespace, self.name);
@@ -110,7 +110,7 @@ impl Operator {
 
     /// Compares the max OpenShift version with the release after the cluster's.
     fn outcome(&self, release: Release) -> Outcome {
-        match self.maximum.as_deref().map(maximum) {
+        match self.max_openshift.as_deref().map(maximum) {
             None if self.is_payload => Outcome::Passes,
             None => Outcome::Undeclared,
             Some(Err(error)) => Outcome::Undetermined(error.to_string()),
@@ -134,7 +134,7 @@ enum Outcome {
 
 /// Assessment of the next cluster upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct UpgradeAssessment {
     /// Whether the cluster may be upgraded.
     pub is_upgradeable: bool,
     /// CamelCase reason of the condition.
@@ -150,19 +150,19 @@ pub struct Verdict {
 }
 
 /// Assesses all operators of a cluster. `errors` are those of reading the inputs, which block the upgrade.
-pub fn judge<'a>(
-    cluster: &Cluster,
-    operators: impl IntoIterator<Item = &'a Operator>,
+pub fn assess<'a>(
+    cluster: &ClusterKind,
+    operators: impl IntoIterator<Item = &'a InstalledOperator>,
     errors: &[String],
-) -> Verdict {
+) -> UpgradeAssessment {
     let mut errors: Vec<Cow<'_, str>> = errors.iter().map(|error| one_line(error)).collect();
     let release = match cluster {
-        Cluster::OpenShift(Ok(release)) => Some(*release),
-        Cluster::OpenShift(Err(error)) => {
+        ClusterKind::OpenShift(Ok(release)) => Some(*release),
+        ClusterKind::OpenShift(Err(error)) => {
             errors.insert(0, one_line(error));
             None
         }
-        Cluster::Kubernetes => None,
+        ClusterKind::Kubernetes => None,
     };
     let mut all = Concerns::default();
     for operator in operators {
@@ -172,8 +172,8 @@ pub fn judge<'a>(
         all.conclusion()
     } else {
         let name = match cluster {
-            Cluster::OpenShift(_) => "OpenShift",
-            Cluster::Kubernetes => "Kubernetes",
+            ClusterKind::OpenShift(_) => "OpenShift",
+            ClusterKind::Kubernetes => "Kubernetes",
         };
         let first = format!(
             "Encountered errors while checking compatibility with the next minor version of {name}: {}",
@@ -189,7 +189,7 @@ pub fn judge<'a>(
     );
     let counts = all.counts();
     let (concerns, more) = all.top_concerns();
-    Verdict {
+    UpgradeAssessment {
         is_upgradeable,
         reason,
         message: message.finish(),
@@ -211,7 +211,7 @@ struct Concerns {
 }
 
 impl Concerns {
-    fn check_operator(&mut self, operator: &Operator, release: Option<Release>) {
+    fn check_operator(&mut self, operator: &InstalledOperator, release: Option<Release>) {
         if let Some(release) = release {
             self.compare(operator, release);
             self.differences.add(operator, release);
@@ -224,13 +224,13 @@ impl Concerns {
             };
             self.note(operator, Effect::Refuses, &message);
         }
-        for removed in &operator.removed {
+        for removed in &operator.removed_apis {
             self.note(operator, Effect::Warns, &one_line(removed));
         }
     }
 
     /// Compares the declared maximum of an operator with the next release.
-    fn compare(&mut self, operator: &Operator, release: Release) {
+    fn compare(&mut self, operator: &InstalledOperator, release: Release) {
         let next = release.next();
         if let Some(Err(error)) = operator.invalid_maximum.as_deref().map(maximum) {
             let message = format!(
@@ -296,7 +296,7 @@ impl Concerns {
         self.note(operator, Effect::Blocks, &message);
     }
 
-    fn note(&mut self, operator: &Operator, effect: Effect, message: &str) {
+    fn note(&mut self, operator: &InstalledOperator, effect: Effect, message: &str) {
         let name = operator.label();
         let max_len = limits::LINE as usize / 4;
         self.names.entry(effect).or_default().insert(name.clone());

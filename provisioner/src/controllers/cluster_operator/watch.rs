@@ -24,7 +24,7 @@ use super::{
 };
 use apply::{
     api_error::{self as answer, code, is_refusal},
-    backoff::Pauses,
+    backoff::WatchBackoff,
 };
 
 /// Grace period of a watch that does not work.
@@ -46,7 +46,7 @@ where
     /// Watches until the future is dropped.
     pub(super) async fn run(self, shared: &AggregatorState) {
         let kind = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
-        let watched = shared.ctx.kinds.while_served(&kind, |served| {
+        let watched = shared.ctx.discovery.while_served(&kind, |served| {
             let follow = &self;
             async move {
                 match served {
@@ -68,7 +68,7 @@ where
     }
 
     async fn watch(&self, shared: &AggregatorState) {
-        let mut backoff = Pauses::default();
+        let mut backoff = WatchBackoff::default();
         let mut outage = Some(WatchOutage::start());
         loop {
             if let Err(error) = self.once(shared, &mut outage).await {
@@ -102,7 +102,7 @@ where
         shared: &AggregatorState,
         outage: &mut Option<WatchOutage>,
     ) -> Result<(), watcher::Error> {
-        let api = Api::<K>::all(shared.ctx.accounts.hasty().clone());
+        let api = Api::<K>::all(shared.ctx.clients.client_without_retry().clone());
         let mut events = pin!(watcher(api, self.config.clone()));
         let mut listing = BTreeMap::new();
         loop {

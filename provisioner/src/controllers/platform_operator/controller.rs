@@ -14,7 +14,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -29,7 +29,8 @@ use kube::{
     },
 };
 use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
-use manifests::object::truncate;
+use manifests::object;
+use parking_lot::Mutex;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},
     watch,
@@ -44,7 +45,7 @@ use crate::{
 };
 use apply::{
     api_error as answer,
-    backoff::{NoPause, patient},
+    backoff::{NoWatchBackoff, patient},
 };
 
 /// Maximum number of operators that are reconciled at the same time.
@@ -76,13 +77,13 @@ impl Shared {
         stored: Option<&PlatformOperatorStatus>,
     ) {
         let stored = stored.cloned().unwrap_or_default();
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         written.insert(name.to_owned(), (desired.clone(), stored));
     }
 
     /// Adds the last written fields that the watch may not have delivered yet.
     pub(super) fn merge_written_status(&self, name: &str, status: &mut PlatformOperatorStatus) {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.written.lock();
         if let Some((last, _)) = written.get(name) {
             super::status::restore_reasons(status, last);
         }
@@ -95,7 +96,7 @@ impl Shared {
         desired: &PlatformOperatorStatus,
     ) -> bool {
         let stored_now = operator.status.clone().unwrap_or_default();
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.written.lock();
         let last = written.get(&operator.name_any());
         last.is_some_and(|(last, stored)| last == desired && *stored == stored_now)
     }
@@ -107,12 +108,12 @@ impl Shared {
         wake: &UnboundedSender<ObjectRef<PlatformOperator>>,
     ) {
         {
-            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = self.written.lock();
             written.remove(&operator.name_any());
         }
         let uid = operator.uid().unwrap_or_default();
         self.versions.forget(&uid);
-        self.failures.forget(&uid);
+        self.failures.reset(&uid);
         self.answers.remove(&uid);
         let package = &operator.spec.package.name;
         for other in self.operators.state() {
@@ -124,7 +125,7 @@ impl Shared {
     }
 
     /// Records a failed reconcile, and returns the delay until the next one.
-    pub(super) fn again(&self, operator: &PlatformOperator) -> Duration {
+    pub(super) fn requeue_after_error(&self, operator: &PlatformOperator) -> Duration {
         let uid = operator.uid().unwrap_or_default();
         self.failures
             .next(&uid, operator.metadata.generation, false, Instant::now())
@@ -141,7 +142,9 @@ impl Shared {
         // An operator with an invalid spec needs no package.
         let valid = operators.iter().filter(|operator| operator.check().is_ok());
         let named = valid.map(|operator| operator.spec.package.name.clone());
-        self.ctx.catalogs.want(named.chain(installed).collect());
+        self.ctx
+            .catalogs
+            .track_candidates(named.chain(installed).collect());
     }
 }
 
@@ -149,7 +152,7 @@ impl Shared {
 pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
     let kind = GroupVersionKind::gvk("platform.openshift.io", "v1alpha1", "PlatformOperator");
     let served = ctx
-        .kinds
+        .discovery
         .served(&kind)
         .filter(|served| future::ready(served.is_some()));
     let mut served = pin!(served);
@@ -179,7 +182,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         let (olm, client, kinds) = (
             Arc::clone(&shared.olm),
             ctx.client.clone(),
-            Arc::clone(&ctx.kinds),
+            Arc::clone(&ctx.discovery),
         );
         tokio::spawn(async move { olm.follow(&client, &kinds).await })
     };
@@ -240,7 +243,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
                 .concurrency(CONCURRENCY)
                 .debounce(Duration::from_millis(20)),
         )
-        .trigger_backoff(NoPause)
+        .trigger_backoff(NoWatchBackoff)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
         .run(
             super::reconcile::reconcile,
@@ -273,6 +276,6 @@ pub(super) fn truncate(text: &str, most: u32) -> String {
     if text.len() <= most {
         text.to_owned()
     } else {
-        truncate(text, most / 4)
+        object::truncate(text, most / 4)
     }
 }

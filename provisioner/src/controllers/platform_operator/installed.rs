@@ -10,7 +10,7 @@ use manifests::version::{self, Version};
 use semver::Prerelease;
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster::overrides::Digests, controllers::bundle_instance::template};
+use crate::{cluster::overrides::ContentDigests, controllers::bundle_instance::template};
 
 /// A chosen bundle, as the annotation of the BundleInstance records it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +205,7 @@ fn is_installed(
 ) -> bool {
     // A pinned image is the source of the installed content.
     if let Some((_, digest)) = chosen.image.rsplit_once('@') {
-        return Some(digest) == Digests::of_installed(status).image();
+        return Some(digest) == ContentDigests::of_installed(status).image();
     }
     // For a tag, only the name can be compared. Without a ClusterServiceVersion, the Bundle of this template can be.
     let Some(name) = &status.facts.cluster_service_version else {
@@ -226,7 +226,9 @@ fn bundle(
     status: &BundleInstanceStatus,
 ) -> Option<Bundle> {
     let facts = &status.facts;
-    let digest = Digests::of_installed(status).image().map(str::to_owned);
+    let digest = ContentDigests::of_installed(status)
+        .image()
+        .map(str::to_owned);
     // An upgrade is chosen from the catalog of the bundle that it replaces, as long as that catalog lists the bundle.
     let catalog = chosen.map(|chosen| chosen.bundle.catalog.clone());
     let (name, version, release) = match (chosen, &facts.cluster_service_version) {

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
 use super::{choose::ExistingInstance, installed, instance_manifest};
-use apply::backoff::Pauses;
+use apply::backoff::WatchBackoff;
 
 type Metadata = PartialObjectMeta<BundleInstance>;
 
@@ -49,7 +49,7 @@ pub(crate) fn follow(
     let config = |selector: &str| watcher::Config::default().labels(selector);
     let label = labels::PLATFORM_OPERATOR;
     let own = watcher(Api::<BundleInstance>::all(client.clone()), config(label))
-        .backoff(Pauses::default())
+        .backoff(WatchBackoff::default())
         .modify(instance_manifest::retain_own_fields)
         .reflect(labeled_writer)
         .touched_objects()
@@ -58,7 +58,7 @@ pub(crate) fn follow(
         Api::<Metadata>::all(client.clone()),
         config(&format!("!{label}")),
     )
-    .backoff(Pauses::default())
+    .backoff(WatchBackoff::default())
     .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(others_writer)
     .touched_objects()

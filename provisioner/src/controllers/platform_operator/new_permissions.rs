@@ -112,7 +112,7 @@ async fn render_and_compare(
         reference,
         platform: None,
     });
-    let access = ctx.pulling.access(&ctx.settings.access).await;
+    let access = ctx.pull_config.merged_access(&ctx.settings.access).await;
     let unpack = &ctx.settings.unpack;
     let progress = Progress::default();
     let pinned = unpacker::unpack(&ctx.store, &source, &access, unpack, &progress).await?;

@@ -1,10 +1,6 @@
 //! Packages that OLM manages, from its Subscriptions and ClusterServiceVersions.
 
-use std::{
-    collections::BTreeMap,
-    pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, pin::pin};
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,13 +9,14 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
 
 use super::package_owner::OlmPackage;
-use crate::controllers::cluster_operator::upgradeable::Operator;
-use apply::{backoff::Pauses, discovery::Discovery};
+use crate::controllers::cluster_operator::upgradeable::InstalledOperator;
+use apply::{backoff::WatchBackoff, discovery::Discovery};
 
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
@@ -54,7 +51,7 @@ impl Default for OlmPackages {
 impl OlmPackages {
     /// Returns the managed packages, and the objects that manage them.
     pub(crate) fn managed(&self) -> Vec<OlmPackage> {
-        let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        let managed = self.managed.lock();
         managed
             .iter()
             .map(|((kind, name), package)| OlmPackage {
@@ -122,7 +119,7 @@ impl OlmPackages {
         events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
         package: impl Fn(&K) -> Option<String> + Send,
     ) {
-        let mut events = pin!(events.backoff(Pauses::default()));
+        let mut events = pin!(events.backoff(WatchBackoff::default()));
         let mut listed = Packages::new();
         while let Some(event) = events.next().await {
             match event {
@@ -158,7 +155,7 @@ impl OlmPackages {
     /// Replaces all objects of a kind.
     fn list(&self, kind: &'static str, listed: Packages) {
         {
-            let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut managed = self.managed.lock();
             let before = managed.iter().filter(|((of, _), _)| *of == kind);
             let differs = !before.eq(&listed);
             managed.retain(|(of, _), _| *of != kind);
@@ -169,14 +166,12 @@ impl OlmPackages {
     }
 
     fn list_errors(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
-        self.list_errors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.list_errors.lock()
     }
 
     /// Records the package that an object manages; `None` for none.
     fn set(&self, kind: &'static str, name: String, package: Option<String>) {
-        let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut managed = self.managed.lock();
         let key = (kind, name);
         let differs = managed.get(&key) != package.as_ref();
         match package {
@@ -206,7 +201,7 @@ fn of_subscription(subscription: &DynamicObject) -> Option<String> {
 
 /// Returns the package of a ClusterServiceVersion. A copy in another namespace manages none.
 fn of_csv(metadata: &ObjectMeta) -> Option<String> {
-    Operator::of_csv(metadata, None)?;
+    InstalledOperator::of_csv(metadata, None)?;
     let annotations = metadata.annotations.as_ref()?;
     let properties = annotations.get("operatorframework.io/properties")?;
     let properties: Value = serde_json::from_str(properties).ok()?;

@@ -27,10 +27,10 @@ use super::{
 };
 use crate::{
     controllers::{
-        catalog_source::max_openshift::Maxima,
+        catalog_source::max_openshift::MaxOpenShiftVersions,
         cluster_operator::{
             removed_apis,
-            upgradeable::{self, Cluster, Operator},
+            upgradeable::{self, ClusterKind, InstalledOperator},
         },
     },
     runtime::metrics::Controller,
@@ -53,7 +53,7 @@ pub(crate) enum Error {
 struct Facts {
     openshift: Result<Option<ClusterReleases>, String>,
     kubernetes: Result<manifests::version::Version, String>,
-    cluster: Cluster,
+    cluster: ClusterKind,
 }
 
 pub(super) async fn reconcile(
@@ -63,7 +63,7 @@ pub(super) async fn reconcile(
     let name = operator.name_any();
     let span = info_span!("platform operator", %name);
     let metrics = &shared.ctx.metrics;
-    metrics.queue(Controller::Platform).begun(&name);
+    metrics.queue(Controller::Platform).dequeued(&name);
     let _measure = metrics.reconcile(Controller::Platform);
     reconcile_operator(&operator, &shared)
         .instrument(span)
@@ -84,7 +84,7 @@ pub(super) fn failed(
         Controller::Platform,
         manifests::api::condition::reason::RECONCILE_FAILED,
     );
-    Action::requeue(shared.again(&operator))
+    Action::requeue(shared.requeue_after_error(&operator))
 }
 
 async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Error> {
@@ -124,7 +124,7 @@ async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Res
     let package = &operator.spec.package.name;
     let offers = ctx.catalogs.offers(package, only.as_ref());
     let offered = offers.list();
-    let are_listed = ctx.catalogs.are_listed();
+    let are_listed = ctx.catalogs.is_synced();
     let mut gains: Vec<CheckedPermissions> = Vec::new();
     let mut check_failure = None;
     // Each iteration may require the permissions of another bundle: a new minor version, or a patch that is installed
@@ -185,10 +185,10 @@ async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Res
     report(operator, shared, &plan, &status).await?;
     if failure.is_some() {
         return Ok(Action::requeue(
-            wait.unwrap_or_else(|| shared.again(operator)),
+            wait.unwrap_or_else(|| shared.requeue_after_error(operator)),
         ));
     }
-    shared.failures.forget(&operator.uid().unwrap_or_default());
+    shared.failures.reset(&operator.uid().unwrap_or_default());
     Ok(Action::requeue(spread(ctx.settings.resync)))
 }
 
@@ -220,9 +220,9 @@ async fn facts(shared: &Shared) -> Facts {
     let (bounds, cluster) = match versions.openshift().await {
         Err(error) => {
             let why = error.to_string();
-            (Err(why.clone()), Cluster::OpenShift(Err(why)))
+            (Err(why.clone()), ClusterKind::OpenShift(Err(why)))
         }
-        Ok(None) => (Ok(None), Cluster::Kubernetes),
+        Ok(None) => (Ok(None), ClusterKind::Kubernetes),
         Ok(Some(cluster)) => {
             let completed = cluster.last_completed().map_err(str::to_owned);
             let bounds = match (&completed, cluster.max_release()) {
@@ -238,7 +238,7 @@ async fn facts(shared: &Shared) -> Facts {
                 .release()
                 .map(openshift::ClusterRelease::of_release);
             let gate = gate.map(|cluster| cluster.last_completed().map_err(str::to_owned));
-            (bounds, Cluster::OpenShift(gate.unwrap_or(completed)))
+            (bounds, ClusterKind::OpenShift(gate.unwrap_or(completed)))
         }
     };
     Facts {
@@ -385,23 +385,23 @@ fn verdict(
     facts: &Facts,
     operator: &PlatformOperator,
     instance: &BundleInstance,
-) -> Option<upgradeable::Verdict> {
+) -> Option<upgradeable::UpgradeAssessment> {
     let catalogs = &shared.ctx.catalogs;
-    let mut maxima = Maxima::new();
+    let mut maxima = MaxOpenShiftVersions::new();
     if let Some(identity) = upgradeable::identity(instance)
         && let Some(maximum) =
-            catalogs.maximum(&identity.package, &identity.bundle, &identity.digest)
+            catalogs.effective_maximum(&identity.package, &identity.bundle, &identity.digest)
     {
         maxima.insert(identity.key(), maximum);
     }
-    let mut assessed = Operator::of_instance(instance, &maxima)?;
-    if let Cluster::OpenShift(Ok(release)) = &facts.cluster
+    let mut assessed = InstalledOperator::of_instance(instance, &maxima)?;
+    if let ClusterKind::OpenShift(Ok(release)) = &facts.cluster
         && assessed.blocks(*release)
     {
         let running = (*release, facts.kubernetes.as_ref().ok());
         assessed.remedy = removed_apis::remedy(instance, Some(operator), catalogs, running);
     }
-    Some(upgradeable::judge(&facts.cluster, [&assessed], &[]))
+    Some(upgradeable::assess(&facts.cluster, [&assessed], &[]))
 }
 
 async fn report(

@@ -14,7 +14,8 @@ use super::{
     installed, installed_condition,
 };
 use crate::controllers::{
-    bundle_instance::status::Conditions, catalog_source, cluster_operator::upgradeable::Verdict,
+    bundle_instance::status::Conditions, catalog_source,
+    cluster_operator::upgradeable::UpgradeAssessment,
 };
 
 /// Reasons of the condition CatalogAvailable.
@@ -38,9 +39,9 @@ pub struct Observation<'a> {
     /// Reason why the plan could not be carried out; `None` if it was.
     pub failure: Option<&'a str>,
     /// States of the selected catalogs; `None` until all catalogs are listed.
-    pub catalogs: Option<&'a [&'a catalog_source::State]>,
+    pub catalogs: Option<&'a [&'a catalog_source::CatalogState]>,
     /// Effect of the operator on cluster upgrades; `None` if it is not installed.
-    pub verdict: Option<&'a Verdict>,
+    pub verdict: Option<&'a UpgradeAssessment>,
 }
 
 /// Returns the status from the previous one.

@@ -14,7 +14,7 @@ use apply::{api_error as answer, backoff::patient};
 /// only a change of the versions counts.
 pub(crate) async fn follow(ctx: &Context) {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
-    ctx.kinds
+    ctx.discovery
         .while_served(&kind, |served| async move {
             if served.is_none() {
                 return;

@@ -3,9 +3,9 @@ use http::Uri;
 use super::*;
 
 /// Returns a publisher without a cluster: decisions before a request need none.
-fn events() -> Events {
+fn events() -> EventRecorder {
     let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
-    Events::new(Client::try_from(config).unwrap(), None)
+    EventRecorder::new(Client::try_from(config).unwrap(), None)
 }
 
 fn key(note: &str) -> SeriesKey {
@@ -18,12 +18,12 @@ fn key(note: &str) -> SeriesKey {
 
 #[test]
 fn notes_are_truncated_between_characters() {
-    assert_eq!(cut("short", 1024), "short");
-    assert_eq!(cut("Gezeiten", 4), "Geze");
-    assert_eq!(cut("aüb", 2), "a");
-    assert_eq!(cut("🌊🌊", 7), "🌊");
-    assert_eq!(cut("🌊", 3), "");
-    assert_eq!(cut(&"ü".repeat(4000), MAX_NOTE).len(), MAX_NOTE);
+    assert_eq!(truncate("short", 1024), "short");
+    assert_eq!(truncate("Gezeiten", 4), "Geze");
+    assert_eq!(truncate("aüb", 2), "a");
+    assert_eq!(truncate("🌊🌊", 7), "🌊");
+    assert_eq!(truncate("🌊", 3), "");
+    assert_eq!(truncate(&"ü".repeat(4000), MAX_NOTE).len(), MAX_NOTE);
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn event_cache_is_bounded() {
     for number in 0..10_000 {
         events.insert(key(&number.to_string()), "event".to_owned(), now);
     }
-    assert_eq!(events.series.lock().unwrap().len(), CACHE_CAPACITY.get());
+    assert_eq!(events.series.lock().len(), CACHE_CAPACITY.get());
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
 //! Metrics of catalogs, platform operators and cluster upgrades.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::api::platform_status::Effect;
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -16,7 +14,7 @@ use super::Metrics;
 
 /// Metrics of catalogs, platform operators and cluster upgrades.
 #[derive(Debug, Default)]
-pub(super) struct Platform {
+pub(super) struct PlatformMetrics {
     catalogs: Family<CatalogLabels, Gauge>,
     polls: Family<OutcomeLabels, Counter>,
     olm: Gauge,
@@ -62,7 +60,7 @@ struct OutcomeLabels {
 
 /// Result of polling a registry for the image of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Polled {
+pub enum PollOutcome {
     /// The image is the one that was loaded.
     Same,
     /// The image has changed, or is the first one.
@@ -99,7 +97,7 @@ struct ReportLabels {
     name: &'static str,
 }
 
-impl Platform {
+impl PlatformMetrics {
     /// Registers the metrics.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -169,7 +167,7 @@ impl Metrics {
     }
 
     /// Removes a catalog that is no longer served.
-    pub fn served_gone(&self, catalog: impl Into<CatalogLabels>) {
+    pub fn remove_served(&self, catalog: impl Into<CatalogLabels>) {
         self.platform.served.remove(&catalog.into());
     }
 
@@ -179,11 +177,11 @@ impl Metrics {
     }
 
     /// Counts a poll of a registry for the image of a catalog.
-    pub fn polled(&self, outcome: Polled) {
+    pub fn polled(&self, outcome: PollOutcome) {
         let outcome = match outcome {
-            Polled::Same => "same",
-            Polled::New => "new",
-            Polled::Failed => "failed",
+            PollOutcome::Same => "same",
+            PollOutcome::New => "new",
+            PollOutcome::Failed => "failed",
         };
         let counter = self
             .platform
@@ -205,7 +203,7 @@ impl Metrics {
     }
 
     /// Sets whether the cluster can be upgraded, with the reason, and the number of concerns by effect.
-    pub fn gate(
+    pub fn upgradeable(
         &self,
         is_upgradeable: bool,
         reason: &'static str,
@@ -214,11 +212,7 @@ impl Metrics {
         let reason = ReasonLabels { reason };
         let gauge = self.platform.upgradeable.get_or_create_owned(&reason);
         gauge.set(is_upgradeable.into());
-        let mut last = self
-            .platform
-            .reason
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.platform.reason.lock();
         if let Some(last) = last.replace(reason)
             && last != reason
         {
@@ -266,11 +260,7 @@ impl Metrics {
                 .get_or_create(&StateLabels { state })
                 .set(i64::try_from(number).unwrap_or(i64::MAX));
         }
-        let mut operator_names = self
-            .platform
-            .operator_names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut operator_names = self.platform.operator_names.lock();
         let names: BTreeSet<String> = installed.keys().cloned().collect();
         for name in std::mem::replace(&mut *operator_names, names) {
             if !installed.contains_key(&name) {

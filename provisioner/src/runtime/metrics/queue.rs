@@ -3,20 +3,20 @@
 use std::{
     collections::HashSet,
     hash::{BuildHasher as _, RandomState},
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Counter of the objects that were triggered and whose reconcile has not started.
-pub struct Queue {
+pub struct QueueDepth {
     /// Hashes of names, which have a fixed size.
     waiting: Mutex<HashSet<u64>>,
     hasher: RandomState,
     length: Gauge,
 }
 
-impl Queue {
+impl QueueDepth {
     pub(super) fn new(length: Gauge) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -27,15 +27,15 @@ impl Queue {
 
     /// Records a trigger for an object. Repeated triggers count once.
     pub fn triggered(&self, name: &str) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.insert(self.hasher.hash_one(name));
         self.length
             .set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
     }
 
     /// Records that the reconcile of an object starts, or that the object was deleted.
-    pub fn begun(&self, name: &str) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn dequeued(&self, name: &str) {
+        let mut waiting = self.waiting.lock();
         waiting.remove(&self.hasher.hash_one(name));
         self.length
             .set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
@@ -49,15 +49,15 @@ mod tests {
     #[test]
     fn an_object_waits_once_until_its_turn() {
         let length = Gauge::default();
-        let queue = Queue::new(length.clone());
+        let queue = QueueDepth::new(length.clone());
         for name in ["a", "b", "a"] {
             queue.triggered(name);
         }
         assert_eq!(length.get(), 2);
-        queue.begun("a");
-        queue.begun("c");
+        queue.dequeued("a");
+        queue.dequeued("c");
         assert_eq!(length.get(), 1);
-        queue.begun("b");
+        queue.dequeued("b");
         assert_eq!(length.get(), 0);
     }
 }

@@ -1,14 +1,16 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::controllers::cluster_operator::upgradeable::{Cluster, Operator, Verdict, judge};
+use crate::controllers::cluster_operator::upgradeable::{
+    ClusterKind, InstalledOperator, UpgradeAssessment, assess,
+};
 
 /// Returns metrics with at least one sample of each.
 fn with_all() -> Metrics {
     let metrics = Metrics::new();
     metrics.failed(Controller::Bundle, "UnpackFailed");
     metrics.pull_problems("Proxy", 0);
-    gate(&metrics, &judge(&Cluster::Kubernetes, [], &[]));
+    gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &[]));
     let installed = BTreeMap::from([("etcd".to_owned(), true)]);
     metrics.platform_operators(Tally::default(), &installed);
     let key = crate::fixtures::key("catalogs", "mine");
@@ -49,8 +51,8 @@ fn grouped_by(expression: &str) -> Vec<&str> {
 }
 
 /// Sets the metrics of a verdict.
-fn gate(metrics: &Metrics, verdict: &Verdict) {
-    metrics.gate(verdict.is_upgradeable, verdict.reason, &verdict.counts);
+fn gate(metrics: &Metrics, verdict: &UpgradeAssessment) {
+    metrics.upgradeable(verdict.is_upgradeable, verdict.reason, &verdict.counts);
 }
 
 #[test]
@@ -90,11 +92,11 @@ fn metrics_used_by_alerts_exist() {
 #[test]
 fn upgrade_concerns_are_counted() {
     let removed = vec!["it uses something".to_owned()];
-    let operators =
-        (0..3000).map(|n| with!(Operator, name: n.to_string(), removed: removed.clone()));
-    let operators: Vec<Operator> = operators.collect();
+    let operators = (0..3000)
+        .map(|n| with!(InstalledOperator, name: n.to_string(), removed_apis: removed.clone()));
+    let operators: Vec<InstalledOperator> = operators.collect();
     let metrics = Metrics::new();
-    gate(&metrics, &judge(&Cluster::Kubernetes, &operators, &[]));
+    gate(&metrics, &assess(&ClusterKind::Kubernetes, &operators, &[]));
     let text = metrics.render();
     for line in [
         "rukpak_upgrade_concerns{effect=\"warns\"} 3000",
@@ -109,13 +111,13 @@ fn upgrade_concerns_are_counted() {
 
 #[test]
 fn every_metric_is_described() {
-    let described = include_str!("../../../../docs/operations.md");
+    let described = include_str!("../../../../docs/monitoring.md");
     let metrics = with_all();
     let text = metrics.render();
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     for name in names.filter_map(|line| line.split(' ').next()) {
         let is_described = described.contains(&format!("`{name}"));
-        assert!(is_described, "docs/operations.md does not tell of {name}");
+        assert!(is_described, "docs/monitoring.md does not tell of {name}");
     }
 }
 
@@ -126,10 +128,10 @@ fn upgradeable_metric_appears_with_the_first_verdict() {
     let upgradeable_lines = || lines(&metrics, "rukpak_upgradeable{");
     assert_eq!(upgradeable_lines(), [""; 0]);
     let errors = ["nothing can be read".to_owned()];
-    gate(&metrics, &judge(&Cluster::Kubernetes, [], &errors));
+    gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &errors));
     let error = "rukpak_upgradeable{reason=\"ErrorCheckingOperatorCompatibility\"} 0";
     assert_eq!(upgradeable_lines(), [error]);
-    gate(&metrics, &judge(&Cluster::Kubernetes, [], &[]));
+    gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &[]));
     assert_eq!(
         upgradeable_lines(),
         ["rukpak_upgradeable{reason=\"AsExpected\"} 1"]

@@ -202,7 +202,7 @@ impl CaRotation {
 
 /// Returns the parameters of a CA certificate. Its name is derived from the key, so that the key suffices to sign.
 fn subject(key: &KeyPair) -> CertificateParams {
-    let hash = Digest::of(&key.subject_public_key_info()).hex();
+    let hash = Digest::sha256(&key.subject_public_key_info()).hex();
     let name = format!("rukpak {}", hash.get(..16).unwrap_or_default());
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

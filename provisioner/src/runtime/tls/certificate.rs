@@ -1,10 +1,8 @@
 //! Serving certificate of the listener.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
+use parking_lot::RwLock;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -47,7 +45,7 @@ impl ServingCertificate {
     }
 
     pub(super) fn serve(&self, certificate: CertifiedKey) {
-        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served.write();
         *served = Some(Arc::new(certificate));
         self.ready.send_replace(true);
     }
@@ -55,7 +53,7 @@ impl ServingCertificate {
 
 impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let served = self.served.read();
         served.clone()
     }
 }

@@ -23,7 +23,7 @@ use super::{
     certificate::{self, ServingCertificate},
     secret,
 };
-use apply::{backoff::Pauses, ssa::MANAGER};
+use apply::{backoff::WatchBackoff, ssa::MANAGER};
 
 /// Interval of reconciles without a watch event.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
@@ -42,7 +42,7 @@ enum Error {
     #[error("invalid serving certificate in Secret {name}: {problem}")]
     Unusable { name: String, problem: String },
     #[error("failed to create a CA")]
-    Authority(#[from] ca::Error),
+    CertificateAuthority(#[from] ca::Error),
     #[error("failed to {doing}")]
     Api {
         doing: &'static str,
@@ -130,7 +130,7 @@ impl CertificateManager {
             .as_deref()
             .unwrap_or(self.config.ca_name);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let events = watcher(self.secrets.clone(), config).backoff(Pauses::default());
+        let events = watcher(self.secrets.clone(), config).backoff(WatchBackoff::default());
         let mut events = std::pin::pin!(events);
         let mut failures = 0;
         loop {
@@ -264,7 +264,8 @@ impl CertificateManager {
     /// Serves a new certificate of the current CA, unless the current certificate is valid for long enough.
     fn serve(&mut self, authorities: &CaRotation, now: Timestamp) -> Result<(), ca::Error> {
         let current = &authorities.current;
-        let issuer = Digest::of(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
+        let issuer =
+            Digest::sha256(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
         let is_valid = self.served.as_ref().is_some_and(|served| {
             served.issuer == issuer && served.renewed.is_some_and(|renewed| now < renewed)
         });

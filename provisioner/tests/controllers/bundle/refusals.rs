@@ -29,10 +29,10 @@ async fn b07_h04_rejected_content_is_explained_without_server_text() {
     let (files, site) = (FileServer::start(None, None), erroneous());
     let none = archive(&content(&[("README.md", json!("hello"))]));
     let none = files.add("none", none);
-    let pinned = unpacker::Digest::of(b"pinned");
+    let pinned = unpacker::Digest::sha256(b"pinned");
     let document = format!("{}#{pinned}", files.add("document", DOCUMENT));
     let gives = format!("provides other content, but is pinned to {pinned}");
-    let actual = unpacker::Digest::of(DOCUMENT).hex();
+    let actual = unpacker::Digest::sha256(DOCUMENT).hex();
     let rejected = git(&site.url("/r.git"), branch("main"), None);
     // Not every reader of Bundles can reach a server, so no status contains the text in the last column.
     let rows = tests::rows![

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use provisioner::{app, controllers::bundle::upload::keep, runtime::settings::Settings};
+use provisioner::{app, controllers::bundle::upload::persist, runtime::settings::Settings};
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
@@ -244,7 +244,7 @@ impl Replica {
         let (client, settings) = (world().await.client(), Settings::default());
         let none = unpacker::SkippedEntries::default();
         let (store, content) = (&self.store, &self.content);
-        let recorded = keep(&client, &settings, store, bundle, content, &none).await;
+        let recorded = persist(&client, &settings, store, bundle, content, &none).await;
         recorded.unwrap();
     }
 }
@@ -276,7 +276,7 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
 
     // A digest other than that of the spec, accepted by a provisioner that does not know the field.
     let name = unique("digest");
-    let expected = unpacker::Digest::of(b"other");
+    let expected = unpacker::Digest::sha256(b"other");
     let source = upload(Some(expected.to_string()));
     let mut bundle = world.bundle(&name, "plain", source).await;
     bundle.spec.source = upload(None);

@@ -1,7 +1,6 @@
 //! Catalogs in images.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tests::{Auth, Buildah, OWNER, Registry, TENANT};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
@@ -113,7 +112,10 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
         "sha256:{}",
         "110".repeat(30).chars().take(64).collect::<String>()
     );
-    let maximum = shelf.ctx.catalogs.maximum("tide", "tide.v1.1.0", &digest);
+    let maximum = shelf
+        .ctx
+        .catalogs
+        .effective_maximum("tide", "tide.v1.1.0", &digest);
     assert_eq!(maximum.as_deref(), Some("4.15"));
 
     let missing = registry.image("org/catalog:none");
@@ -244,10 +246,7 @@ impl Watched {
                 let mut upstream = TcpStream::connect(&upstream).await.unwrap();
                 let record = Arc::clone(&record);
                 // A TLS handshake ends without a line break.
-                record
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(b'\n');
+                record.lock().push(b'\n');
                 tokio::spawn(async move {
                     let (mut from, mut to) = client.split();
                     let (mut answers, mut questions) = upstream.split();
@@ -255,10 +254,7 @@ impl Watched {
                         let mut buffer = vec![0; 1 << 16];
                         while let Ok(read @ 1..) = from.read(&mut buffer).await {
                             let part = &buffer[..read];
-                            record
-                                .lock()
-                                .unwrap_or_else(PoisonError::into_inner)
-                                .extend_from_slice(part);
+                            record.lock().extend_from_slice(part);
                             if questions.write_all(part).await.is_err() {
                                 return;
                             }
@@ -276,7 +272,7 @@ impl Watched {
 
     /// Returns all requests so far.
     pub(super) fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         let text = String::from_utf8_lossy(&asked);
         let lines = text.lines().filter(|line| line.ends_with("HTTP/1.1"));
         lines.map(str::to_owned).collect()
@@ -284,7 +280,7 @@ impl Watched {
 
     /// Returns the number of requests whose path contains this part.
     fn asked_for(&self, part: &str) -> usize {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         let text = String::from_utf8_lossy(&asked);
         let asked = text.lines().filter(|line| line.starts_with("GET "));
         asked.filter(|request| request.contains(part)).count()

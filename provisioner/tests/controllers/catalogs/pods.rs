@@ -16,7 +16,8 @@ use kube::{
 };
 use manifests::api::catalog_source::CatalogSource;
 use provisioner::controllers::catalog_source::registry_pod::{
-    Around, Asks, Content, Error, Kept, Options, Wanted, is_restricted, keep, plan::State, remove,
+    Error, Options, PodEnvironment, PodServer, RegistryPodSpec, RegistryPodState, TagCheck,
+    is_restricted, plan::PodServingState, reconcile, remove,
 };
 use serde_json::{Value, json};
 
@@ -81,26 +82,26 @@ impl Place {
         self.api().get(CATALOG).await.unwrap()
     }
 
-    async fn try_keep(&self, options: Value, asks: bool) -> Result<Kept, Error> {
+    async fn try_keep(&self, options: Value, asks: bool) -> Result<RegistryPodState, Error> {
         let source = self.source().await;
         let options = Options::read("spec.grpcPodConfig", Some(&options)).unwrap();
-        let desired = Wanted {
+        let desired = RegistryPodSpec {
             source: &source,
             image: source.spec.image.as_deref().unwrap(),
             options: &options,
-            content: Content::Ours("/configs"),
+            content: PodServer::BuiltIn("/configs"),
         };
-        let around = Around {
+        let around = PodEnvironment {
             program: "example.com/rukpak:v1",
             is_restricted: is_restricted(&self.client, self.namespace).await?,
             chooses_users: false,
         };
-        let asks = asks.then_some(Asks::Anyway);
+        let asks = asks.then_some(TagCheck::Always);
         let (now, mut has_written) = (Timestamp::now(), false);
-        keep(&self.client, &desired, &around, asks, now, &mut has_written).await
+        reconcile(&self.client, &desired, &around, asks, now, &mut has_written).await
     }
 
-    async fn keep(&self) -> Kept {
+    async fn keep(&self) -> RegistryPodState {
         self.try_keep(json!({}), false).await.unwrap()
     }
 
@@ -149,8 +150,8 @@ impl Place {
     }
 }
 
-fn serving(digest: &str) -> State {
-    State::Serving(Some(digest.to_owned()))
+fn serving(digest: &str) -> PodServingState {
+    PodServingState::Serving(Some(digest.to_owned()))
 }
 
 // parity: pod-3, pod-5, pod-6, pod-9, pod-13
@@ -178,7 +179,10 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
 
     let outcome = place.keep().await;
     assert_eq!(outcome.service, "tide-v1");
-    assert!(matches!(outcome.state, State::Starting(_)), "{outcome:?}");
+    assert!(
+        matches!(outcome.state, PodServingState::Starting(_)),
+        "{outcome:?}"
+    );
     let first = place.names().await;
     assert_eq!(first.len(), 1);
     assert!(first[0].starts_with("tide.v1-"), "{first:?}");
@@ -232,13 +236,13 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
 
     // Served by another server.
     let source = place.source().await;
-    let desired = Wanted {
+    let desired = RegistryPodSpec {
         source: &source,
         image: "i",
         options: &Options::default(),
-        content: Content::Entrypoint,
+        content: PodServer::Entrypoint,
     };
-    let around = Around {
+    let around = PodEnvironment {
         program: "p",
         is_restricted: false,
         chooses_users: false,

@@ -28,7 +28,7 @@ async fn forbidden_namespace_does_not_hide_the_others() {
     let hidden = "more-catalogs/*: unknown: failed to list its CatalogSources: …";
     let mine = "catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, hidden]).await;
-    assert!(shelf.ctx.catalogs.are_listed());
+    assert!(shelf.ctx.catalogs.is_synced());
     let why = "catalogsources.operators.coreos.com";
     let texts = [USER, "in namespace more-catalogs", why];
     shelf.catalog_fails_with("more-catalogs/*", &texts).await;

@@ -71,7 +71,7 @@ impl Server {
 
 pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
     let packages: BTreeSet<String> = packages.iter().map(|&package| package.to_owned()).collect();
-    shelf.ctx.catalogs.want(packages);
+    shelf.ctx.catalogs.track_candidates(packages);
 }
 
 /// Leaves no catalogs.

@@ -38,7 +38,7 @@ async fn put(shelf: &Shelf, name: &str, spec: &Value) {
 async fn unreadable_source_does_not_hide_the_others() {
     let shelf = Shelf::bare().await;
     // Without the CRD, the list is empty and complete.
-    let are_listed = async || shelf.ctx.catalogs.are_listed();
+    let are_listed = async || shelf.ctx.catalogs.is_synced();
     until("there are none", are_listed, |listed| *listed).await;
     assert!(shelf.offers("tide").is_empty());
     served::want(&shelf, &["tide"]);
@@ -87,7 +87,7 @@ async fn unreadable_source_does_not_hide_the_others() {
     };
     let config = shelf.cluster.config().clone();
     let ctx = context(config, folder.path(), None, settings);
-    ctx.catalogs.want(["tide".to_owned()].into());
+    ctx.catalogs.track_candidates(["tide".to_owned()].into());
     let tasks = run(&ctx, &shelf.stop);
     let theirs = async || offers_of(&ctx, "tide");
     let is_ours = |theirs: &Vec<String>| *theirs == shelf.offers("tide");

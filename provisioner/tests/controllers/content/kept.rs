@@ -5,7 +5,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use manifests::api::bundle::Bundle;
-use provisioner::controllers::bundle::upload::{self, Error, Kept};
+use provisioner::controllers::bundle::upload::{self, Error, StoreResult};
 use serde_json::json;
 use unpacker::{
     Digest, Options, Store, Tree,
@@ -24,14 +24,18 @@ fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
         .unwrap()
 }
 
-async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<Kept, Error> {
+async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<StoreResult, Error> {
     let (client, settings, store) = (&site.client, &site.settings, &site.store);
     let none = unpacker::SkippedEntries::default();
-    upload::keep(client, settings, store, bundle, content, &none).await
+    upload::persist(client, settings, store, bundle, content, &none).await
 }
 
 /// Stores content and records it as the upload of a Bundle.
-async fn upload_of(site: &Site, bundle: &Bundle, content: &manifests::content::Content) -> Kept {
+async fn upload_of(
+    site: &Site,
+    bundle: &Bundle,
+    content: &manifests::content::Content,
+) -> StoreResult {
     keep(site, bundle, &stored(site, content)).await.unwrap()
 }
 
@@ -58,7 +62,10 @@ async fn uploads_outlast_the_store_and_damage_is_noticed() {
 async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     let bundle = site.waiting().await;
     let content = noise(2 << 20);
-    assert_eq!(upload_of(site, &bundle, &content).await, Kept::New);
+    assert_eq!(
+        upload_of(site, &bundle, &content).await,
+        StoreResult::Stored
+    );
     for number in 0..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let map = site.config_maps().get(&name).await.unwrap();
@@ -79,7 +86,10 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     let upload = restore(site, &bundle).await.unwrap().unwrap();
     let back = upload.store(&empty, &Options::default()).unwrap();
     assert_eq!(back.digest, digest(&content));
-    assert_eq!(upload_of(site, &bundle, &content).await, Kept::Already);
+    assert_eq!(
+        upload_of(site, &bundle, &content).await,
+        StoreResult::AlreadyStored
+    );
 
     // Another upload replaces a longer or incomplete one.
     let short = saying("short");
@@ -95,7 +105,7 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     delete(&site.config_maps(), &index).await;
     assert_eq!(restored(site, &bundle).await, None);
     let second = saying("second");
-    assert_eq!(upload_of(site, &bundle, &second).await, Kept::New);
+    assert_eq!(upload_of(site, &bundle, &second).await, StoreResult::Stored);
     assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
 
     // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They do not belong to its successor.
@@ -103,7 +113,10 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
     let successor = create(&site.bundles(), &successor).await;
     assert_eq!(restored(site, &successor).await, None);
-    assert_eq!(upload_of(site, &successor, &second).await, Kept::New);
+    assert_eq!(
+        upload_of(site, &successor, &second).await,
+        StoreResult::Stored
+    );
     assert_eq!(restored(site, &successor).await, Some(digest(&second)));
 }
 

@@ -19,9 +19,9 @@ use manifests::{
 };
 use provisioner::{
     cluster::versions::Versions,
-    content::{Options, Parts, Service},
+    content::{Dependencies, Options, Service},
     controllers::bundle::Conversions,
-    runtime::{leadership::Leading, settings::Settings},
+    runtime::{leadership::LeaderFlag, settings::Settings},
 };
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ pub(super) struct Site {
     pub(super) namespace: String,
     pub(super) settings: Arc<Settings>,
     pub(super) store: Arc<Store>,
-    pub(super) leading: Leading,
+    pub(super) leading: LeaderFlag,
     pub(super) port: u16,
     pub(super) ready: tokio::sync::watch::Receiver<bool>,
     stop: DropGuard,
@@ -171,14 +171,14 @@ impl Site {
             disk: 1 << 30,
             memory: 1 << 20,
         };
-        let parts = Parts {
+        let parts = Dependencies {
             client: client.clone(),
             settings: Arc::new(settings),
             store: Arc::new(Store::open(folder.path(), budget).unwrap()),
             versions: Arc::new(Versions::new(client.clone(), None)),
             conversions,
-            mender: None,
-            leading: Leading::default(),
+            refetch_context: None,
+            leading: LeaderFlag::default(),
             now: Timestamp::now,
         };
         let options = Options {

@@ -9,7 +9,7 @@ use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, CheckM
 use manifests::openshift::{MaxOpenShiftVersion, Spelling};
 
 use provisioner::cluster::{
-    overrides::Digests,
+    overrides::ContentDigests,
     versions::{self, Candidate, Versions},
 };
 
@@ -30,7 +30,7 @@ async fn check(client: &Client, facts: &BundleInfo, cluster_version: CheckMode) 
     };
     let candidate = Candidate {
         instance: &BundleInstance::new("sky", spec),
-        digests: Digests::new(None, None),
+        digests: ContentDigests::new(None, None),
         facts,
     };
     let versions = Versions::new(client.clone(), None);

@@ -4,7 +4,7 @@
 use cluster::{Cluster, Options};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use manifests::api::bundle_instance::ServiceAccountRef;
-use provisioner::cluster::impersonation::Accounts;
+use provisioner::cluster::impersonation::ImpersonatedClients;
 use tokio::sync::OnceCell;
 
 mod mighty;
@@ -107,7 +107,7 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
             support::delete(&api, &binding.name_any()).await;
         }
     }
-    let accounts = Accounts::new(world.cluster.config().clone()).unwrap();
+    let accounts = ImpersonatedClients::new(world.cluster.config().clone()).unwrap();
     let client = accounts.client(Some(account)).unwrap();
     let maps = Api::<ConfigMap>::namespaced(client, &account.namespace);
     eventually("the account has no rights any more", async || {

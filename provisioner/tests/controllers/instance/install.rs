@@ -75,7 +75,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let instance = install(world, &name, &old).await;
     let bundle = is_reported(world, &instance, 3).await;
     let length = bundle.name_any().len();
-    assert!(length <= template::LONGEST_NAME, "{length}");
+    assert!(length <= template::MAX_NAME_LEN, "{length}");
     // Braces are not evaluated.
     let installed = maps(world, space.name()).get("greeting").await.unwrap();
     assert_eq!(

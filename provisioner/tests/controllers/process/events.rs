@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use kube::{Api, runtime::events::EventType};
-use provisioner::runtime::events::Events;
+use provisioner::runtime::events::EventRecorder;
 
 use crate::support::{delete, list, unique, world};
 
@@ -33,16 +33,17 @@ async fn published(name: &str) -> Vec<Event> {
 #[tokio::test]
 async fn events_are_counted_truncated_and_published_again() {
     let world = world().await;
-    let publish = async |events: &Events, name: &str, reason: &str, action: &str, note: &str| {
-        let about = about(name);
-        let kind = match reason {
-            "InstallFailed" => EventType::Warning,
-            _ => EventType::Normal,
+    let publish =
+        async |events: &EventRecorder, name: &str, reason: &str, action: &str, note: &str| {
+            let about = about(name);
+            let kind = match reason {
+                "InstallFailed" => EventType::Warning,
+                _ => EventType::Normal,
+            };
+            events.publish(&about, kind, reason, action, note).await;
         };
-        events.publish(&about, kind, reason, action, note).await;
-    };
     let name = unique("events");
-    let events = Events::new(world.client(), Some("core-1".to_owned()));
+    let events = EventRecorder::new(world.client(), Some("core-1".to_owned()));
     for note in ["no rights", "no rights", "no such kind"] {
         publish(&events, &name, "InstallFailed", "Install", note).await;
     }
@@ -59,7 +60,7 @@ async fn events_are_counted_truncated_and_published_again() {
     );
 
     let name = unique("events");
-    let events = Events::new(world.client(), Some("p".repeat(500)));
+    let events = EventRecorder::new(world.client(), Some("p".repeat(500)));
     let (reason, action) = ("R".repeat(500), "A".repeat(500));
     publish(&events, &name, &reason, &action, &"🌊".repeat(1000)).await;
     let found = published(&name).await;
@@ -67,7 +68,7 @@ async fn events_are_counted_truncated_and_published_again() {
     assert_eq!(found[0].note.as_deref(), Some("🌊".repeat(256).as_str()));
 
     let name = unique("events");
-    let events = Events::new(world.client(), None);
+    let events = EventRecorder::new(world.client(), None);
     publish(&events, &name, "Installed", "Install", "done").await;
     let first = published(&name).await.remove(0).metadata.name.unwrap();
     let api: Api<Event> = Api::namespaced(world.client(), "default");

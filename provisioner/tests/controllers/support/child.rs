@@ -6,10 +6,10 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Mutex, PoisonError},
 };
 
 use cluster::Cluster;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -121,9 +121,7 @@ impl Provisioner {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        LOGS.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(folder.path().join("log"));
+        LOGS.lock().push(folder.path().join("log"));
         Self {
             stdin: child.stdin.take(),
             child,
@@ -252,9 +250,7 @@ impl Drop for Provisioner {
             eprintln!("the provisioner's log ends with:\n{}", tail(&self.log()));
         }
         let log = self.folder.path().join("log");
-        LOGS.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|other| *other != log);
+        LOGS.lock().retain(|other| *other != log);
         drop(self.stdin.take());
         let _ = self.child.wait();
     }
@@ -262,7 +258,7 @@ impl Drop for Provisioner {
 
 /// Returns the last log lines of the running provisioners about an object, and their warnings and errors.
 pub(crate) fn logs(about: &str) -> String {
-    let logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let logs = LOGS.lock().clone();
     let mut quoted = String::new();
     for log in &logs {
         let text = fs::read_to_string(log).unwrap_or_default();

@@ -14,7 +14,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
 };
 use manifests::object::Identity;
-use provisioner::cluster::impersonation::Accounts;
+use provisioner::cluster::impersonation::ImpersonatedClients;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -73,7 +73,7 @@ impl Observer {
     /// Creates watches that use another connection to the API server than the test itself.
     pub(crate) async fn through(name: &str, config: Config) -> Self {
         let cluster = Cluster::shared().await.unwrap();
-        let accounts = Accounts::new(config).unwrap();
+        let accounts = ImpersonatedClients::new(config).unwrap();
         let (sender, woken) = mpsc::unbounded_channel();
         Self {
             cluster,
@@ -149,7 +149,7 @@ impl Observer {
             .iter()
             .map(|(object, kind)| (object.identity.clone(), Arc::clone(kind)))
             .collect();
-        self.watches.want(instance, account, &requested);
+        self.watches.set_watched(instance, account, &requested);
     }
 
     /// Reports applied objects to the watches.
@@ -158,7 +158,7 @@ impl Observer {
             .iter()
             .map(|object| (object.identity.clone(), object.applied.clone()))
             .collect();
-        self.watches.applied(instance, &applied);
+        self.watches.record_applied(instance, &applied);
     }
 
     pub(crate) fn view(&self, instance: &str) -> InstanceView {

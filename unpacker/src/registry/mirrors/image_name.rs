@@ -14,7 +14,7 @@ pub(super) struct ImageName<'a> {
 
 impl<'a> ImageName<'a> {
     /// Creates a name. `tag` is the tag that resolved to the digest of `image`, if there was one.
-    pub(super) fn of(image: &'a Reference, tag: Option<&'a str>) -> Self {
+    pub(super) fn new(image: &'a Reference, tag: Option<&'a str>) -> Self {
         Self {
             text: format!("{}/{}", image.domain(), image.path()),
             tag: image.tag().or(tag),
@@ -82,7 +82,8 @@ mod tests {
             "*.example", "a.b.example:5000/app", 16 => "example/app";
             "docker.io/library", "busybox", 17 => "docker.io/org/busybox";
         ] {
-            let found = |image: &str| matched(scope, &ImageName::of(&image.parse().unwrap(), None));
+            let found =
+                |image: &str| matched(scope, &ImageName::new(&image.parse().unwrap(), None));
             assert_eq!(found(image), Some(length), "{scope} {image}");
             assert_rows!(others.split(' ').all(|other| found(other).is_none()) => true, "{scope}");
         }

@@ -11,7 +11,7 @@ use crate::{
     commands::catalog::image::{
         CONFIGS, CatalogFiles, ImageKind, PACKAGE, contains_directory, is_database, is_image,
     },
-    fetch::Reach,
+    fetch::Fetcher,
     output::message,
     source::Source,
 };
@@ -25,7 +25,7 @@ pub(crate) enum AllowedKinds {
 
 /// Reader of references.
 pub(crate) struct ReferenceReader<'a> {
-    pub(crate) fetcher: &'a Reach,
+    pub(crate) fetcher: &'a Fetcher,
     pub(crate) limits: CatalogLimitArgs,
     /// Template for the image of bundles without an image.
     pub(crate) template: Option<&'a Template>,
@@ -116,7 +116,7 @@ impl ReferenceReader<'_> {
 
     /// Returns the image of a bundle for the catalog.
     fn image<'a>(&'a self, source: &Source, text: &'a str) -> BundleImageRef<'a> {
-        match &source.place {
+        match &source.location {
             // The catalog contains the reference as given.
             Ok(unpacker::Source::Image(_)) => {
                 BundleImageRef::Reference(text.strip_prefix("docker://").unwrap_or(text))

@@ -24,7 +24,7 @@ pub(super) struct Crd(BTreeMap<String, Validator>);
 impl Crd {
     /// Returns the errors of the API server for creating an object of the kind CatalogSource.
     pub(super) fn errors(&mut self, object: Value) -> anyhow::Result<Vec<String>> {
-        let Some(version) = Version::of(&object) else {
+        let Some(version) = Version::from_object(&object) else {
             let version = truncate(text(&object, "apiVersion"), MAX_VERSION_LEN);
             return Ok(vec![format!(
                 "no matches for kind \"CatalogSource\" in version {version:?}; use {}",

@@ -10,11 +10,11 @@ use super::{
     warn,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{Cascade, CleanupArgs, DryRun},
     commands::{
         run_bundle::{RunContext, command},
-        uninstall::{self, maker, retained},
+        uninstall::{self, platform_operator, retained},
     },
     output,
     output::message,
@@ -23,7 +23,7 @@ use crate::{
 pub(in crate::commands::run_bundle) async fn cleanup(
     task: &RunContext<'_>,
     args: &CleanupArgs,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let (cluster, deadline, package) = (task.cluster, task.deadline, &args.package);
     warn_ignored_flags(args);
     let namespace = args.namespace.as_deref();
@@ -37,11 +37,11 @@ pub(in crate::commands::run_bundle) async fn cleanup(
                 "package {package:?} not found in namespace {namespace}; {}",
                 describe_namespace(&found)
             ));
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
         LocatedInstance::None => {
             message::warning(&format!("package {package:?} not found"));
-            return Ok(Exit::Done);
+            return Ok(ExitStatus::Done);
         }
     };
     let name = instance.name_any();
@@ -53,7 +53,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
             command(&format!("status {name}"))
         );
     }
-    if let Some(operator) = maker(&instance) {
+    if let Some(operator) = platform_operator(&instance) {
         bail!(
             "BundleInstance {name} belongs to PlatformOperator {operator}, which would recreate it; nothing was deleted; \
              run \"kubectl delete platformoperator {operator}\" instead"
@@ -67,7 +67,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     };
     let crds = retained::definitions(cluster, &instance).await;
     let namespaces = retained::namespaces(&instance);
-    let preview = retained::foretold(Cascade::Background, policy, &crds, &namespaces);
+    let preview = retained::preview(Cascade::Background, policy, &crds, &namespaces);
     for line in &preview {
         message::note(line);
     }
@@ -83,7 +83,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
         .run_to_end("deleting the BundleInstance", deleted)
         .await?;
     let mut last = String::new();
-    let deleted = uninstall::gone(cluster, &instance, &mut last);
+    let deleted = uninstall::wait_deleted(cluster, &instance, &mut last);
     let Some(deleted) = deadline.within(deleted).await else {
         let progress = if last.is_empty() {
             "the provisioner reports no progress; check that it is running"
@@ -98,7 +98,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     deleted?;
     message::note(&format!("bundleinstance {name:?} deleted"));
     output::print(&format!("Operator {package:?} uninstalled\n"))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Warns about flags that have no effect here.

@@ -74,7 +74,7 @@ async fn list_for_package(cluster: &Cluster, package: &str) -> anyhow::Result<Ve
     });
     listed
         .await
-        .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+        .map_err(|error| cluster.explain("failed to list BundleInstances", error))?;
     found.sort_by_key(kube::ResourceExt::name_any);
     Ok(found)
 }

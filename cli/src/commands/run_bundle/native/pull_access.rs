@@ -39,7 +39,7 @@ async fn certificates(cluster: &Cluster, name: &str) -> anyhow::Result<String> {
     let namespace = cluster.system_namespace.as_str();
     let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
     let secret = api.get_opt(name).await.map_err(|error| {
-        cluster.trouble(format!("failed to read Secret {namespace}/{name}"), error)
+        cluster.explain(format!("failed to read Secret {namespace}/{name}"), error)
     })?;
     let remedy = || {
         format!(

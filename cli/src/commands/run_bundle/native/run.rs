@@ -13,15 +13,15 @@ use super::{
     wait, warn_ignored_flags,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{
         RunBundleArgs,
         install_mode::{InstallMode, Kind},
     },
-    cluster::MANAGER,
+    cluster::FIELD_MANAGER,
     commands::{
         run_bundle::{RunContext, command, images::PulledBundle},
-        uninstall::maker,
+        uninstall::platform_operator,
     },
     output,
     output::message,
@@ -32,7 +32,7 @@ pub(in crate::commands::run_bundle) async fn bundle(
     args: &RunBundleArgs,
     pulled: PulledBundle,
     index: Option<Index<'_>>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let registry = &args.registry;
     warn_ignored_flags(registry);
     watches_all(args.install_mode.as_ref())?;
@@ -66,10 +66,10 @@ pub(in crate::commands::run_bundle) async fn bundle(
         command(&format!("cleanup {package}"))
     ));
     if !wait(task, &instance, "Failed to run bundle", deadline).await? {
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     }
     output::print(&format!("Successfully installed {name:?}\n"))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Rejects install modes other than `AllNamespaces`: an operator that is installed without OLM watches all namespaces.
@@ -97,7 +97,7 @@ async fn create(
         LocatedInstance::InNamespace(found) | LocatedInstance::OtherNamespace(found) => {
             Some(*found)
         }
-        LocatedInstance::None => cluster.find_instance(package).await?,
+        LocatedInstance::None => cluster.get_instance_opt(package).await?,
     };
     let access = PullAccess::read(cluster, &args.registry).await?;
     if let Some(found) = found {
@@ -112,7 +112,7 @@ async fn create(
     }
     let object = instance::new(&access, namespace, pulled, history);
     let params = PostParams {
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     let object: BundleInstance = serde_json::from_value(object)?;
@@ -121,7 +121,7 @@ async fn create(
     ));
     let created = cluster.instances().create(&params, &object).await;
     let created = created.map_err(|error| {
-        cluster.trouble(format!("failed to create BundleInstance {package}"), error)
+        cluster.explain(format!("failed to create BundleInstance {package}"), error)
     })?;
     message::note(&format!("bundleinstance.{GROUP}/{package} created"));
     Ok(created)
@@ -156,7 +156,7 @@ fn already_exists(
     if found.metadata.deletion_timestamp.is_some() {
         return anyhow!("BundleInstance {name} is terminating; retry after it is deleted");
     }
-    if let Some(operator) = maker(found) {
+    if let Some(operator) = platform_operator(found) {
         return anyhow!(
             "BundleInstance {name} of package {package:?} belongs to PlatformOperator {operator}, which controls its \
              version; change the PlatformOperator, or delete it with \"kubectl delete platformoperator {operator}\""

@@ -23,9 +23,9 @@ use super::{
     wait, warn_ignored_flags,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::RunUpgradeArgs,
-    cluster::{Cluster, MANAGER},
+    cluster::{Cluster, FIELD_MANAGER},
     commands::{
         run_bundle::{
             RunContext, command,
@@ -33,7 +33,7 @@ use crate::{
             images::{ImagePuller, PulledBundle},
             index_of,
         },
-        uninstall::maker,
+        uninstall::platform_operator,
     },
     output,
     output::message,
@@ -70,7 +70,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     args: &RunUpgradeArgs,
     puller: &ImagePuller,
     pulled: PulledBundle,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let (cluster, deadline) = (task.cluster, task.deadline);
     let package = pulled.bundle.package.clone();
     let name = pulled.bundle.name.clone();
@@ -135,7 +135,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     ));
     if wait(task, &applied, FAILED, deadline).await? {
         output::print(&format!("Successfully upgraded to {name:?}\n"))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     match rollback {
         Some(rollback) if args.rollback_on_failure => return_to(task, &own, &rollback).await?,
@@ -145,7 +145,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
         ),
         _ => {}
     }
-    Ok(Exit::Failed)
+    Ok(ExitStatus::Failed)
 }
 
 /// Returns the rollback of an upgrade that an earlier run started, while the previous bundle is still installed.
@@ -158,7 +158,7 @@ fn pending_rollback(instance: &BundleInstance) -> anyhow::Result<Option<ImageCha
 /// Rejects an instance that a PlatformOperator manages, or that is terminating.
 fn ensure_upgradable(instance: &BundleInstance) -> anyhow::Result<()> {
     let name = instance.name_any();
-    if let Some(operator) = maker(instance) {
+    if let Some(operator) = platform_operator(instance) {
         bail!(
             "BundleInstance {name} belongs to PlatformOperator {operator}, which would revert the change; no changes were \
              made; run \"kubectl edit platformoperator {operator}\" instead"
@@ -253,7 +253,7 @@ async fn patch_image(
     change: &ImageChange,
 ) -> anyhow::Result<BundleInstance> {
     let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     for _ in 0..MAX_ATTEMPTS {
@@ -276,7 +276,7 @@ async fn patch_image(
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => {
                 let action = format!("failed to change BundleInstance {name}");
-                return Err(cluster.trouble(action, error));
+                return Err(cluster.explain(action, error));
             }
         }
     }

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::deadline::Deadline;
 use crate::{
-    cluster::{Cluster, MANAGER},
+    cluster::{Cluster, FIELD_MANAGER},
     commands::upgrade_check::cluster_state::each,
 };
 
@@ -104,7 +104,7 @@ impl Olm<'_> {
         let found = self.api(kind, namespace).get_opt(name).await;
         let found = found.map_err(|error| {
             self.0
-                .trouble(format!("failed to read {} {name}", kind.name()), error)
+                .explain(format!("failed to read {} {name}", kind.name()), error)
         })?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
@@ -135,7 +135,7 @@ impl Olm<'_> {
 
     fn unlisted(self, kind: Kind, error: kube::Error) -> anyhow::Error {
         self.0
-            .trouble(format!("failed to list {}s", kind.name()), error)
+            .explain(format!("failed to list {}s", kind.name()), error)
     }
 
     /// Creates an object and returns it as the server stored it. An existing object is an error.
@@ -144,14 +144,14 @@ impl Olm<'_> {
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         let name = object.metadata.name.clone().unwrap_or_default();
         let params = PostParams {
-            field_manager: Some(MANAGER.to_owned()),
+            field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
         let created = self.api(kind, &namespace).create(&params, &object).await;
         let created = created.map_err(|error| {
             let remedy = remedy(kind, &error);
             let doing = format!("failed to create {} {name}", kind.name());
-            let error = self.0.trouble(doing, error);
+            let error = self.0.explain(doing, error);
             match remedy {
                 Some(remedy) => anyhow!("{error:#}; {remedy}"),
                 None => error,
@@ -171,7 +171,7 @@ impl Olm<'_> {
         let changed = self.patch(kind, namespace, name, patch).await;
         let changed = changed.map_err(|error| {
             self.0
-                .trouble(format!("failed to change {} {name}", kind.name()), error)
+                .explain(format!("failed to change {} {name}", kind.name()), error)
         })?;
         Ok(serde_json::to_value(changed)?)
     }
@@ -190,7 +190,7 @@ impl Olm<'_> {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
             Err(error) => Err(self
                 .0
-                .trouble(format!("failed to change {} {name}", kind.name()), error)),
+                .explain(format!("failed to change {} {name}", kind.name()), error)),
         }
     }
 
@@ -202,7 +202,7 @@ impl Olm<'_> {
         patch: &Value,
     ) -> kube::Result<DynamicObject> {
         let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
+            field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let api = self.api(kind, namespace);
@@ -223,7 +223,7 @@ impl Olm<'_> {
         match deleted {
             Ok(_) => Ok(true),
             Err(error) if Cluster::is_absent(&error) => Ok(false),
-            Err(error) => Err(self.0.trouble(
+            Err(error) => Err(self.0.explain(
                 format!("delete {} {name:?}", kind.name().to_lowercase()),
                 error,
             )),

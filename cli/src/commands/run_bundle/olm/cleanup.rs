@@ -18,7 +18,7 @@ use super::{
     namespace, objects, operator_group,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::CleanupArgs,
     cluster::Cluster,
     commands::run_bundle::{RunContext, command},
@@ -41,7 +41,7 @@ struct CleanupPlan {
 pub(in crate::commands::run_bundle) async fn cleanup(
     task: &RunContext<'_>,
     args: &CleanupArgs,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let (olm, deadline, package) = (Olm(task.cluster), task.deadline, &args.package);
     let namespace = namespace(task.cluster, args.namespace.as_deref());
     let lookup = unfinished_plans(olm, namespace, package);
@@ -65,7 +65,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
         message::warning(&format!(
             "package {package:?} not found in namespace {namespace}"
         ));
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     task.set_interrupt_message(format!(
         "some objects were deleted; run {} again to delete the rest",
@@ -115,9 +115,9 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     let is_incomplete =
         !are_crds_deleted && args.delete_crds || !is_group_deleted && args.delete_operator_groups;
     Ok(if is_incomplete {
-        Exit::Failed
+        ExitStatus::Failed
     } else {
-        Exit::Done
+        ExitStatus::Done
     })
 }
 
@@ -408,7 +408,7 @@ async fn operator_group(task: &RunContext<'_>, namespace: &str) -> anyhow::Resul
         && status.code == 403
     {
         let doing = format!("operatorgroup {:?} is kept", operator_group::NAME);
-        let error = task.cluster.trouble(doing, kube::Error::Api(status));
+        let error = task.cluster.explain(doing, kube::Error::Api(status));
         message::warning(&format!("{error:#}"));
         return Ok(false);
     }
@@ -421,7 +421,7 @@ async fn operator_group(task: &RunContext<'_>, namespace: &str) -> anyhow::Resul
 async fn delete_crd(task: &RunContext<'_>, name: &str) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(task.cluster.client.clone());
     let subject = || format!("customresourcedefinition {name:?}");
-    let failed = |error| task.cluster.trouble(format!("delete {}", subject()), error);
+    let failed = |error| task.cluster.explain(format!("delete {}", subject()), error);
     let params = DeleteParams::default();
     let deleting = async { Ok(api.delete(name, &params).await) };
     let doing = format!("deleting {}", subject());

@@ -58,7 +58,7 @@ impl Parts {
         }
         builder.close()?;
         let data = builder.parts;
-        let digests: Vec<String> = data.iter().map(|part| Digest::of(part).hex()).collect();
+        let digests: Vec<String> = data.iter().map(|part| Digest::sha256(part).hex()).collect();
         let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
         let hash = names::hash(&digests);
         Ok(Self { data, hash })

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     args::SecurityContext,
-    cluster::{Cluster, MANAGER},
+    cluster::{Cluster, FIELD_MANAGER},
     commands::run_bundle::{RunContext, diagnostics},
     output::{message, progress},
 };
@@ -70,12 +70,12 @@ pub(super) async fn serve(
         let pod = pods.get_opt(&name).await;
         let pod = pod.map_err(|error| {
             task.cluster
-                .trouble(format!("failed to read pod {name}"), error)
+                .explain(format!("failed to read pod {name}"), error)
         })?;
         let Some(pod) = pod else {
             bail!("registry pod {name} was deleted by another client; retry");
         };
-        progress::show(&format!("registry {}", diagnostics::describe(&pod)));
+        progress::display(&format!("registry {}", diagnostics::describe(&pod)));
         address(&pod)
             .map(socket)
             .transpose()
@@ -202,7 +202,7 @@ where
     let name = object.name_any();
     let kind = K::kind(&());
     let params = PostParams {
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     let created = wait_for([changes(api.clone(), &name)], task.deadline, async || {
@@ -238,7 +238,7 @@ where
             Some(error) => {
                 let remedy = remedy(&error, security);
                 let doing = format!("failed to create {kind} {name}");
-                let error = task.cluster.trouble(doing, error);
+                let error = task.cluster.explain(doing, error);
                 Err(match remedy {
                     Some(remedy) => anyhow!("{error:#}; {remedy}"),
                     None => error,
@@ -299,7 +299,7 @@ async fn remove_old_objects(
             }
             Err(error) if Cluster::is_absent(&error) => {}
             Err(error) => {
-                let error = cluster.trouble(
+                let error = cluster.explain(
                     format!("old registry pod {name:?} failed to delete, requires manual cleanup"),
                     error,
                 );
@@ -312,7 +312,7 @@ async fn remove_old_objects(
         if let Err(error) = maps.delete(&name, &DeleteParams::default()).await
             && !Cluster::is_absent(&error)
         {
-            let error = cluster.trouble(format!("failed to delete ConfigMap {name}"), error);
+            let error = cluster.explain(format!("failed to delete ConfigMap {name}"), error);
             message::warning(&format!("{error:#}"));
         }
     }
@@ -340,7 +340,7 @@ where
                 "the previous registry is kept: failed to list {}s",
                 K::kind(&())
             );
-            message::warning(&format!("{:#}", cluster.trouble(action, error)));
+            message::warning(&format!("{:#}", cluster.explain(action, error)));
             Vec::new()
         }
     }

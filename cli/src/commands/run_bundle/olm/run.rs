@@ -16,7 +16,7 @@ use super::{
     registry, split_catalog, wait, warn_ignored_flags,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::{
         RunBundleArgs, SecurityContext,
         install_mode::{self, InstallMode},
@@ -31,7 +31,7 @@ pub(in crate::commands::run_bundle) async fn bundle(
     args: &RunBundleArgs,
     pulled: PulledBundle,
     index: Option<Index<'_>>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let (olm, deadline, flags) = (Olm(task.cluster), task.deadline, &args.registry);
     warn_ignored_flags(flags);
     let namespace = namespace(task.cluster, flags.namespace.as_deref());
@@ -126,7 +126,7 @@ pub(in crate::commands::run_bundle) async fn bundle(
     };
     wait::wait_installed(task, target).await?;
     output::print(&format!("OLM has successfully installed {name:?}\n"))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Builds the catalog with the bundle, in parts that fit into ConfigMaps.

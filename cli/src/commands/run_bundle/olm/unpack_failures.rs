@@ -48,7 +48,7 @@ pub(super) async fn failed(
     match each(&api, params, |job: Job| jobs.push(job)).await {
         Ok(()) => Ok(Some(images(&jobs))),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
-        Err(error) => Err(cluster.trouble("failed to list Jobs", error)),
+        Err(error) => Err(cluster.explain("failed to list Jobs", error)),
     }
 }
 

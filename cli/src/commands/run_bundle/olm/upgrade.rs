@@ -22,7 +22,7 @@ use super::{
     wait, warn_ignored_flags,
 };
 use crate::{
-    Exit,
+    ExitStatus,
     args::RunUpgradeArgs,
     commands::run_bundle::{
         RunContext,
@@ -41,7 +41,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     args: &RunUpgradeArgs,
     puller: &ImagePuller,
     pulled: PulledBundle,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitStatus> {
     let (olm, deadline, flags) = (Olm(task.cluster), task.deadline, &args.registry);
     if args.rollback_on_failure || args.force {
         bail!(
@@ -140,7 +140,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
     };
     wait::wait_installed(task, target).await?;
     output::print(&format!("Successfully upgraded to {csv:?}\n"))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Pulls the bundles of the history.

@@ -39,7 +39,7 @@ pub(super) async fn wait_connected(
             .unwrap_or_default();
         let state = |key| text(&source, &["status", "connectionState", key]).unwrap_or_default();
         state("lastObservedState").clone_into(&mut last);
-        line::show(&format!("CatalogSource {name}: {last}"));
+        line::display(&format!("CatalogSource {name}: {last}"));
         Ok((state("address") == address && last == "READY").then_some(()))
     });
     if connected.await?.is_none() {
@@ -150,7 +150,7 @@ pub(super) async fn wait_installed(
             NextStep::Done => Some(Ok(())),
             NextStep::Failed(reason) => Some(Err(reason)),
             NextStep::Wait(event) => {
-                line::show(&format!(
+                line::display(&format!(
                     "{subscription}: waiting for {}",
                     event.replace('\n', " ")
                 ));

@@ -117,7 +117,7 @@ pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
 ///
 /// # Errors
 /// Returns an error if the spec has no location, or more than one.
-pub fn mend(object: Value) -> Result<Rewritten, Error> {
+pub fn drop_ignored(object: Value) -> Result<Rewritten, Error> {
     let object = without_nulls(object);
     let spec = object.get("spec").cloned();
     let spec: CatalogSourceSpec =

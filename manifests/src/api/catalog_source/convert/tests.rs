@@ -187,14 +187,14 @@ fn unused_fields_are_removed_from_the_stored_object() {
         json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
             json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}) => &[];
     ] {
-        let done = mend(stored(&spec)).unwrap();
+        let done = drop_ignored(stored(&spec)).unwrap();
         assert_eq!(done.object, stored(&mended));
         assert_rows!(done.dropped.iter().map(|dropped| dropped.field.as_str()).collect::<Vec<&str>>() => dropped);
         // A second rewrite changes nothing.
-        assert_eq!(mend(done.object).unwrap().dropped, []);
+        assert_eq!(drop_ignored(done.object).unwrap().dropped, []);
     }
-    assert!(mend(stored(&json!({"sourceType": "foo", "image": "a"}))).is_err());
-    assert!(mend(json!(null)).is_err());
+    assert!(drop_ignored(stored(&json!({"sourceType": "foo", "image": "a"}))).is_err());
+    assert!(drop_ignored(json!(null)).is_err());
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn null_counts_as_absent() {
     let within = json!({"configMapSource": {"configMap": "m", "later": null}, "secrets": null});
     let done = rewrite(stored(&within), Form::Legacy).unwrap();
     assert_rows!(done.object["spec"] => json!({"sourceType": "configmap", "configMap": "m"}));
-    let mended = mend(stored(&nulls)).unwrap();
+    let mended = drop_ignored(stored(&nulls)).unwrap();
     assert_rows!(mended.object["spec"] => json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}));
 }
 

@@ -11,16 +11,16 @@ fn ready_server_precedes_the_image() {
     let blank = json!({"connectionState": {"address": "", "lastObservedState": "READY"}});
     let none = json!({});
     for (spec, status, expected) in ::tests::rows![
-        json!({"sourceType": "grpc", "image": "a:1"}), &none => Ok(Place::Image("a:1"));
-        json!({"sourceType": "grpc", "image": "a:1"}), &ready => Ok(Place::Served("olm.svc:50051".into()));
-        json!({"sourceType": "grpc", "image": "a:1"}), &idle => Ok(Place::Image("a:1"));
-        json!({"sourceType": "grpc", "image": "a:1"}), &blank => Ok(Place::Image("a:1"));
-        json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}), &none => Ok(Place::Image("a:1"));
-        json!({"sourceType": "grpc", "image": "", "address": "b:2"}), &none => Ok(Place::Served("b:2".into()));
+        json!({"sourceType": "grpc", "image": "a:1"}), &none => Ok(DeclaredLocation::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1"}), &ready => Ok(DeclaredLocation::Served("olm.svc:50051".into()));
+        json!({"sourceType": "grpc", "image": "a:1"}), &idle => Ok(DeclaredLocation::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1"}), &blank => Ok(DeclaredLocation::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}), &none => Ok(DeclaredLocation::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "", "address": "b:2"}), &none => Ok(DeclaredLocation::Served("b:2".into()));
         json!({"sourceType": "grpc"}), &ready => Err("image and address unset: at least one must be set for sourcetype: grpc");
         json!({"sourceType": "grpc", "address": ""}), &none => Err("image and address unset");
-        json!({"sourceType": "configmap", "configMap": "a"}), &idle => Ok(Place::ConfigMap("a"));
-        json!({"sourceType": "configmap", "configMap": "a"}), &ready => Ok(Place::Served("olm.svc:50051".into()));
+        json!({"sourceType": "configmap", "configMap": "a"}), &idle => Ok(DeclaredLocation::ConfigMap("a"));
+        json!({"sourceType": "configmap", "configMap": "a"}), &ready => Ok(DeclaredLocation::Served("olm.svc:50051".into()));
         json!({"sourceType": "internal"}), &none => Err("configmap name unset: must be set for sourcetype: internal");
         json!({"sourceType": "Grpc", "image": "a"}), &none => Err("unknown sourcetype: Grpc");
     ] {
@@ -33,7 +33,11 @@ fn ready_server_precedes_the_image() {
             (found, Ok(place)) => {
                 assert_eq!(found, Ok(place), "{spec}");
                 let without = catalog.place(false).unwrap();
-                assert_ne!(without, Place::Served("olm.svc:50051".into()), "{spec}");
+                assert_ne!(
+                    without,
+                    DeclaredLocation::Served("olm.svc:50051".into()),
+                    "{spec}"
+                );
             }
             (found, Err(problem)) => {
                 let message = found.unwrap_err().to_string();

@@ -21,8 +21,8 @@ fn objects(all: Vec<(Source, DynamicObject)>) -> Objects {
     objects
 }
 
-fn read(all: Vec<(Source, DynamicObject)>) -> (Configuration, Vec<String>) {
-    let (configuration, problems) = Configuration::read(&objects(all));
+fn read(all: Vec<(Source, DynamicObject)>) -> (PullSettings, Vec<String>) {
+    let (configuration, problems) = PullSettings::read(&objects(all));
     let text = |one: ConfigProblem| format!("{:?} {}: {}", one.source, one.object, one.text);
     (configuration, problems.into_iter().map(text).collect())
 }
@@ -97,7 +97,7 @@ fn flags_precede_the_cluster_configuration() {
     assert_eq!(access.mirrors.rules().len(), 5);
     assert_eq!(access.proxies, Some(proxies));
     assert!(access.trust.roots.starts_with("mine\n") && access.trust.roots.contains(BEGIN));
-    assert_rows!(Configuration::default().add_to(Access::default()) => Access::default());
+    assert_rows!(PullSettings::default().add_to(Access::default()) => Access::default());
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn unusable_configuration_is_skipped_and_reported() {
     }
     // A missing ConfigMap, and one that was not listed yet.
     let mut missing = objects(vec![named_ca()]);
-    assert_eq!(Configuration::read(&missing).1, []);
+    assert_eq!(PullSettings::read(&missing).1, []);
     missing.insert(Source::ImageAuthorities, Vec::new());
-    let missing_problems = Configuration::read(&missing).1;
+    let missing_problems = PullSettings::read(&missing).1;
     assert_rows!(missing_problems[0].text.contains("ConfigMap not found") => true, "{missing_problems:?}");
 }
 

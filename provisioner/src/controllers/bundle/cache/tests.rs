@@ -8,7 +8,7 @@ type Make = fn() -> Event<Bundle>;
 
 /// Returns the content digest of unpacked Bundles.
 fn unpacked() -> Digest {
-    Digest::of(b"content")
+    Digest::sha256(b"content")
 }
 
 /// Returns a Bundle with these metadata that refers to Secret s, or to ConfigMaps m and n, or to nothing because it is

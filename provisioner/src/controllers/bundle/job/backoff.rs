@@ -2,10 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::controllers::backoff;
@@ -39,7 +39,7 @@ impl JobBackoff {
             .get(uid)
             .map_or(Duration::ZERO, |attempts| {
                 // No jitter: the result must not change between two reconciles of one Job.
-                let delay = backoff::pause(attempts.count, true, 0.5);
+                let delay = backoff::delay(attempts.count, true, 0.5);
                 (attempts.last + delay).saturating_duration_since(now)
             })
     }
@@ -84,7 +84,7 @@ impl JobBackoff {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,7 +11,7 @@ use unpacker::{Digest, source::Image};
 use crate::{
     controllers::bundle::{source, uid},
     runtime::{
-        settings::{Mode, Settings},
+        settings::{Settings, UnpackMode},
         tls::CONTENT_CA,
     },
 };
@@ -27,7 +27,7 @@ pub(super) const BUNDLE: &str = "bundle";
 /// User id for images without a user database.
 const RUN_AS_USER: u32 = 65532;
 /// Directory with the token and the CA of the content service.
-const ACCESS: &str = "/var/run/rukpak";
+const READ_MODE: &str = "/var/run/rukpak";
 /// Directory in the bundle image that the program is copied to.
 const PROGRAM: &str = "/.rukpak";
 /// Lifetime of a token in seconds: the minimum of the API server. The kubelet renews the token.
@@ -66,10 +66,10 @@ pub(super) fn image(job: &Job, requested: &Image) -> Image {
 }
 
 /// Returns the Job that unpacks an image for a Bundle.
-pub(super) fn job(
+pub(super) fn build_job(
     bundle: &Bundle,
     image: &Image,
-    mode: Mode,
+    mode: UnpackMode,
     settings: &Settings,
 ) -> serde_json::Result<Job> {
     let owner = json!({
@@ -115,7 +115,7 @@ pub(super) fn job(
     Ok(job)
 }
 
-fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value {
+fn pod(bundle: &Bundle, image: &Image, mode: UnpackMode, settings: &Settings) -> Value {
     let spec_reference = bundle
         .spec
         .source
@@ -139,7 +139,7 @@ fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value
         {"configMap": {"name": CONTENT_CA, "optional": true, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]}});
     let (containers, init, volume) = match mode {
-        Mode::InitContainer => {
+        UnpackMode::InitContainer => {
             let mount = json!({"name": "program", "mountPath": PROGRAM});
             let install = json!({
                 "name": "install",
@@ -156,7 +156,7 @@ fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value
             let volume = json!({"name": "program", "emptyDir": {"sizeLimit": "64Mi"}});
             (main, vec![install], volume)
         }
-        Mode::Auto | Mode::ImageVolume => {
+        UnpackMode::Auto | UnpackMode::ImageVolume => {
             let mount = json!({"name": BUNDLE, "mountPath": "/bundle", "readOnly": true});
             let unpack_image = settings.jobs.image.as_str();
             let main = container(
@@ -214,8 +214,8 @@ fn container(
         "args": [
             format!("--bundle-dir={directory}"),
             format!("--to={address}/unpack/{}.tgz", bundle.name_any()),
-            format!("--token-file={ACCESS}/token"),
-            format!("--ca-file={ACCESS}/ca.crt"),
+            format!("--token-file={READ_MODE}/token"),
+            format!("--ca-file={READ_MODE}/ca.crt"),
             "--tries=1000",
             format!("--timeout={}", timeout.max(1)),
             format!("--max-size={}", limits.total),
@@ -225,7 +225,7 @@ fn container(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": resources(),
         "securityContext": security(),
-        "volumeMounts": [{"name": "access", "mountPath": ACCESS, "readOnly": true}, mount],
+        "volumeMounts": [{"name": "access", "mountPath": READ_MODE, "readOnly": true}, mount],
     })
 }
 
@@ -247,7 +247,7 @@ fn security() -> Value {
 
 /// Returns the first hexadecimal digits of a hash.
 fn digits(bytes: &[u8], count: usize) -> String {
-    let mut hex = Digest::of(bytes).hex();
+    let mut hex = Digest::sha256(bytes).hex();
     hex.truncate(count);
     hex
 }
@@ -278,17 +278,17 @@ mod tests {
     }
 
     fn pinned() -> Image {
-        image_of(&format!("quay.io/a/b@{}", Digest::of(b"image")))
+        image_of(&format!("quay.io/a/b@{}", Digest::sha256(b"image")))
     }
 
-    fn declared(bundle: &Bundle, image: &Image, mode: Mode) -> Value {
-        let job = job(bundle, image, mode, &Settings::default()).unwrap();
+    fn declared(bundle: &Bundle, image: &Image, mode: UnpackMode) -> Value {
+        let job = build_job(bundle, image, mode, &Settings::default()).unwrap();
         serde_json::to_value(job).unwrap()
     }
 
     #[test]
     fn image_volume_runs_no_container_of_the_image() {
-        let job = declared(&bundle(Some("pull")), &pinned(), Mode::ImageVolume);
+        let job = declared(&bundle(Some("pull")), &pinned(), UnpackMode::ImageVolume);
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
         let containers = pod["containers"].as_array().unwrap();
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn init_container_installs_the_program_into_the_image() {
-        let job = declared(&bundle(None), &tag(), Mode::InitContainer);
+        let job = declared(&bundle(None), &tag(), UnpackMode::InitContainer);
         let pod = &job["spec"]["template"]["spec"];
         let (init, main) = (&pod["initContainers"][0], &pod["containers"][0]);
         assert_eq!(init["image"], Settings::default().jobs.image);
@@ -316,7 +316,7 @@ mod tests {
     // parity: rukpak-45
     #[test]
     fn pods_have_no_token_and_no_privileges() {
-        for mode in [Mode::ImageVolume, Mode::InitContainer] {
+        for mode in [UnpackMode::ImageVolume, UnpackMode::InitContainer] {
             let job = declared(&bundle(None), &tag(), mode);
             let pod = &job["spec"]["template"]["spec"];
             assert_eq!(pod["automountServiceAccountToken"], false);
@@ -342,11 +342,11 @@ mod tests {
             let hash = job["metadata"]["annotations"][labels::SPEC_HASH].as_str();
             hash.unwrap().to_owned()
         };
-        let volume = hash(&tag(), Mode::ImageVolume);
+        let volume = hash(&tag(), UnpackMode::ImageVolume);
         assert_eq!(volume.len(), 16);
-        assert_eq!(volume, hash(&tag(), Mode::ImageVolume));
-        assert_ne!(volume, hash(&tag(), Mode::InitContainer));
-        assert_ne!(volume, hash(&pinned(), Mode::ImageVolume));
+        assert_eq!(volume, hash(&tag(), UnpackMode::ImageVolume));
+        assert_ne!(volume, hash(&tag(), UnpackMode::InitContainer));
+        assert_ne!(volume, hash(&pinned(), UnpackMode::ImageVolume));
     }
 
     #[test]
@@ -365,6 +365,6 @@ mod tests {
     #[test]
     fn image_is_read_from_the_declared_job() {
         let settings = Settings::default();
-        assert_rows!(image(&job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap(), &pinned()) => tag());
+        assert_rows!(image(&build_job(&bundle(None), &tag(), UnpackMode::ImageVolume, &settings).unwrap(), &pinned()) => tag());
     }
 }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::{
         controllers::bundle::job::manifest,
-        runtime::settings::{Mode, Settings},
+        runtime::settings::{Settings, UnpackMode},
     };
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
             platform: None,
         };
         let settings = Settings::default();
-        let declared = manifest::job(&bundle, &image, Mode::ImageVolume, &settings);
+        let declared = manifest::build_job(&bundle, &image, UnpackMode::ImageVolume, &settings);
         let declared = declared.unwrap();
         let mut created = declared.clone();
         created.annotations_mut().insert("a".into(), "b".into());

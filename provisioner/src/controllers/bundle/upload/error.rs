@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// Two uploads for one Bundle at the same time.
     #[error("another upload for Bundle {bundle} is in progress; retry")]
-    Race {
+    ConcurrentUpload {
         /// Name of the Bundle.
         bundle: String,
     },
@@ -70,7 +70,7 @@ pub enum Error {
     #[error(
         "the content store lost the upload of Bundle {bundle}, and the cluster has no copy; upload it again"
     )]
-    Lost {
+    StoreLost {
         /// Name of the Bundle.
         bundle: String,
     },
@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// The API server did not respond in time.
     #[error("failed to {doing}: the API server did not respond in time")]
-    Silent {
+    Timeout {
         /// Verb and object of the request, for the message.
         doing: String,
     },
@@ -115,11 +115,11 @@ impl Error {
             | Self::InvalidDigest { .. }
             | Self::Unexpected { .. }
             | Self::Damaged { .. }
-            | Self::Lost { .. } => true,
-            Self::Race { .. }
+            | Self::StoreLost { .. } => true,
+            Self::ConcurrentUpload { .. }
             | Self::Store { .. }
             | Self::Api { .. }
-            | Self::Silent { .. }
+            | Self::Timeout { .. }
             | Self::Pack { .. } => false,
         }
     }

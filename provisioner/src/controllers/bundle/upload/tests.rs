@@ -11,7 +11,7 @@ fn bundle(uid: &str) -> Bundle {
 
 #[test]
 fn an_upload_must_have_the_digest_of_the_spec() {
-    let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
+    let (content, other) = (Digest::sha256(b"content"), Digest::sha256(b"other"));
     let with = |digest: Option<String>| with!(bundle("1") => spec.source.upload: Some(UploadSource { digest }));
     check(&bundle("1"), content).unwrap();
     check(&with(None), content).unwrap();
@@ -33,7 +33,7 @@ fn an_upload_must_have_the_digest_of_the_spec() {
 #[test]
 fn unpacked_digest_is_kept_in_every_phase() {
     use Phase::{Failing, Pending, Unpacked, Unpacking};
-    let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
+    let (content, other) = (Digest::sha256(b"content"), Digest::sha256(b"other"));
     for phase in [Pending, Unpacking, Failing, Unpacked] {
         let mut bundle = bundle("1");
         let digest = Some(content.to_string());
@@ -51,8 +51,8 @@ fn unpacked_digest_is_kept_in_every_phase() {
 
 fn index(size: usize, chunks: usize) -> Index {
     Index {
-        digest: Digest::of(b"content"),
-        archive: Digest::of(b"archive"),
+        digest: Digest::sha256(b"content"),
+        archive: Digest::sha256(b"archive"),
         size,
         chunks,
         skipped: SkippedEntries::default(),

@@ -14,7 +14,7 @@ impl Controller {
         before: &Status,
         target: &Target<'_>,
         key: &str,
-    ) -> Run<Result<Done, Failure>> {
+    ) -> Run<Result<CompletedRollout, Failure>> {
         let name = target.bundle_name();
         let rendered = match Self::rendered(server, before, target, key) {
             Ok(rendered) => rendered,

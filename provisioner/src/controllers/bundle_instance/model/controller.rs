@@ -7,7 +7,7 @@ use super::*;
 use crate::controllers::bundle_instance::{
     attempt_backoff::RolloutBackoff,
     choice::{Choices, Goal},
-    outcome::Health,
+    outcome::HealthState,
     reconcile,
     revisions::Rebuilt,
     rollback::{self, Evidence, Unhealthy},
@@ -45,7 +45,7 @@ pub(super) fn failure(bundle: &str, message: &str, retry: RetryClass) -> Failure
     }
 }
 
-pub(super) fn settled(install: Install, health: Health) -> RolloutResult {
+pub(super) fn settled(install: RolloutState, health: HealthState) -> RolloutResult {
     RolloutResult {
         install,
         health,
@@ -128,11 +128,13 @@ impl Controller {
         let outcome = with!(Outcome::of_bundle(reconcile::template_state(&desired)) =>
             install: settled.install, is_declared: choices.is_declared(), health: settled.health, repaired: settled.repaired);
         let is_done = match &outcome.install {
-            Install::Done(done) => done.rolled_back.is_none() && done.bundle == desired.name_any(),
-            Install::Unchanged => status.installed_bundle_name == Some(desired.name_any()),
+            RolloutState::Done(done) => {
+                done.rolled_back.is_none() && done.bundle == desired.name_any()
+            }
+            RolloutState::Unchanged => status.installed_bundle_name == Some(desired.name_any()),
             _ => false,
         };
-        if is_done && outcome.health == Health::Healthy {
+        if is_done && outcome.health == HealthState::Healthy {
             let bundles = &mut server.registry.bundles;
             bundles.retain(|bundle| bundle.name_any() == desired.name_any());
         }
@@ -194,7 +196,7 @@ impl Controller {
         self.inventory.clone().unwrap_or_default()
     }
 
-    pub(super) fn health(&self, server: &Server) -> Health {
+    pub(super) fn health(&self, server: &Server) -> HealthState {
         let inventory = self.inventory.as_ref();
         let view = server.view(inventory.into_iter().flat_map(BTreeMap::keys));
         match self.unread {
@@ -342,12 +344,12 @@ impl Controller {
         let key = Self::key(server, &target.source);
         if rollout::is_up_to_date(status, &key) {
             let mut settled = self.maintain(server, status)?;
-            if matches!(settled.install, Install::Unchanged)
+            if matches!(settled.install, RolloutState::Unchanged)
                 && let Some(bundle) = target.bundle()
                 && !rollout::is_recorded(status, bundle)
             {
                 let done = rollout::renamed(&server.instance, status, bundle);
-                settled.install = Install::Done(Box::new(done));
+                settled.install = RolloutState::Done(Box::new(done));
             }
             return Ok(settled);
         }
@@ -366,7 +368,10 @@ impl Controller {
             Ok(done) => {
                 self.backoff.succeeded();
                 self.removing.clone_from(&done.removing);
-                Ok(settled(Install::Done(Box::new(done)), self.health(server)))
+                Ok(settled(
+                    RolloutState::Done(Box::new(done)),
+                    self.health(server),
+                ))
             }
             Err(mut failure) => {
                 failure.touched |=
@@ -376,7 +381,7 @@ impl Controller {
                 let current = server.status();
                 let result = self.maintain(server, &current)?;
                 let change = rollout::changes(result.repaired, &result.install);
-                let failed = settled(Install::Failed(failure), result.health);
+                let failed = settled(RolloutState::Failed(failure), result.health);
                 Ok(with!(failed => repaired: change))
             }
         }

@@ -80,7 +80,7 @@ impl Controller {
     }
 
     /// Does what `repair::restore_index` does.
-    fn restore_index(&mut self, server: &Server, done: &Done, status: &Status) {
+    fn restore_index(&mut self, server: &Server, done: &CompletedRollout, status: &Status) {
         let status = with!(status.clone() => revisions: done.revisions.clone());
         let built = Self::rebuilt_index(server, &status).inventory;
         let inventory = self.inventory.get_or_insert_default();

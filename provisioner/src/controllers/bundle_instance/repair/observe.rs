@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::{
     cluster::impersonation,
     controllers::bundle_instance::{
-        outcome::Health,
+        outcome::HealthState,
         revisions,
         rollback::Unhealthy,
         state::{InstanceContext, InstanceState},
@@ -32,7 +32,7 @@ pub(crate) async fn watch(
     state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) {
-    let served = *shared.ctx.kinds.changes().borrow();
+    let served = *shared.ctx.discovery.changes().borrow();
     let is_current = state.is_watched && state.served == served;
     let Some(inventory) = state.inventory.as_ref().filter(|_| !is_current) else {
         return;
@@ -52,7 +52,7 @@ pub(crate) async fn watch(
         .collect();
     let found = shared
         .ctx
-        .kinds
+        .discovery
         .find(
             kinds
                 .into_iter()
@@ -71,8 +71,8 @@ pub(crate) async fn watch(
             let account = revisions::account(instance, status).map(impersonation::from_reference);
             shared
                 .ctx
-                .watches
-                .want(&instance.name_any(), account.as_ref(), &objects);
+                .informers
+                .set_watched(&instance.name_any(), account.as_ref(), &objects);
             state.unserved = inventory
                 .keys()
                 .filter(|identity| !objects.contains_key(*identity))
@@ -92,7 +92,7 @@ pub(crate) fn unhealthy(
     state: &InstanceState,
     removing: &[String],
 ) -> Unhealthy {
-    let view = shared.ctx.watches.view(&instance.name_any());
+    let view = shared.ctx.informers.view(&instance.name_any());
     unhealthy_of(state.inventory.as_ref(), &view, removing)
 }
 
@@ -125,8 +125,8 @@ pub(crate) fn health(
     shared: &InstanceContext,
     state: &InstanceState,
     removing: &[String],
-) -> Health {
-    let view = shared.ctx.watches.view(&instance.name_any());
+) -> HealthState {
+    let view = shared.ctx.informers.view(&instance.name_any());
     match state.unread {
         Some(number) => unknown(number),
         None => health_of(state.inventory.as_ref(), &view, removing),
@@ -134,8 +134,8 @@ pub(crate) fn health(
 }
 
 /// Returns the health of an instance with objects that neither the status nor a record lists.
-pub(crate) fn unknown(number: i64) -> Health {
-    Health::Unknown(format!(
+pub(crate) fn unknown(number: i64) -> HealthState {
+    HealthState::Unknown(format!(
         "the status does not list all objects, and the record of revision {number} cannot be used; the health of the objects \
          is reported once the installed Bundle is unpacked"
     ))
@@ -146,12 +146,12 @@ pub(crate) fn health_of(
     inventory: Option<&Inventory>,
     view: &InstanceView,
     removing: &[String],
-) -> Health {
+) -> HealthState {
     if !view.failing.is_empty() {
-        return Health::Unknown(view.failing.join("\n"));
+        return HealthState::Unknown(view.failing.join("\n"));
     }
     let Some(inventory) = inventory.filter(|_| view.synced) else {
-        return Health::NotObserved;
+        return HealthState::NotObserved;
     };
     let removing = identities(removing);
     let mut failed = Vec::new();
@@ -175,7 +175,7 @@ pub(crate) fn health_of(
         ));
     }
     if failed.is_empty() && progressing.is_empty() {
-        return Health::Healthy;
+        return HealthState::Healthy;
     }
     let is_failed = !failed.is_empty();
     failed.append(&mut progressing);
@@ -185,9 +185,9 @@ pub(crate) fn health_of(
         failed.push(format!("and {more} more objects"));
     }
     if is_failed {
-        Health::Failed(failed)
+        HealthState::Failed(failed)
     } else {
-        Health::Progressing(failed)
+        HealthState::Progressing(failed)
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
         let leaving = ["going".to_owned(), "denied: may not be deleted".to_owned()];
         let removing = leaving.map(|line| format!("Deployment tide/{line}"));
         assert_rows!(unhealthy_of(Some(&inventory), &view, &removing).all() => [identity("stays")].into());
-        let Health::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {
+        let HealthState::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {
             panic!("an object failed");
         };
         assert_eq!(failed.len(), 1, "{failed:?}");

@@ -163,12 +163,12 @@ async fn prune(
     let namespace = &record.header.namespace;
     let plan = rollout::plan(ctx, record.objects, &had, &owner, namespace).await;
     let plan = plan.map_err(|error| format!("failed to list the served APIs: {error}"))?;
-    let client = ctx.accounts.client(active.service_account.as_ref());
+    let client = ctx.clients.client(active.service_account.as_ref());
     let apply = Applier {
         client: &client.map_err(|error| format!("failed to create a client: {error}"))?,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
-        permits: &ctx.permits,
+        permits: &ctx.write_permits,
     };
     let policy = policy_of_upgrades(instance);
     let pruned = apply.prune(&plan.leaving, &owner, policy).await;

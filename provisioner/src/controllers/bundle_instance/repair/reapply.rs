@@ -261,7 +261,7 @@ async fn apply(
     account: Option<&ServiceAccountRef>,
 ) -> Outcome {
     let ctx = &shared.ctx;
-    let client = match ctx.accounts.client(account) {
+    let client = match ctx.clients.client(account) {
         Ok(client) => client,
         Err(error) => {
             return Outcome::all(
@@ -300,7 +300,7 @@ async fn apply(
     let steps = present;
     let apply = Applier {
         client: &client,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.repair_permits,
     };

@@ -26,16 +26,16 @@ pub(crate) fn status(states: &[RevisionState]) -> BundleInstanceStatus {
 #[test]
 fn rollout_ends_when_objects_are_healthy_or_late() {
     use RevisionState::{Active, RollingOut};
-    let unwell = || Health::Failed(vec!["stuck".to_owned()]);
+    let unwell = || HealthState::Failed(vec!["stuck".to_owned()]);
     let unset = json!({});
     let no_limit = json!({"progressDeadlineSeconds": 0});
     let short = json!({"progressDeadlineSeconds": 30});
     for (states, applied, spec_of, health, seconds, expected) in ::tests::rows![
-        &[Active, RollingOut][..], true, &unset, Health::Healthy, 1 => true;
-        &[RollingOut], true, &unset, Health::Healthy, 1 => true;
-        &[RollingOut], false, &unset, Health::Healthy, 1 => false;
-        &[Active], true, &unset, Health::Healthy, 1 => false;
-        &[RollingOut], true, &unset, Health::NotObserved, 9999 => false;
+        &[Active, RollingOut][..], true, &unset, HealthState::Healthy, 1 => true;
+        &[RollingOut], true, &unset, HealthState::Healthy, 1 => true;
+        &[RollingOut], false, &unset, HealthState::Healthy, 1 => false;
+        &[Active], true, &unset, HealthState::Healthy, 1 => false;
+        &[RollingOut], true, &unset, HealthState::NotObserved, 9999 => false;
         &[RollingOut], true, &unset, unwell(), 599 => false;
         &[RollingOut], true, &unset, unwell(), 600 => true;
         &[RollingOut], true, &short, unwell(), 30 => true;

@@ -11,8 +11,8 @@ fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
     object!({"metadata": {"name": "a"}, "spec": {"rollback": rollback, "progressDeadlineSeconds": deadline}})
 }
 
-fn failure(touched: bool, retry: RetryClass) -> Install {
-    Install::Failed(Failure {
+fn failure(touched: bool, retry: RetryClass) -> RolloutState {
+    RolloutState::Failed(Failure {
         bundle: "new".to_owned(),
         message: "broken".to_owned(),
         touched,
@@ -29,9 +29,9 @@ fn objects(names: &[&str]) -> BTreeSet<Identity> {
 #[test]
 fn rollout_is_given_up_for_its_own_failures_only() {
     use RevisionState::{Active, Archived, RollingOut};
-    let failed = || Health::Failed(vec!["stuck".to_owned()]);
-    let slow = || Health::Progressing(vec!["0 of 1 ready".to_owned()]);
-    let unchanged = || Install::Unchanged;
+    let failed = || HealthState::Failed(vec!["stuck".to_owned()]);
+    let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
+    let unchanged = || RolloutState::Unchanged;
     let during: &[RevisionState] = &[Active, RollingOut];
     let refused = |touched, retry| failure(touched, retry);
     for ((name, policy, states, install, health, excused), expected) in ::tests::rows![
@@ -67,9 +67,9 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
     const PASSED: &str = "the 60 seconds of spec.progressDeadlineSeconds have passed";
     let slow_object = format!("{PASSED}: 0 of 1 ready");
     let failed_attempt = format!("{PASSED}: broken");
-    let slow = || Health::Progressing(vec!["0 of 1 ready".to_owned()]);
-    let unknown = || Health::Unknown("a watch does not work".to_owned());
-    let unchanged = || Install::Unchanged;
+    let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
+    let unknown = || HealthState::Unknown("a watch does not work".to_owned());
+    let unchanged = || RolloutState::Unchanged;
     let none: &[&str] = &[];
     for ((name, deadline, second, install, health, failed, slow), expected) in ::tests::rows![
         ("default", None, 9999, unchanged(), slow(), none, none) => None;
@@ -78,7 +78,7 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("late", Some(60), 60, unchanged(), slow(), none, none) => Some(&*slow_object);
         ("slow before", Some(60), 60, unchanged(), slow(), none, &["a"][..]) => None;
         ("failed before", Some(60), 60, unchanged(), slow(), &["a"][..], none) => None;
-        ("not observed", Some(60), 60, unchanged(), Health::NotObserved, none, none) => None;
+        ("not observed", Some(60), 60, unchanged(), HealthState::NotObserved, none, none) => None;
         ("not known", Some(60), 60, unchanged(), unknown(), none, none) => None;
         ("API server away", Some(60), 59, failure(true, RetryClass::Soon), slow(), none, none) => None;
         ("API server away for long", Some(60), 60, failure(true, RetryClass::Soon), slow(), none, none) => Some(&*failed_attempt);

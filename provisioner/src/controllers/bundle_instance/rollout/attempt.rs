@@ -27,7 +27,7 @@ use super::{
     unchanged,
 };
 use crate::controllers::bundle_instance::{
-    outcome::{Done, Failure, Remedy, RetryClass},
+    outcome::{CompletedRollout, Failure, Remedy, RetryClass},
     revisions::{self, RecordError, owner},
     rollback::Unhealthy,
     rollout_slots::Turn,
@@ -53,7 +53,7 @@ pub(super) async fn attempt(
     let rendered = rendered(instance, shared, before, target, key).await?;
     if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {
         // Another release of the provisioner or of Kubernetes renders the same objects.
-        return Ok(Stepped::Done(Box::new(Done {
+        return Ok(Stepped::Done(Box::new(CompletedRollout {
             digest: key.to_owned(),
             rolled_back: None,
             ..described(before, &rendered, unchanged(instance, before))
@@ -79,11 +79,11 @@ pub(super) async fn attempt(
     rendered.details.key = Some(key.to_owned());
     let apply = Applier {
         client: &client,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
-        permits: &shared.ctx.permits,
+        permits: &shared.ctx.write_permits,
     };
-    let view = ctx.watches.view(&instance.name_any());
+    let view = ctx.informers.view(&instance.name_any());
     let (current, changed) = partition(&plan, state.inventory.as_ref(), &view);
     warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
     let inventory = state.inventory.get_or_insert_default();
@@ -106,7 +106,7 @@ pub(super) async fn attempt(
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        let excused = unhealthy_now(&ctx.watches.view(&owner.name), current.chain(leaving));
+        let excused = unhealthy_now(&ctx.informers.view(&owner.name), current.chain(leaving));
         state.excused = Some((revision.number, excused));
         revisions::add(&mut revisions, revision);
     }
@@ -149,7 +149,11 @@ fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: 
 }
 
 /// Adds the details of the Bundle of the rendered objects.
-pub(crate) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
+pub(crate) fn described(
+    before: &BundleInstanceStatus,
+    rendered: &Rendered,
+    done: CompletedRollout,
+) -> CompletedRollout {
     let details = &rendered.details;
     let digest = details.bundle.content_digest.clone();
     let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
@@ -161,7 +165,7 @@ pub(crate) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done
             newest.removed_apis.clone_from(&rendered.removed_apis);
         }
     }
-    Done {
+    CompletedRollout {
         bundle: details.bundle.name.clone(),
         uid: details.bundle.uid.clone(),
         source: details.source.clone(),

@@ -34,5 +34,5 @@ pub(crate) fn digest_of(
     {
         shape.insert("operatorCondition".to_owned(), true.into());
     }
-    Digest::of(shape.to_string().as_bytes()).to_string()
+    Digest::sha256(shape.to_string().as_bytes()).to_string()
 }

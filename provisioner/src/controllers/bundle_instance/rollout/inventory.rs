@@ -68,8 +68,8 @@ pub(crate) fn record_applied(
     state.is_watched = false;
     shared
         .ctx
-        .watches
-        .applied(&instance.name_any(), &report.applied);
+        .informers
+        .record_applied(&instance.name_any(), &report.applied);
     let inventory = state.inventory.get_or_insert_default();
     for step in steps {
         let identity = step.object.identity();

@@ -128,7 +128,7 @@ async fn leaving(
     let had = state.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
     let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await?;
-    let client = shared.ctx.accounts.client(rendered.account.as_ref())?;
+    let client = shared.ctx.clients.client(rendered.account.as_ref())?;
     revisions::leave_out_shared(&shared.ctx, &client, owner, &mut plan).await?;
     if let Some(inventory) = state.inventory.as_mut() {
         revisions::index(inventory, &plan, true);

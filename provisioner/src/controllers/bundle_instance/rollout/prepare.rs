@@ -24,7 +24,7 @@ use super::{
 use crate::{
     cluster::{
         impersonation,
-        overrides::Digests,
+        overrides::ContentDigests,
         versions::{self, Candidate},
     },
     controllers::{
@@ -67,7 +67,7 @@ pub(super) async fn prepare(
     let fail = failure_for(target);
     let owner = owner(instance);
     let client = ctx
-        .accounts
+        .clients
         .client(rendered.account.as_ref())
         .map_err(|error| retry_soon(target, "failed to create a client", &error))?;
     let had = state.inventory.clone().unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) async fn prepare(
                 state.await_objects(others.values().map(of));
                 fail(apply_locks::conflict_message(&others), RetryClass::Soon)
             })?;
-        let had = observed(&had, &ctx.watches.view(&owner.name));
+        let had = observed(&had, &ctx.informers.view(&owner.name));
         let findings = check(
             instance, shared, &owner, &client, &rendered, &plan, &had, existing,
         );
@@ -104,7 +104,7 @@ pub(super) async fn prepare(
             .map_err(|error| retry_soon(target, "failed to run the preflight checks", &error))?;
         let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
         if is_wrong_cluster {
-            ctx.catalogs.want_refused(&rendered.facts.package);
+            ctx.catalogs.track_rejected(&rendered.facts.package);
         }
         state.await_objects(awaited(&findings));
         if !findings.unsafe_definitions.is_empty()
@@ -183,12 +183,12 @@ async fn check(
     let ctx = &shared.ctx;
     let details = &rendered.details;
     let digest = details.bundle.content_digest.as_str();
-    let digests = Digests::new(
+    let digests = ContentDigests::new(
         Some(digest).filter(|digest| !digest.is_empty()),
         details.source.as_ref(),
     );
     let facts = apply_catalog_constraints(rendered.facts.clone(), instance, digests, &ctx.catalogs);
-    let view = ctx.watches.view(&owner.name);
+    let view = ctx.informers.view(&owner.name);
     let visible = view
         .objects
         .iter()
@@ -206,7 +206,7 @@ async fn check(
         inventory: had,
         client,
         own: &ctx.client,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         is_cluster_admin: &ctx.mighty,
         namespace: existing.as_ref(),
         system_namespace: &ctx.settings.system_namespace,
@@ -298,7 +298,7 @@ pub(crate) fn retain_newer_crds(
 fn apply_catalog_constraints(
     mut facts: BundleInfo,
     instance: &BundleInstance,
-    digests: Digests<'_>,
+    digests: ContentDigests<'_>,
     catalogs: &Catalogs,
 ) -> BundleInfo {
     let Some(digest) = digests.image() else {
@@ -309,7 +309,7 @@ fn apply_catalog_constraints(
     {
         (facts.package, facts.name) = (chosen.package, chosen.bundle);
     }
-    let declared_maximum = catalogs.maximum(&facts.package, &facts.name, digest);
+    let declared_maximum = catalogs.effective_maximum(&facts.package, &facts.name, digest);
     let of_bundle = facts.max_open_shift_version.take();
     facts.max_open_shift_version = versions::that_counts(of_bundle, declared_maximum.as_deref());
     if facts.min_kube_version.is_none() {
@@ -361,7 +361,7 @@ pub(crate) async fn plan(
     namespace: &str,
 ) -> Result<Plan, kube::Error> {
     let needed: HashSet<GroupVersionKind> = objects.iter().map(plan::kind_of).collect();
-    let kinds = ctx.kinds.find(needed).await?;
+    let kinds = ctx.discovery.find(needed).await?;
     Ok(plan::new(
         objects,
         &kinds,

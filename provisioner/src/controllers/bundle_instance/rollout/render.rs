@@ -153,7 +153,7 @@ pub(crate) async fn render(
     })?;
     let Some(objects) = conversion.objects else {
         return Err(fail(
-            bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),
+            bundle::rejection(class.unwrap_or(Class::Plain), &conversion.report),
             RetryClass::Backoff,
             Remedy::Own,
         ));

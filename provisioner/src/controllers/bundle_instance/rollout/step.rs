@@ -28,7 +28,7 @@ use super::{
 };
 use crate::controllers::bundle_instance::{
     apply_locks::ApplyLock,
-    outcome::{Applying, Done, Failure, RetryClass},
+    outcome::{Applying, CompletedRollout, Failure, RetryClass},
     repair,
     revisions::{self, owner},
     rollout_slots::Turn,
@@ -41,7 +41,7 @@ const MAX_STEP: usize = 200;
 /// Outcome of a step.
 pub(super) enum Stepped {
     /// All objects are applied.
-    Done(Box<Done>),
+    Done(Box<CompletedRollout>),
     /// Another step follows.
     Next(Applying),
     /// The platform caused the rollout, and others with that cause are running or have made instances unhealthy.
@@ -115,7 +115,7 @@ pub(super) async fn resume(
     let rendered = rendered(instance, shared, before, &recorded, &progress.key).await?;
     let owner = owner(instance);
     let client = ctx
-        .accounts
+        .clients
         .client(rendered.account.as_ref())
         .map_err(|error| retry_soon(target, "failed to create a client", &error))?;
     let had = state.inventory.clone().unwrap_or_default();
@@ -132,7 +132,7 @@ pub(super) async fn resume(
     }
     plan.steps
         .retain(|step| !progress.left_out.contains(&step.object.identity()));
-    let view = ctx.watches.view(&instance.name_any());
+    let view = ctx.informers.view(&instance.name_any());
     let (_, mut changed) = partition(&plan, state.inventory.as_ref(), &view);
     changed.retain(|step| !progress.applied.contains(&step.object.identity()));
     let rollout = Rollout {
@@ -170,9 +170,9 @@ pub(super) async fn step(
     } = &mut rollout;
     let apply = Applier {
         client,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
-        permits: &ctx.permits,
+        permits: &ctx.write_permits,
     };
     let is_earlier = |step: &&ApplyStep| {
         step.wave == Wave::Definitions && progress.applied.contains(&step.object.identity())
@@ -220,7 +220,7 @@ async fn check(
     next: &[ApplyStep],
 ) -> Result<(), Failure> {
     let inventory = state.inventory.as_ref();
-    let view = shared.ctx.watches.view(&rollout.owner.name);
+    let view = shared.ctx.informers.view(&rollout.owner.name);
     let is_new = |step: &&ApplyStep| {
         let identity = step.object.identity();
         let entry = inventory.and_then(|inventory| inventory.get(&identity));
@@ -271,9 +271,9 @@ async fn finish(
     drop(lock); // held until all objects are applied
     let apply = Applier {
         client: &client,
-        kinds: &ctx.kinds,
+        kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
-        permits: &ctx.permits,
+        permits: &ctx.write_permits,
     };
     state.unread = None;
     let early = prune_first(&plan, shared, &owner, before).await;
@@ -287,7 +287,7 @@ async fn finish(
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)
     });
-    let done = Done {
+    let done = CompletedRollout {
         previous: previous(before, target, &rendered),
         namespace: rendered.namespace.clone(),
         digest: key,

@@ -3,7 +3,9 @@
 use manifests::api::bundle_instance::BundleInstanceStatus;
 use manifests::api::bundle_instance::ready::{Declaration, Facts, Objects, Remedy};
 
-use crate::controllers::bundle_instance::outcome::{Health, Install, Outcome, TemplateState};
+use crate::controllers::bundle_instance::outcome::{
+    HealthState, Outcome, RolloutState, TemplateState,
+};
 
 /// Returns the facts of an outcome. `status` is the status that the outcome leads to.
 pub(super) fn collect(
@@ -12,22 +14,22 @@ pub(super) fn collect(
     status: &BundleInstanceStatus,
 ) -> Facts {
     let is_settled = match outcome.install {
-        Install::Unchanged | Install::Paused | Install::Done(_) => true,
-        Install::Failed(_)
-        | Install::Waiting(_)
-        | Install::Queued
-        | Install::Stopped(_)
-        | Install::Applying(_) => false,
+        RolloutState::Unchanged | RolloutState::Paused | RolloutState::Done(_) => true,
+        RolloutState::Failed(_)
+        | RolloutState::Waiting(_)
+        | RolloutState::Queued
+        | RolloutState::Stopped(_)
+        | RolloutState::Applying(_) => false,
     };
     Facts {
         is_applied: is_settled && outcome.is_declared,
         remedy: remedy(outcome, declaration),
         objects: match outcome.health {
-            Health::Healthy => Objects::Healthy,
-            Health::Progressing(_) => Objects::Progressing,
-            Health::Failed(_) => Objects::Failed,
-            Health::Unknown(_) => Objects::Unknown,
-            Health::NotObserved => Objects::NotObserved,
+            HealthState::Healthy => Objects::Healthy,
+            HealthState::Progressing(_) => Objects::Progressing,
+            HealthState::Failed(_) => Objects::Failed,
+            HealthState::Unknown(_) => Objects::Unknown,
+            HealthState::NotObserved => Objects::NotObserved,
         },
         is_rolled_back: status.failed_template_hash.is_some(),
     }
@@ -49,12 +51,15 @@ fn remedy(outcome: &Outcome, declaration: &Declaration) -> Option<Remedy> {
         | TemplateState::Unpacked { .. } => {}
     }
     match &outcome.install {
-        Install::Failed(failure) => Some(failure.remedy),
-        Install::Waiting(remedy) => Some(*remedy),
+        RolloutState::Failed(failure) => Some(failure.remedy),
+        RolloutState::Waiting(remedy) => Some(*remedy),
         // BundleInstances that became unhealthy stop the rollout.
-        Install::Stopped(_) => Some(Remedy::World),
+        RolloutState::Stopped(_) => Some(Remedy::World),
         // Another client replaced the installed Bundle.
-        Install::Unchanged => outcome.replaced.as_ref().map(|_| Remedy::World),
-        Install::Paused | Install::Done(_) | Install::Queued | Install::Applying(_) => None,
+        RolloutState::Unchanged => outcome.replaced.as_ref().map(|_| Remedy::World),
+        RolloutState::Paused
+        | RolloutState::Done(_)
+        | RolloutState::Queued
+        | RolloutState::Applying(_) => None,
     }
 }

@@ -4,20 +4,20 @@ mod truth;
 
 use super::*;
 use crate::controllers::bundle_instance::{
-    outcome::{Done, Remedy, RepairedInventory},
+    outcome::{CompletedRollout, Remedy, RepairedInventory},
     rollout::unchanged,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn done(bundle: &str) -> Done {
+fn done(bundle: &str) -> CompletedRollout {
     let instance = object!({"metadata": {"name": "a"}});
     let nothing = unchanged(&instance, &BundleInstanceStatus::default());
     with!(nothing => content: Some(format!("sha256:content of {bundle}")), bundle: bundle.to_owned(),
         uid: format!("uid of {bundle}"), namespace: "etcd".to_owned(), digest: format!("sha256:{bundle}"))
 }
 
-fn outcome(valid: TemplateState, install: Install, health: Health) -> Outcome {
+fn outcome(valid: TemplateState, install: RolloutState, health: HealthState) -> Outcome {
     let outcome = Outcome::of_bundle(valid);
     with!(outcome => install: install, is_declared: true, health: health)
 }
@@ -42,8 +42,8 @@ fn failed(bundle: &str, touched: bool) -> Failure {
     }
 }
 
-fn failure(bundle: &str, touched: bool) -> Install {
-    Install::Failed(failed(bundle, touched))
+fn failure(bundle: &str, touched: bool) -> RolloutState {
+    RolloutState::Failed(failed(bundle, touched))
 }
 
 /// `type status reason message` of every condition.
@@ -65,8 +65,8 @@ fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStat
     build(before, &declared(1), outcome, NOW)
 }
 
-fn installs(done: Done) -> Install {
-    Install::Done(Box::new(done))
+fn installs(done: CompletedRollout) -> RolloutState {
+    RolloutState::Done(Box::new(done))
 }
 
 fn pending() -> TemplateState {
@@ -82,11 +82,11 @@ fn first(outcome: &Outcome) -> BundleInstanceStatus {
 
 fn installed() -> BundleInstanceStatus {
     let done = installs(done("old"));
-    first(&outcome(unpacked("old"), done, Health::Healthy))
+    first(&outcome(unpacked("old"), done, HealthState::Healthy))
 }
 
 /// Returns the status after this, if the bundle `old` was installed.
-fn then(valid: TemplateState, install: Install, health: Health) -> BundleInstanceStatus {
+fn then(valid: TemplateState, install: RolloutState, health: HealthState) -> BundleInstanceStatus {
     after(&installed(), &outcome(valid, install, health))
 }
 
@@ -120,7 +120,7 @@ fn failing_bundle_keeps_the_installed_one() {
         message: "no such image".to_owned(),
         remedy: Remedy::World,
     };
-    let status = then(valid, Install::Unchanged, Health::Healthy);
+    let status = then(valid, RolloutState::Unchanged, HealthState::Healthy);
     let lines = lines(&status);
     assert_rows! {
         status.installed_bundle_name.as_deref() => Some("old");
@@ -137,7 +137,11 @@ fn failing_bundle_keeps_the_installed_one() {
 #[test]
 fn failed_upgrade_reports_both_bundles() {
     for (touched, expected) in [(false, "is still installed"), (true, "is partly replaced")] {
-        let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
+        let status = then(
+            unpacked("new"),
+            failure("new", touched),
+            HealthState::Healthy,
+        );
         let failed = "failed to install bundle new: Deployment etcd/operator is invalid";
         assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {expected}; {failed}"));
         assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
@@ -148,7 +152,11 @@ fn failed_upgrade_reports_both_bundles() {
 // parity: rukpak-5
 #[test]
 fn a_failed_installation_is_not_installed() {
-    let failed = outcome(unpacked("new"), failure("new", true), Health::NotObserved);
+    let failed = outcome(
+        unpacked("new"),
+        failure("new", true),
+        HealthState::NotObserved,
+    );
     let failed = lines(&first(&failed));
     let unserved = Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()));
     let unserved = lines(&first(&unserved));
@@ -168,7 +176,7 @@ fn a_failed_installation_is_not_installed() {
 fn rollback_is_reported_and_recorded() {
     let [template_hash, why] = ["hash", "Deployment is stuck"].map(|text| Some(text.to_owned()));
     let back = with!(done("old") => rolled_back: Some(RolledBack { template_hash, why, to: 1 }));
-    let status = then(unpacked("new"), installs(back), Health::Healthy);
+    let status = then(unpacked("new"), installs(back), HealthState::Healthy);
     assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
     let message =
         "rolled back to bundle old: the bundle of spec.template failed: Deployment is stuck";
@@ -178,12 +186,13 @@ fn rollback_is_reported_and_recorded() {
 
 #[test]
 fn health_is_progressing_until_objects_are_observed() {
-    let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
-    let waiting = then(unpacked("old"), Install::Unchanged, waiting);
+    let waiting =
+        HealthState::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
+    let waiting = then(unpacked("old"), RolloutState::Unchanged, waiting);
     let paused = then(
         TemplateState::Unchanged,
-        Install::Paused,
-        Health::NotObserved,
+        RolloutState::Paused,
+        HealthState::NotObserved,
     );
     // A pause keeps what the conditions said.
     assert_eq!(lines(&paused)[..3], lines(&installed())[..3]);
@@ -199,10 +208,10 @@ fn health_is_progressing_until_objects_are_observed() {
         &BundleInstanceStatus::default() => [unobserved, &up_to_date];
     ] {
         for (install, expected) in [
-            (Install::Unchanged, unchanged),
+            (RolloutState::Unchanged, unchanged),
             (installs(done("old")), applied),
         ] {
-            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotObserved)))[3] => expected);
+            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, HealthState::NotObserved)))[3] => expected);
         }
     }
 }
@@ -211,8 +220,8 @@ fn health_is_progressing_until_objects_are_observed() {
 fn transition_times_change_only_with_the_status() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
     let waits = "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned();
-    let waits = Health::Progressing(vec![waits]);
-    let unwell = outcome(unpacked("old"), Install::Unchanged, waits);
+    let waits = HealthState::Progressing(vec![waits]);
+    let unwell = outcome(unpacked("old"), RolloutState::Unchanged, waits);
     let status = build(&installed(), &declared(2), &unwell, later);
     // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
     assert_rows! {
@@ -225,8 +234,8 @@ fn transition_times_change_only_with_the_status() {
 
 #[test]
 fn messages_are_bounded() {
-    let install = Install::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
-    let status = then(unpacked("new"), install, Health::Healthy);
+    let install = RolloutState::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
+    let status = then(unpacked("new"), install, HealthState::Healthy);
     // The API server limits the number of characters.
     assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(MAX_MESSAGE_LEN + 1));
 }
@@ -237,7 +246,7 @@ fn repair_during_failed_upgrade_updates_only_the_inventory() {
     let waiting = vec!["Widget example.com/v1 a".to_owned()];
     let repaired_inventory =
         RepairedInventory::from_done(&with!(done("old") => inventory: inventory, waiting: waiting));
-    let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
+    let failed = outcome(unpacked("new"), failure("new", false), HealthState::Healthy);
     let before = installed();
     let status = after(
         &before,
@@ -264,14 +273,18 @@ fn an_installation_records_uid_and_digest() {
     };
     assert_eq!(before.installed, record("old"));
     let upgraded = installs(with!(done("new") => previous: Some("old".to_owned())));
-    let status = then(unpacked("new"), upgraded, Health::NotObserved);
+    let status = then(unpacked("new"), upgraded, HealthState::NotObserved);
     assert_rows!((&status.installed, &status.previous) => (&record("new"), &record("old")));
-    let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
+    let healthy = outcome(
+        unpacked("new"),
+        RolloutState::Unchanged,
+        HealthState::Healthy,
+    );
     let status = after(&status, &healthy);
     assert_rows!((&status.installed, &status.previous) => (&record("new"), &None));
     // A Bundle without a digest cannot be compared later.
     let bare = installs(with!(done("bare") => content: None));
-    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotObserved)).installed => None);
+    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, HealthState::NotObserved)).installed => None);
 }
 
 #[test]
@@ -280,14 +293,14 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
                            repaired as they are recorded, and the Bundle of spec.template is installed once it is \
                            unpacked; see condition HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
-    let replaced = |valid: TemplateState, install: Install| {
+    let replaced = |valid: TemplateState, install: RolloutState| {
         let replaced = Some("Bundle old was replaced".to_owned());
-        let outcome = outcome(valid, install, Health::Healthy);
+        let outcome = outcome(valid, install, HealthState::Healthy);
         after(&installed(), &with!(outcome => replaced: replaced))
     };
     for (valid, install, expected, progress) in ::tests::rows![
-        pending(), Install::Unchanged, REPLACED => "Progressing True UnpackPending";
-        unpacked("new"), Install::Unchanged, REPLACED
+        pending(), RolloutState::Unchanged, REPLACED => "Progressing True UnpackPending";
+        unpacked("new"), RolloutState::Unchanged, REPLACED
             => "Progressing False Blocked the installed Bundle was replaced by another client; see condition Installed";
         unpacked("new"), failure("new", false), &format!("{REPLACED}\nDeployment etcd/operator is invalid")
             => "Progressing False Blocked";
@@ -299,17 +312,17 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
         assert_rows!(lines[3].starts_with(progress) => true, "{lines:?}");
     }
     // A replaced Bundle that was deleted is missing.
-    let before = replaced(pending(), Install::Unchanged);
+    let before = replaced(pending(), RolloutState::Unchanged);
     for (valid, install, expected) in ::tests::rows![
-        pending(), Install::Unchanged => MISSING;
-        unpacked("new"), Install::Waiting(Remedy::World) => MISSING;
-        TemplateState::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
-        TemplateState::Unchanged, Install::Paused => REPLACED;
-        TemplateState::UnknownClass("other".to_owned()), Install::Unchanged => REPLACED;
+        pending(), RolloutState::Unchanged => MISSING;
+        unpacked("new"), RolloutState::Waiting(Remedy::World) => MISSING;
+        TemplateState::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, RolloutState::Unchanged => MISSING;
+        TemplateState::Unchanged, RolloutState::Paused => REPLACED;
+        TemplateState::UnknownClass("other".to_owned()), RolloutState::Unchanged => REPLACED;
     ] {
-        assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
+        assert_rows!(lines(&after(&before, &outcome(valid, install, HealthState::Healthy)))[1] => expected);
     }
     // A bundle that was not replaced keeps its reason.
-    let status = then(pending(), Install::Unchanged, Health::Healthy);
+    let status = then(pending(), RolloutState::Unchanged, HealthState::Healthy);
     assert!(lines(&status)[1].starts_with("Installed True InstallationSucceeded"));
 }

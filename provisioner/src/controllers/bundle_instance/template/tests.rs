@@ -60,7 +60,7 @@ fn bundle_names_are_valid_for_every_instance_name() {
         let hash = hash(&instance);
         let mut all: Vec<String> = bundle_names(&instance, &hash).collect();
         for made in &all {
-            assert!(made.len() <= LONGEST_NAME, "{made}");
+            assert!(made.len() <= MAX_NAME_LEN, "{made}");
             assert_eq!(names::dns_subdomain(made), Ok(()), "{made}");
             let bundle = bundle(&instance, &hash, made);
             assert_eq!(bundle.name_any(), *made);
@@ -83,7 +83,7 @@ fn bundle_names_are_valid_for_every_instance_name() {
     let all = || -> Vec<String> { bundle_names(&existing, &hash(&existing)).collect() };
     let (first, again) = (all(), all());
     let distinct = ["a", "682509083659fdf7195e8faf92c6b0c1dc2a75b4"];
-    assert_eq!(first[0], names::generate_name("a", &distinct, LONGEST_NAME));
+    assert_eq!(first[0], names::generate_name("a", &distinct, MAX_NAME_LEN));
     assert_eq!(first[0], again[0]);
     // The other names are not predictable.
     assert!(first[1..].iter().all(|name| !again.contains(name)));

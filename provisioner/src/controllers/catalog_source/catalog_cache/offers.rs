@@ -2,7 +2,7 @@
 
 use catalog::choose::{CatalogAnswer, Offer};
 
-use super::{CatalogContent, State};
+use super::{CatalogContent, CatalogState};
 
 /// Content and state of all catalogs that may provide a package, at one moment.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct CatalogOffer {
     pub(super) priority: i64,
     /// Content of the catalog, or the reason why it is unavailable; `None` while it is read for the first time.
     pub(super) read: Result<CatalogContent, Option<String>>,
-    pub(super) state: State,
+    pub(super) state: CatalogState,
     /// Error of the package, if the catalog has it in an invalid form.
     pub(super) broken: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Offers {
     }
 
     /// Returns the states of the catalogs.
-    pub fn states(&self) -> impl Iterator<Item = &State> {
+    pub fn states(&self) -> impl Iterator<Item = &CatalogState> {
         self.offers.iter().map(|held| &held.state)
     }
 }

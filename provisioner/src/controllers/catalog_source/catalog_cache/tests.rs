@@ -22,7 +22,7 @@ fn listing(namespaces: &[&str]) -> CatalogCache {
     cache
 }
 
-fn put(cache: &mut CatalogCache, key: &Key, priority: i64, read: CatalogContent) {
+fn put(cache: &mut CatalogCache, key: &CatalogKey, priority: i64, read: CatalogContent) {
     cache.add(key, &CatalogIdentity::default(), priority);
     cache.read(key, &CatalogIdentity::default(), read);
 }
@@ -88,7 +88,7 @@ fn loaded_content_is_kept_while_a_catalog_is_unavailable() {
         offer_lines(&cache, "other", None) => ["ours/mine 5: absent"];
         cache.set_problem(&mine, &CatalogIdentity::default(), away()) => true;
         offer_lines(&cache, "etcd", None) => ["ours/mine 5: has etcd"];
-        cache.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
+        cache.states() => [CatalogState { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
         cache.mark_ready(&mine, &CatalogIdentity::default()) => true;
         !cache.mark_ready(&mine, &CatalogIdentity::default()) => true;
         cache.remove(&mine) => true;
@@ -118,7 +118,10 @@ fn content_of_a_replaced_catalog_is_dropped() {
         assert!(cache.add(&mine, &next, 7));
         let unread = ["ours/mine 7: pending"];
         assert_eq!(offer_lines(&cache, "etcd", None), unread);
-        assert_eq!(cache.said("etcd", "etcd.v1", "sha256:1"), Said::Away(None));
+        assert_eq!(
+            cache.declared_maximum("etcd", "etcd.v1", "sha256:1"),
+            CatalogMaximum::Unavailable(None)
+        );
         // Content of the former catalog arrives too late.
         assert!(!cache.read(&mine, &first, all(vec![package.clone()])));
         assert!(!cache.set_problem(&mine, &first, "away".to_owned()));
@@ -237,18 +240,18 @@ fn forbidden_namespace_counts_as_an_unavailable_catalog() {
     let mut list = offers.list().into_iter();
     assert_rows! {
         list.all(|one| !matches!(one.answer, CatalogAnswer::Pending)) => true;
-        cache.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
+        cache.states()[1] => CatalogState { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
         cache.listed("z") => true;
         offer_lines(&cache, "etcd", None) => [mine];
     }
 }
 
-fn declares(value: &str) -> Said {
-    Said::Says(Some(value.to_owned()))
+fn declares(value: &str) -> CatalogMaximum {
+    CatalogMaximum::Declared(Some(value.to_owned()))
 }
 
-fn away(others: &str) -> Said {
-    Said::Away(Some(others.to_owned()))
+fn away(others: &str) -> CatalogMaximum {
+    CatalogMaximum::Unavailable(Some(others.to_owned()))
 }
 
 /// Returns a catalog that has `etcd.v1` in the image with this digest.
@@ -274,12 +277,12 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let expected = [
         ("etcd", "etcd.v1", "sha256:1", declares("4.13")),
         ("etcd", "etcd.v1", "sha256:2", declares("4.14")),
-        ("etcd", "etcd.v1", "sha256:3", Said::Absent),
-        ("etcd", "etcd.v2", "sha256:1", Said::Absent),
-        ("other", "etcd.v1", "sha256:1", Said::Absent),
+        ("etcd", "etcd.v1", "sha256:3", CatalogMaximum::NotFound),
+        ("etcd", "etcd.v2", "sha256:1", CatalogMaximum::NotFound),
+        ("other", "etcd.v1", "sha256:1", CatalogMaximum::NotFound),
     ];
     for (package, bundle, digest, expected) in &expected {
-        assert_rows!(cache.said(package, bundle, digest) => *expected, "{package} {bundle} {digest}");
+        assert_rows!(cache.declared_maximum(package, bundle, digest) => *expected, "{package} {bundle} {digest}");
     }
     // The last observed value of an unavailable catalog counts; a package that it did not have may have been added.
     for (name, ..) in all {
@@ -287,8 +290,8 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     }
     for (package, bundle, digest, expected) in expected {
         assert_rows! {
-            cache.said(package, bundle, digest)
-                => match expected { Said::Absent => Said::Away(None), other => other }, "{package} {bundle} {digest}";
+            cache.declared_maximum(package, bundle, digest)
+                => match expected { CatalogMaximum::NotFound => CatalogMaximum::Unavailable(None), other => other }, "{package} {bundle} {digest}";
         }
     }
 }
@@ -297,10 +300,14 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
 #[test]
 fn unread_catalog_of_higher_priority_is_not_overruled() {
     let none = CatalogIdentity::default();
-    let value = |cache: &CatalogCache| cache.said("etcd", "etcd.v1", "sha256:1");
+    let value = |cache: &CatalogCache| cache.declared_maximum("etcd", "etcd.v1", "sha256:1");
     // After a restart, the catalog of lower priority is read first.
     let mut cache = CatalogCache::default();
-    assert_eq!(value(&cache), Said::Away(None), "nobody has looked");
+    assert_eq!(
+        value(&cache),
+        CatalogMaximum::Unavailable(None),
+        "nobody has looked"
+    );
     cache.reset(&["ours".to_owned(), "theirs".to_owned()]);
     let (first, later) = (key("ours", "first"), key("ours", "later"));
     put(&mut cache, &later, 0, stocked("sha256:1", "4.14"));
@@ -316,7 +323,7 @@ fn unread_catalog_of_higher_priority_is_not_overruled() {
     let bundle = silent.bundles.get_mut("etcd.v1");
     bundle.unwrap().max_openshift = None;
     cache.read(&first, &none, all(vec![silent]));
-    assert_eq!(value(&cache), Said::Says(None));
+    assert_eq!(value(&cache), CatalogMaximum::Declared(None));
     cache.read(&first, &none, all(Vec::new()));
     assert_eq!(value(&cache), declares("4.14"));
     // Its package has become unusable.
@@ -333,9 +340,9 @@ fn unread_catalog_of_higher_priority_is_not_overruled() {
     assert_rows! {
         { cache.add(&first, &as_image("1", "b:1"), 10); value(&cache) } => away("4.14");
         { cache.remove(&first); value(&cache) } => declares("4.14");
-        { cache.remove(&later); value(&cache) } => Said::Absent;
+        { cache.remove(&later); value(&cache) } => CatalogMaximum::NotFound;
         // A namespace that cannot be listed has the default priority.
-        { cache.refused("theirs", "no".to_owned()); value(&cache) } => Said::Away(None);
+        { cache.refused("theirs", "no".to_owned()); value(&cache) } => CatalogMaximum::Unavailable(None);
         { put(&mut cache, &later, 0, stocked("sha256:1", "4.14")); value(&cache) } => declares("4.14"), "its name comes first";
         { cache.add(&later, &none, -1); value(&cache) } => away("4.14");
     }
@@ -352,7 +359,10 @@ fn equal_priorities_are_ordered_by_namespace_and_name() {
     let offers = cache.offers("etcd", None);
     let list = with!(offers.list() => |list| list.sort_by(|a, b| a.catalog.cmp(b.catalog)));
     assert_eq!(list[0].catalog, "a-b/x");
-    assert_eq!(cache.said("etcd", "etcd.v1", "sha256:1"), declares("4.13"));
+    assert_eq!(
+        cache.declared_maximum("etcd", "etcd.v1", "sha256:1"),
+        declares("4.13")
+    );
 }
 
 /// Writing the value of a template to the image does not change the catalog.
@@ -403,11 +413,12 @@ fn new_value_of_a_template_keeps_the_catalog_identity() {
 #[test]
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let none = CatalogIdentity::default();
-    let ask =
-        |cache: &CatalogCache, catalog: &Key| cache.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
+    let ask = |cache: &CatalogCache, catalog: &CatalogKey| {
+        cache.said_by(catalog, "etcd", "etcd.v1", "1.0.0")
+    };
     let mut cache = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
-    let away = Some(Said::Away(None));
+    let away = Some(CatalogMaximum::Unavailable(None));
     assert_rows! {
         ask(&cache, &first) => away, "no catalog is known yet";
         { cache.reset(&["ours".to_owned()]); ask(&cache, &first) } => away, "catalogs are not listed yet";
@@ -423,10 +434,10 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     assert_eq!(ask(&cache, &second), Some(declares("4.14")));
     for (package, bundle, version, expected) in [
         ("etcd", "etcd.v1", "1.0.0", declares("4.13")),
-        ("etcd", "etcd.v1", "1.0.1", Said::Absent),
-        ("etcd", "etcd.v1", "1.0", Said::Absent),
-        ("etcd", "etcd.v2", "1.0.0", Said::Absent),
-        ("other", "etcd.v1", "1.0.0", Said::Absent),
+        ("etcd", "etcd.v1", "1.0.1", CatalogMaximum::NotFound),
+        ("etcd", "etcd.v1", "1.0", CatalogMaximum::NotFound),
+        ("etcd", "etcd.v2", "1.0.0", CatalogMaximum::NotFound),
+        ("other", "etcd.v1", "1.0.0", CatalogMaximum::NotFound),
     ] {
         assert_rows!(cache.said_by(&first, package, bundle, version) => Some(expected), "{package} {bundle} {version}");
     }
@@ -445,8 +456,8 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
 fn the_lowest_value_is_that_of_all_catalogs_together() {
     let none = CatalogIdentity::default();
     let lowest = |cache: &CatalogCache| cache.lowest("etcd", "etcd.v1", "1.0.0");
-    let is = |release: &str| Said::Says(Some(release.to_owned()));
-    let unknown = Said::Away(None);
+    let is = |release: &str| CatalogMaximum::Declared(Some(release.to_owned()));
+    let unknown = CatalogMaximum::Unavailable(None);
     let mut cache = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     assert_eq!(lowest(&cache), unknown, "nothing is listed yet");
@@ -477,8 +488,14 @@ fn the_lowest_value_is_that_of_all_catalogs_together() {
         assert_eq!(lowest(&cache), expected, "{content}");
     }
     cache.read(&second, &none, stocked("sha256:2", "4.12"));
-    assert_eq!(cache.lowest("etcd", "etcd.v1", "1.0.1"), Said::Says(None));
-    assert_eq!(cache.lowest("etcd", "etcd.v2", "1.0.0"), Said::Says(None));
+    assert_eq!(
+        cache.lowest("etcd", "etcd.v1", "1.0.1"),
+        CatalogMaximum::Declared(None)
+    );
+    assert_eq!(
+        cache.lowest("etcd", "etcd.v2", "1.0.0"),
+        CatalogMaximum::Declared(None)
+    );
     // The last reading counts.
     cache.set_problem(&second, &none, "connection refused".to_owned());
     assert_eq!(lowest(&cache), is("4.12"));

@@ -59,7 +59,7 @@ pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<ClusterFa
             watch_deployments(ctx, None, report).await;
         }
         CatalogServer::Auto => {
-            ctx.kinds
+            ctx.discovery
                 .while_served(&kind, |kind| async move {
                     let was = {
                         let around = around.borrow();
@@ -173,7 +173,7 @@ async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<ClusterFac
             around.olm.cluster_operator = operator.and_then(reported_version);
         });
     };
-    ctx.kinds
+    ctx.discovery
         .while_served(&kind, |served| async move {
             if served.is_none() {
                 report(None);
@@ -194,7 +194,7 @@ async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<ClusterFac
 
 async fn watch_packageserver(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", "ClusterServiceVersion");
-    ctx.kinds
+    ctx.discovery
         .while_served(&kind, |served| async move {
             let Some(kind) = served else {
                 change(around, FactSource::Packageserver, |around| {

@@ -159,13 +159,13 @@ impl DigestCache {
 
     /// Returns the path of a record. The uid is hashed, because it might contain path separators.
     fn path(&self, uid: &str) -> PathBuf {
-        self.directory.join(Digest::of(uid.as_bytes()).hex())
+        self.directory.join(Digest::sha256(uid.as_bytes()).hex())
     }
 }
 
 /// Returns the digest of a template, because a template may be long and contain line breaks.
 fn template_digest(template: Option<&str>) -> Option<Digest> {
-    template.map(|template| Digest::of(template.as_bytes()))
+    template.map(|template| Digest::sha256(template.as_bytes()))
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
             template: Some(template),
         };
         let (minor, next) = ("r/c:v1.36", "r/c:v1.37");
-        let one = Digest::of(b"one");
+        let one = Digest::sha256(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
         cache.put("u1", named(minor, template), Some(one)).unwrap();
         let again = DigestCache::new(folder.path());
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(last(uid, template), None, "{uid} {template}");
         }
         // The content of this image is kept, and that of another image is not used for it.
-        let content = Digest::of(b"one");
+        let content = Digest::sha256(b"one");
         cache.put("u1", one, Some(content)).unwrap();
         cache.put("u1", one, None).unwrap();
         assert_rows!(cache.get("u1", one) => Some((content, "r/c:x86_64".to_owned())));
@@ -255,7 +255,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = DigestCache::new(folder.path());
         assert_eq!(digest(&cache, "u1", IMAGE), None);
-        let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
+        let (one, two) = (Digest::sha256(b"one"), Digest::sha256(b"two"));
         cache.put("u1", plain(IMAGE), Some(one)).unwrap();
         cache.put("../u2", plain(IMAGE), Some(two)).unwrap();
         let again = DigestCache::new(folder.path());
@@ -277,7 +277,7 @@ mod tests {
     fn corrupt_records_are_ignored_and_old_ones_evicted() {
         let folder = tempfile::tempdir().unwrap();
         let cache = DigestCache::new(folder.path());
-        let content = Digest::of(b"one");
+        let content = Digest::sha256(b"one");
         cache.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");
         let cut = &whole[..whole.len() - 1];

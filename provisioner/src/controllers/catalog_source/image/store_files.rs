@@ -7,7 +7,7 @@ use std::{
     ops::Range,
 };
 
-use catalog::source::Files;
+use catalog::source::FileSource;
 use unpacker::store::Reader;
 
 /// Index of the files in a stored tar.
@@ -43,7 +43,7 @@ impl StoreFiles {
     }
 }
 
-impl Files for StoreFiles {
+impl FileSource for StoreFiles {
     fn paths(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
     }

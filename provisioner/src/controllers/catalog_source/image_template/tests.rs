@@ -15,7 +15,7 @@ fn input(reference: &str) -> Input<'_> {
         reference,
         annotations: None,
         conditions: &[],
-        noted: None,
+        cached_image: None,
         generation: Some(2),
         has_olm: false,
         unknown_olm: None,
@@ -93,13 +93,13 @@ fn image_template_is_resolved_or_reported() {
     for (before, last) in ::tests::rows![
         vec![] => format!("resolved_image false UnableToResolve {template}");
         vec![condition(reason::RESOLVED, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
-        vec![condition(reason::KEPT, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
+        vec![condition(reason::LAST_RESOLVED, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
         vec![condition(reason::UNRESOLVED, template)] => format!("resolved_image false UnableToResolve {template}");
     ] {
         let bad = resolved(template, &[], &before, false, None);
         let found = bad.image.clone().unwrap_err();
         assert_eq!((&found.why, found.is_for_good), (&why, false));
-        assert_rows!(found.last.is_some() => last.contains(reason::KEPT), "{found:?}");
+        assert_rows!(found.last.is_some() => last.contains(reason::LAST_RESOLVED), "{found:?}");
         let expected = [
             format!("TemplatesHaveResolved false UnableToResolve {why}"),
             format!("ResolvedImage false UnableToResolve {template}"),
@@ -158,7 +158,7 @@ fn annotation_of_olm_is_resolved_as_by_olm_if_olm_is_absent() {
         let found = resolved(reference, &[(ANNOTATION, text)], &[], false, kube);
         assert_eq!(found.image, Ok(image.to_owned()), "{reference} {text}");
         // Only conditions report it.
-        assert_eq!(found.kept, None, "{reference} {text}");
+        assert_eq!(found.retained_image, None, "{reference} {text}");
         assert_eq!(found.write.as_deref(), write, "{reference} {text}");
         assert_eq!(lines(&found), expected, "{reference} {text}");
         // If OLM runs, this provisioner reports nothing.
@@ -192,7 +192,7 @@ fn own_annotation_has_all_variables_also_beside_olm() {
         assert_rows!(lines(&found).last().unwrap() => "resolved_image false LastResolved r/c:any");
         assert_rows!(lines(&found)[0] => format!("{first} false UnableToResolve {CANNOT}, {message}"));
         assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
-        let unresolved = found.kept.unwrap();
+        let unresolved = found.retained_image.unwrap();
         assert!(unresolved.why.contains("\"kube_minor_version\"") && !unresolved.is_for_good);
         // A partly resolved image is never pulled.
         let found = resolved("r/c:{kube_minor_version}", &own, &[], has_olm, None);
@@ -239,11 +239,15 @@ fn terminal_annotation_errors_are_reported_as_terminal() {
         let error = none.image.unwrap_err();
         assert_eq!(error.is_for_good, is_for_good, "{text}: {error:?}");
         assert_eq!(Some(&error.why), none.warning.as_ref(), "{text}");
-        assert_eq!((none.write, none.kept), (None, None), "{text}");
+        assert_eq!((none.write, none.retained_image), (None, None), "{text}");
         let some = resolved("r/c:v19", &annotations, &[], false, kube);
         assert_eq!(some.image, Ok("r/c:v19".to_owned()), "{text}");
         let expected = (annotation == CATALOG_IMAGE_TEMPLATE).then_some(error);
-        assert_eq!((some.write, some.kept), (None, expected), "{text}");
+        assert_eq!(
+            (some.write, some.retained_image),
+            (None, expected),
+            "{text}"
+        );
     }
 }
 
@@ -340,19 +344,18 @@ fn the_last_image_is_that_of_the_same_spec() {
     let template = "r/c:v{kube_minor_version}";
     for (reason, image, generation, expected) in [
         (reason::RESOLVED, "r/c:v19", Some(2), Some("r/c:v19")),
-        (reason::KEPT, "r/c:v19", Some(2), Some("r/c:v19")),
+        (reason::LAST_RESOLVED, "r/c:v19", Some(2), Some("r/c:v19")),
         // From another spec, perhaps with another template.
         (reason::RESOLVED, "r/c:v19", Some(1), None),
         (reason::RESOLVED, "r/c:v19", None, None),
         (reason::UNRESOLVED, template, Some(2), None),
         // The condition contains the template itself.
-        (reason::KEPT, template, Some(2), None),
+        (reason::LAST_RESOLVED, template, Some(2), None),
     ] {
         let before = with!(condition(reason, image) => observed_generation: generation);
         // The recorded image of this template is used if no other is known.
         for noted in [None, Some("r/c:v18")] {
-            let input =
-                with!(input(template) => conditions: std::slice::from_ref(&before), noted: noted);
+            let input = with!(input(template) => conditions: std::slice::from_ref(&before), cached_image: noted);
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
             let expected = expected.or(noted);
             let last_line = lines(&found).pop();

@@ -81,7 +81,7 @@ fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
 #[test]
 fn only_mutable_images_are_polled() {
     let interval = |seconds| PollInterval {
-        every: Duration::from_secs(seconds),
+        period: Duration::from_secs(seconds),
         problem: None,
     };
     for (reference, strategy, expected) in ::tests::rows![
@@ -220,7 +220,7 @@ fn only_image_catalogs_can_have_a_pod() {
             catalog,
             image: None,
             warning: None,
-            has_olm,
+            olm_serves: has_olm,
         };
         assert_eq!(plan.may_have_pod(), expected, "{plan:?}");
     }

@@ -9,7 +9,7 @@ use std::{
 use catalog::{
     Catalog, Limits,
     configmap::{self, ConfigMap as Content},
-    source::Files,
+    source::FileSource,
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,7 +31,7 @@ use crate::controllers::catalog_source::{
 };
 use apply::{
     api_error::{code, is_refusal},
-    backoff::Pauses,
+    backoff::WatchBackoff,
 };
 
 /// Time for which a working watch may fail before that is reported.
@@ -69,7 +69,7 @@ impl CatalogWorker {
     ) {
         let client = self.shared.ctx.client.clone();
         let api: Api<ConfigMap> = Api::namespaced(client, &self.key.namespace);
-        let (mut events, mut outage) = (watch(&api, name), Outage::default());
+        let (mut events, mut outage) = (watch(&api, name), WatchOutage::default());
         let mut exists = false;
         loop {
             let loaded = match events.next().await {
@@ -188,7 +188,7 @@ impl CatalogWorker {
         self.report(source, plan);
         let files = move || {
             let content = Content::read(&data, &Limits::default())?;
-            Ok(Box::new(content) as Box<dyn Files + Send>)
+            Ok(Box::new(content) as Box<dyn FileSource + Send>)
         };
         Ok(self.publish(source, digest, files).await?)
     }
@@ -205,17 +205,17 @@ fn watch(
 
 /// Outage of a watch.
 #[derive(Debug, Default)]
-struct Outage {
+struct WatchOutage {
     /// True if the watch has ever worked.
     has_worked: bool,
     /// Time of the first failure since the watch last worked.
     since: Option<Instant>,
-    pauses: Pauses,
+    pauses: WatchBackoff,
 }
 
 // === impl Outage ===
 
-impl Outage {
+impl WatchOutage {
     /// Records that the watch works.
     fn record_success(&mut self) {
         *self = Self {
@@ -246,7 +246,7 @@ fn read(data: &BTreeMap<String, String>) -> Result<(Catalog, Vec<String>), Error
 
 /// Serialization of a map of strings cannot fail.
 fn digest_of(data: &BTreeMap<String, String>) -> Digest {
-    Digest::of(&serde_json::to_vec(data).unwrap_or_default())
+    Digest::sha256(&serde_json::to_vec(data).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn only_persistent_outages_of_a_watch_are_reported() {
         let now = Instant::now();
-        let mut outage = Outage::default();
+        let mut outage = WatchOutage::default();
         // An outage of a watch that has never worked is reported at once.
         assert!(outage.record_failure(now));
         outage.record_success();

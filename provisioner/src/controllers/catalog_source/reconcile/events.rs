@@ -27,7 +27,7 @@ impl CatalogWorker {
             source: Arc::clone(source),
             observed,
             image: image.and_then(|image| image.write.clone()),
-            has_olm: plan.has_olm,
+            has_olm: plan.olm_serves,
         }));
     }
 

@@ -22,7 +22,7 @@ use crate::{
         registry_server::CatalogPublisher,
         status::{CatalogObservation, Problem},
     },
-    runtime::metrics::Polled,
+    runtime::metrics::PollOutcome,
 };
 
 /// Time after which the registry is overdue. The EndpointSlice is then emptied, because its address may be outdated.
@@ -86,7 +86,7 @@ impl CatalogWorker {
             let publisher = self
                 .publisher
                 .clone()
-                .filter(|_| !plan.has_olm && !self.is_in_pod);
+                .filter(|_| !plan.olm_serves && !self.is_in_pod);
             // The future is large, so it is boxed only for the time of the pull.
             let loading = Box::pin(self.load_image(source, reference));
             let overdue = Box::pin(unpublish_when_overdue(publisher));
@@ -97,7 +97,7 @@ impl CatalogWorker {
         };
         self.shared.ctx.metrics.polled(match &outcome {
             Ok(outcome) => *outcome,
-            Err(_) => Polled::Failed,
+            Err(_) => PollOutcome::Failed,
         });
         if let Err(error) = outcome {
             self.seen.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
@@ -106,7 +106,10 @@ impl CatalogWorker {
             return self.report_failure(source, &error, delay).await;
         }
         self.backoff.reset();
-        let retained = plan.image.as_ref().and_then(|image| image.kept.as_ref());
+        let retained = plan
+            .image
+            .as_ref()
+            .and_then(|image| image.retained_image.as_ref());
         self.seen = CatalogObservation {
             problem: Problem::of_read(retained, poll),
             served: None,
@@ -121,7 +124,7 @@ impl CatalogWorker {
         };
         // Jitter keeps catalogs that started together from being polled together.
         let is_first = !std::mem::replace(&mut self.was_asked, true);
-        let period = poll::poll_delay(poll.every, is_first, fastrand::f64());
+        let period = poll::poll_delay(poll.period, is_first, fastrand::f64());
         loop {
             let remaining = poll::next_sleep(period, started.elapsed());
             if remaining.is_zero() {
@@ -137,7 +140,7 @@ impl CatalogWorker {
         if self.rejected.is_none() || !error.is_terminal() {
             return self.backoff.next_delay(Instant::now());
         }
-        let period = poll.map_or(poll::DEFAULT_INTERVAL, |poll| poll.every);
+        let period = poll.map_or(poll::DEFAULT_INTERVAL, |poll| poll.period);
         poll::poll_delay(period, false, fastrand::f64())
     }
 
@@ -147,7 +150,7 @@ impl CatalogWorker {
         &mut self,
         source: &CatalogSource,
         reference: &str,
-    ) -> Result<Polled, image::Error> {
+    ) -> Result<PollOutcome, image::Error> {
         let has_olm = self.shared.facts.borrow().has_olm;
         let publisher = self.publisher.as_ref();
         let publisher = publisher.filter(|_| !has_olm && !self.is_in_pod);
@@ -158,7 +161,7 @@ impl CatalogWorker {
             publisher.has_room(source).await?;
         }
         let mut registry_digest = None;
-        if self.rejected.is_some() || self.backoff.has_failed() {
+        if self.rejected.is_some() || self.backoff.record_failure() {
             let ctx = &self.shared.ctx;
             registry_digest =
                 Box::pin(image::registry_digest(ctx, (&self.key, source), reference)).await;
@@ -187,7 +190,7 @@ impl CatalogWorker {
         source: &CatalogSource,
         reference: &str,
         registry_digest: &mut Option<String>,
-    ) -> Result<Polled, image::Error> {
+    ) -> Result<PollOutcome, image::Error> {
         let ctx = &self.shared.ctx;
         let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
         registry_digest.clone_from(&pulled.registry_digest);
@@ -233,7 +236,7 @@ impl CatalogWorker {
         source: &CatalogSource,
         reference: &str,
         pulled: &PulledCatalog,
-    ) -> Result<Polled, image::Error> {
+    ) -> Result<PollOutcome, image::Error> {
         let ctx = &self.shared.ctx;
         let place = format!("image {reference} {}", pulled.digest);
         let mut is_same = self.last_location.as_ref() == Some(&place);
@@ -250,7 +253,11 @@ impl CatalogWorker {
         self.last_location = Some(place);
         let files = pulled.files(&self.shared.ctx);
         self.publish(source, pulled.digest, files).await?;
-        Ok(if is_same { Polled::Same } else { Polled::New })
+        Ok(if is_same {
+            PollOutcome::Same
+        } else {
+            PollOutcome::New
+        })
     }
 }
 

@@ -11,11 +11,11 @@ use tracing::warn;
 use super::CatalogWorker;
 use crate::{
     controllers::catalog_source::{
-        Key, image,
+        CatalogKey, image,
         image_template::UnresolvedImage,
         locate::CatalogPlan,
         poll::PollInterval,
-        registry_pod::{self, Kept, Of, plan::State},
+        registry_pod::{self, RegistryPodConfig, RegistryPodState, plan::PodServingState},
         registry_server::CatalogPublisher,
         status::{CatalogObservation, Connection, Problem, Served},
     },
@@ -28,7 +28,7 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Report of a registry pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::controllers::catalog_source) struct PodReport {
-    pub(in crate::controllers::catalog_source) kept: Result<Kept, String>,
+    pub(in crate::controllers::catalog_source) pod_state: Result<RegistryPodState, String>,
     /// True if the state lasts until an admin or user corrects its cause.
     pub(in crate::controllers::catalog_source) is_terminal: bool,
     /// Time of the last check of the image's tag; `None` if it was not checked since this process started.
@@ -83,10 +83,10 @@ impl CatalogWorker {
         self.has_pod = Some(true);
         let shared = Arc::clone(&self.shared);
         let reports = self.pod.clone();
-        let of = Of {
+        let of = RegistryPodConfig {
             source: self.source.clone(),
             image: reference,
-            poll: poll.map(|poll| poll.every),
+            poll: poll.map(|poll| poll.period),
         };
         let mut last_check = None;
         let (key, counted) = (self.key.clone(), self.publisher.clone());
@@ -96,7 +96,7 @@ impl CatalogWorker {
             }
             let report = PodReport {
                 is_terminal: result.as_ref().is_err_and(registry_pod::Error::is_terminal),
-                kept: match result {
+                pod_state: match result {
                     Ok(state) => Ok(state.clone()),
                     Err(error) => Err(manifests::error::chain(error)),
                 },
@@ -133,7 +133,10 @@ impl CatalogWorker {
                 self.follow_image(source, plan, reference, poll).await;
             }
             image::record(&shared.digest_cache, source, reference, None).await;
-            let retained = plan.image.as_ref().and_then(|image| image.kept.as_ref());
+            let retained = plan
+                .image
+                .as_ref()
+                .and_then(|image| image.retained_image.as_ref());
             self.seen.problem = Problem::of_read(retained, poll);
             if let Some(problem) = poll.and_then(|poll| poll.problem.as_deref()) {
                 self.publish_event(source, EventType::Warning, "InvalidInterval", problem)
@@ -213,7 +216,7 @@ impl CatalogWorker {
             delay = (delay * 2).min(MAX_DELAY);
         }
         if publisher.is_none() {
-            self.shared.ctx.metrics.served_gone(&self.key);
+            self.shared.ctx.metrics.remove_served(&self.key);
         }
         self.has_pod = Some(false);
         Ok(())
@@ -226,8 +229,10 @@ async fn wait_until_reachable(
     mut pod_reports: watch::Receiver<Option<PodReport>>,
 ) {
     let serves = |report: &Option<PodReport>| {
-        let state = report.as_ref().and_then(|report| report.kept.as_ref().ok());
-        state.is_some_and(|state| matches!(state.state, State::Serving(_)))
+        let state = report
+            .as_ref()
+            .and_then(|report| report.pod_state.as_ref().ok());
+        state.is_some_and(|state| matches!(state.state, PodServingState::Serving(_)))
     };
     if pod_reports.wait_for(serves).await.is_err() {
         return;
@@ -253,7 +258,7 @@ async fn withdraw(publisher: &CatalogPublisher) {
 /// kept.
 fn count(
     metrics: &Metrics,
-    key: &Key,
+    key: &CatalogKey,
     publisher: Option<&CatalogPublisher>,
     report: Option<&PodReport>,
 ) {
@@ -269,8 +274,10 @@ fn count(
 impl PodReport {
     /// Reports whether the pod serves the catalog without a problem. Returns `None` if that is unknown.
     fn is_served(&self) -> Option<bool> {
-        match &self.kept {
-            Ok(kept) => Some(matches!(kept.state, State::Serving(_)) && kept.trouble.is_none()),
+        match &self.pod_state {
+            Ok(kept) => {
+                Some(matches!(kept.state, PodServingState::Serving(_)) && kept.trouble.is_none())
+            }
             Err(_) => self.is_terminal.then_some(false),
         }
     }
@@ -291,10 +298,10 @@ impl CatalogObservation {
         namespace: &str,
     ) {
         self.last_poll = self.last_poll.max(report.asked);
-        let problem = match &report.kept {
+        let problem = match &report.pod_state {
             // The built-in server serves the catalog until the pod is ready.
-            Ok(Kept {
-                state: State::Starting(_),
+            Ok(RegistryPodState {
+                state: PodServingState::Starting(_),
                 trouble: problem,
                 ..
             }) if self.is_ready() => problem.clone(),
@@ -310,8 +317,8 @@ impl CatalogObservation {
                     address: format!("{}.{namespace}.svc:50051", kept.service),
                     service: Some(service),
                     connection: match kept.state {
-                        State::Serving(_) => Connection::Ready,
-                        State::Starting(_) => Connection::Connecting,
+                        PodServingState::Serving(_) => Connection::Ready,
+                        PodServingState::Starting(_) => Connection::Connecting,
                     },
                 });
                 kept.trouble.clone()
@@ -335,7 +342,8 @@ mod tests {
     #[test]
     fn catalog_is_ready_while_pod_or_server_serves_it() {
         let problem_text = "pod mine-1 is not ready: ImagePullBackOff";
-        let pod_state = |state: State| pod_report(Ok(pod_state(state, Some(problem_text))));
+        let pod_state =
+            |state: PodServingState| pod_report(Ok(pod_state(state, Some(problem_text))));
         let by_us = || {
             let served = Served {
                 address: "mine.a.svc:50051".to_owned(),
@@ -344,8 +352,8 @@ mod tests {
             };
             with!(CatalogObservation, served: Some(served))
         };
-        let starting = || State::Starting("its pod is being created".to_owned());
-        let serving = || State::Serving(None);
+        let starting = || PodServingState::Starting("its pod is being created".to_owned());
+        let serving = || PodServingState::Serving(None);
         for (mut observation, state, expected) in [
             (
                 CatalogObservation::default(),
@@ -371,10 +379,14 @@ mod tests {
     #[test]
     fn pod_without_problem_counts_as_served() {
         let ok = |state, problem_text| Ok(pod_state(state, problem_text));
-        let starting = State::Starting("its pod is being created".to_owned());
+        let starting = PodServingState::Starting("its pod is being created".to_owned());
         for (pod_state, is_for_good, expected) in [
-            (ok(State::Serving(None), None), false, Some(true)),
-            (ok(State::Serving(None), Some("bad")), false, Some(false)),
+            (ok(PodServingState::Serving(None), None), false, Some(true)),
+            (
+                ok(PodServingState::Serving(None), Some("bad")),
+                false,
+                Some(false),
+            ),
             (ok(starting, None), false, Some(false)),
             (Err("the apiserver is away".to_owned()), false, None),
             (Err("it can have none".to_owned()), true, Some(false)),

@@ -17,9 +17,9 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use super::{
-    Around, Invalid, Wanted, diff,
+    Invalid, PodEnvironment, RegistryPodSpec, diff,
     manifest::{CATALOG, POD_HASH, RegistryPodObjects, UPDATE, objects},
-    plan::{PodAction, PodObservation, PodPlan, State, decide},
+    plan::{PodAction, PodObservation, PodPlan, PodServingState, decide},
 };
 
 /// Label of a namespace with its enforced Pod Security Standard.
@@ -86,11 +86,11 @@ impl Error {
 
 /// Result of a reconcile of a registry pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct RegistryPodState {
     /// Name of the Service of the catalog.
     pub service: String,
     /// Serving state of the catalog.
-    pub state: State,
+    pub state: PodServingState,
     /// Problem to report; the catalog may be served nevertheless.
     pub trouble: Option<String>,
     /// Verdict on the image that the tag names, if a pod has just provided one.
@@ -117,9 +117,9 @@ pub async fn is_restricted(client: &Client, namespace: &str) -> Result<bool, Err
 
 /// Reason to check the tag of an image with an update pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks<'a> {
+pub enum TagCheck<'a> {
     /// The registry did not report a digest, so only a node can resolve the tag.
-    Anyway,
+    Always,
     /// The registry reports this digest. The check is skipped if a ready pod already has it.
     For(&'a str),
 }
@@ -130,14 +130,14 @@ pub enum Asks<'a> {
 ///
 /// # Errors
 /// Returns an error if the catalog cannot have a pod, or if the API server rejects a request.
-pub async fn keep(
+pub async fn reconcile(
     client: &Client,
-    desired: &Wanted<'_>,
-    around: &Around<'_>,
-    asks: Option<Asks<'_>>,
+    desired: &RegistryPodSpec<'_>,
+    around: &PodEnvironment<'_>,
+    asks: Option<TagCheck<'_>>,
     now: Timestamp,
     has_written: &mut bool,
-) -> Result<Kept, Error> {
+) -> Result<RegistryPodState, Error> {
     let RegistryPodObjects {
         account,
         service,
@@ -175,10 +175,10 @@ pub async fn keep(
     }
     pod_client.annotate(&existing, &pod, &hash).await;
     let is_served_elsewhere = before.is_some_and(|service| is_of_server(&service));
-    if !is_served_elsewhere || matches!(state, State::Serving(_)) {
+    if !is_served_elsewhere || matches!(state, PodServingState::Serving(_)) {
         ensure(client, service, diff::service, has_written).await?;
     }
-    Ok(Kept {
+    Ok(RegistryPodState {
         service: name,
         state,
         trouble,
@@ -189,14 +189,14 @@ pub async fn keep(
 }
 
 /// Reports whether an update pod is needed to resolve the tag.
-fn needs_update_pod(asks: Option<Asks<'_>>, pods: &[PodObservation], hash: &str) -> bool {
+fn needs_update_pod(asks: Option<TagCheck<'_>>, pods: &[PodObservation], hash: &str) -> bool {
     let has = |pod: &PodObservation, digest: &str| {
         pod.is_ready && pod.hash == hash && pod.digest.as_deref() == Some(digest)
     };
     match asks {
         None => false,
-        Some(Asks::Anyway) => true,
-        Some(Asks::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
+        Some(TagCheck::Always) => true,
+        Some(TagCheck::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
     }
 }
 
@@ -221,7 +221,10 @@ fn add_secrets(pod: &mut Pod, account_secrets: Vec<LocalObjectReference>) {
 }
 
 /// Lists the pods of a catalog.
-pub(super) async fn pods(client: &Client, desired: &Wanted<'_>) -> Result<Vec<Pod>, Error> {
+pub(super) async fn pods(
+    client: &Client,
+    desired: &RegistryPodSpec<'_>,
+) -> Result<Vec<Pod>, Error> {
     RegistryPodClient::new(client, desired).pods().await
 }
 
@@ -236,7 +239,7 @@ pub(super) struct RegistryPodClient<'a> {
 // === impl RegistryPodClient ===
 
 impl<'a> RegistryPodClient<'a> {
-    pub(super) fn new(client: &Client, desired: &Wanted<'a>) -> Self {
+    pub(super) fn new(client: &Client, desired: &RegistryPodSpec<'a>) -> Self {
         let metadata = &desired.source.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         Self {
@@ -443,11 +446,11 @@ mod tests {
         ];
         for (asks, expected) in [
             (None, false),
-            (Some(Asks::Anyway), true),
-            (Some(Asks::For("a")), false),
-            (Some(Asks::For("b")), true),
-            (Some(Asks::For("c")), true),
-            (Some(Asks::For("d")), true),
+            (Some(TagCheck::Always), true),
+            (Some(TagCheck::For("a")), false),
+            (Some(TagCheck::For("b")), true),
+            (Some(TagCheck::For("c")), true),
+            (Some(TagCheck::For("d")), true),
         ] {
             assert_eq!(needs_update_pod(asks, &all, "h"), expected, "{asks:?}");
         }

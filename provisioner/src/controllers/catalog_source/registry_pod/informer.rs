@@ -1,12 +1,7 @@
 //! Watches of registry pods and their objects: one metadata-only watch per kind and namespace, shared by all catalogs of
 //! the namespace.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc};
 
 use futures::{StreamExt as _, future};
 use k8s_openapi::{
@@ -22,19 +17,20 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_POD};
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
 use crate::controllers::catalog_source::{
-    Key,
+    CatalogKey,
     change_notifier::{ChangeNotifier, ChangeSubscription},
 };
 use apply::backoff::patient;
 
 /// Watches of all namespaces that have registry pods.
 #[derive(Debug, Default)]
-pub struct Watches {
+pub struct PodInformers {
     notifier: Arc<ChangeNotifier>,
     namespaces: Mutex<BTreeMap<String, Namespace>>,
 }
@@ -51,19 +47,19 @@ struct Namespace {
 pub(super) struct PodChanges<'a> {
     changes: ChangeSubscription,
     namespace: String,
-    watches: &'a Watches,
+    watches: &'a PodInformers,
 }
 
 // === impl Watches ===
 
-impl Watches {
+impl PodInformers {
     /// Returns the number of watched namespaces.
     pub fn count(&self) -> usize {
         self.namespaces().len()
     }
 
     /// Subscribes to the changes of a catalog's objects.
-    pub(super) fn watch(&self, client: &Client, key: &Key) -> PodChanges<'_> {
+    pub(super) fn watch(&self, client: &Client, key: &CatalogKey) -> PodChanges<'_> {
         let changes = self.notifier.subscribe(key);
         let mut namespaces = self.namespaces();
         let namespace = namespaces.entry(key.namespace.clone());
@@ -87,8 +83,7 @@ impl Watches {
     }
 
     fn namespaces(&self) -> MutexGuard<'_, BTreeMap<String, Namespace>> {
-        let namespaces = self.namespaces.lock();
-        namespaces.unwrap_or_else(PoisonError::into_inner)
+        self.namespaces.lock()
     }
 }
 
@@ -143,7 +138,7 @@ where
             Ok(Event::Apply(object) | Event::Delete(object)) => {
                 if let Some(name) = catalog_of(&object) {
                     let namespace = namespace.to_owned();
-                    notifier.notify(&Key { namespace, name });
+                    notifier.notify(&CatalogKey { namespace, name });
                 }
             }
             Ok(Event::Init | Event::InitApply(_)) => {}

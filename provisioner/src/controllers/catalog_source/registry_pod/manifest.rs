@@ -54,7 +54,7 @@ const USER: u32 = 1001;
 
 /// Desired registry pod of a catalog.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct RegistryPodSpec<'a> {
     /// CatalogSource that owns the objects.
     pub source: &'a CatalogSource,
     /// Image of the catalog.
@@ -62,21 +62,21 @@ pub struct Wanted<'a> {
     /// Pod options of the CatalogSource.
     pub options: &'a Options,
     /// Program that serves the catalog.
-    pub content: Content<'a>,
+    pub content: PodServer<'a>,
 }
 
 /// Program that serves a catalog from its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content<'a> {
+pub enum PodServer<'a> {
     /// The provisioner's binary, from this directory or database. A directory in the pod options takes precedence.
-    Ours(&'a str),
+    BuiltIn(&'a str),
     /// The image's own entrypoint.
     Entrypoint,
 }
 
 /// Cluster settings that affect the pod.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub struct PodEnvironment<'a> {
     /// Image of the provisioner.
     pub program: &'a str,
     /// True if the namespace enforces the Pod Security Standard `restricted`.
@@ -102,7 +102,10 @@ pub struct RegistryPodObjects {
 ///
 /// # Errors
 /// Returns an error if the catalog cannot have a registry pod.
-pub fn objects(desired: &Wanted<'_>, around: &Around<'_>) -> Result<RegistryPodObjects, Invalid> {
+pub fn objects(
+    desired: &RegistryPodSpec<'_>,
+    around: &PodEnvironment<'_>,
+) -> Result<RegistryPodObjects, Invalid> {
     let name = desired.source.metadata.name.as_deref().unwrap_or_default();
     let service = name.replace('.', "-");
     names::dns_1035_label(&service).map_err(|problem| Invalid::Name {
@@ -154,7 +157,7 @@ pub fn objects(desired: &Wanted<'_>, around: &Around<'_>) -> Result<RegistryPodO
 
 /// Builder of the objects of one catalog.
 struct ObjectBuilder<'a> {
-    desired: &'a Wanted<'a>,
+    desired: &'a RegistryPodSpec<'a>,
     name: &'a str,
 }
 
@@ -244,8 +247,8 @@ fn typed<K: DeserializeOwned>(metadata: Value, mut rest: Value) -> Result<K, Inv
 }
 
 /// Returns the pod spec.
-fn pod(desired: &Wanted<'_>, around: &Around<'_>, secrets: &[Value]) -> Value {
-    let Wanted {
+fn pod(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, secrets: &[Value]) -> Value {
+    let RegistryPodSpec {
         source, options, ..
     } = desired;
     let annotation = source.metadata.annotations.as_ref();
@@ -301,13 +304,13 @@ struct ServerParts {
 // === impl ServerParts ===
 
 impl ServerParts {
-    fn new(desired: &Wanted<'_>, around: &Around<'_>, restricted: bool) -> Self {
+    fn new(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, restricted: bool) -> Self {
         let options = desired.options;
         let extract = options.extract_content.as_ref();
         let directory = match (extract, desired.content) {
             (Some(extract), _) => Some(extract.catalog_dir.as_str()),
-            (None, Content::Ours(directory)) => Some(directory),
-            (None, Content::Entrypoint) => None,
+            (None, PodServer::BuiltIn(directory)) => Some(directory),
+            (None, PodServer::Entrypoint) => None,
         };
         let security = |read_only: bool| {
             let mut security = json!({"readOnlyRootFilesystem": read_only});
@@ -370,7 +373,7 @@ impl ServerParts {
     }
 }
 
-fn container(desired: &Wanted<'_>, options: &Options) -> Value {
+fn container(desired: &RegistryPodSpec<'_>, options: &Options) -> Value {
     let probe = |more: Value| {
         let mut probe = json!({"grpc": {"port": PORT}, "timeoutSeconds": 5});
         for (key, value) in more.as_object().into_iter().flatten() {

@@ -72,7 +72,7 @@ pub enum PodAction {
 
 /// Serving state of a catalog after the plan is applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum PodServingState {
     /// The catalog is not served yet. Contains the reason.
     Starting(String),
     /// A ready pod serves the catalog, with this digest if the kubelet has reported it. The pod may be about to be
@@ -86,7 +86,7 @@ pub struct PodPlan {
     /// Changes in the order of execution.
     pub acts: Vec<PodAction>,
     /// Serving state of the catalog.
-    pub state: State,
+    pub state: PodServingState,
     /// Problem to report, with OLM's text if OLM has one (OLM v0 parity).
     pub trouble: Option<String>,
     /// Verdict on the image that the tag names, if a pod has provided one.
@@ -228,10 +228,11 @@ pub fn decide(pods: &[PodObservation], hash: &str, asks: bool, now: Timestamp) -
         plan.again = Some(SETTLE_DELAY);
     }
     let state = match promoted {
-        Some(update) => State::Serving(update.digest.clone()),
-        None if chosen.is_ready => State::Serving(chosen.digest.clone()),
-        None => before
-            .unwrap_or_else(|| State::Starting(format!("pod {} is not ready yet", chosen.name))),
+        Some(update) => PodServingState::Serving(update.digest.clone()),
+        None if chosen.is_ready => PodServingState::Serving(chosen.digest.clone()),
+        None => before.unwrap_or_else(|| {
+            PodServingState::Starting(format!("pod {} is not ready yet", chosen.name))
+        }),
     };
     if let (false, None, Some(reason)) = (chosen.is_ready, promoted, &chosen.waits) {
         let problem = || format!("pod {} is not ready: {reason}", chosen.name);
@@ -241,10 +242,10 @@ pub fn decide(pods: &[PodObservation], hash: &str, asks: bool, now: Timestamp) -
 }
 
 /// Returns the serving state provided by the pods that are being replaced.
-fn before(other: &[&PodObservation]) -> Option<State> {
+fn before(other: &[&PodObservation]) -> Option<PodServingState> {
     let mut other = other.iter();
     let ready = other.find(|pod| pod.is_ready && !pod.has_ended())?;
-    Some(State::Serving(ready.digest.clone()))
+    Some(PodServingState::Serving(ready.digest.clone()))
 }
 
 /// Selects the newest update pod with the desired hash; the others are returned for deletion.
@@ -291,7 +292,7 @@ impl PlanBuilder {
                 self.acts.push(PodAction::Promote(update.name.clone()));
                 self.delete(other);
                 self.judged = Some(Ok(()));
-                return self.with(State::Serving(update.digest.clone()));
+                return self.with(PodServingState::Serving(update.digest.clone()));
             }
             self.delete(&[update]);
         }
@@ -306,7 +307,7 @@ impl PlanBuilder {
                 .and_then(|age| REPLACE_DELAY.checked_sub(age));
             if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
                 self.again = Some(remaining);
-                let starting = || State::Starting("a new pod will be created".to_owned());
+                let starting = || PodServingState::Starting("a new pod will be created".to_owned());
                 return self.with(before(other).unwrap_or_else(starting));
             }
         }
@@ -318,7 +319,7 @@ impl PlanBuilder {
         self.delete(&useless);
         self.acts.push(PodAction::Create);
         self.again = Some(SETTLE_DELAY);
-        let starting = || State::Starting("its pod is being created".to_owned());
+        let starting = || PodServingState::Starting("its pod is being created".to_owned());
         self.with(before(other).unwrap_or_else(starting))
     }
 
@@ -365,7 +366,7 @@ impl PlanBuilder {
         None
     }
 
-    fn with(self, state: State) -> PodPlan {
+    fn with(self, state: PodServingState) -> PodPlan {
         PodPlan {
             acts: self.acts,
             state,

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    Around, Content, Error, Options, Wanted,
+    Error, Options, PodEnvironment, PodServer, RegistryPodSpec,
     apply::{RegistryPodClient, failed},
     manifest::{MANAGED, RegistryPodObjects, SERVICE_HASH, objects},
     plan::PodAction,
@@ -39,8 +39,8 @@ const CONTROLLERS: &str =
 /// Returns an error if the API server rejects a request.
 pub async fn remove(
     client: &Client,
-    desired: &Wanted<'_>,
-    around: &Around<'_>,
+    desired: &RegistryPodSpec<'_>,
+    around: &PodEnvironment<'_>,
 ) -> Result<(), Error> {
     let pod_client = RegistryPodClient::new(client, desired);
     for pod in pod_client.pods().await? {
@@ -152,7 +152,11 @@ pub async fn exist(client: &Client, source: &CatalogSource) -> Result<bool, Erro
     has_any(client, &desired, &service).await
 }
 
-async fn has_any(client: &Client, desired: &Wanted<'_>, service: &Service) -> Result<bool, Error> {
+async fn has_any(
+    client: &Client,
+    desired: &RegistryPodSpec<'_>,
+    service: &Service,
+) -> Result<bool, Error> {
     let namespace = service.namespace().unwrap_or_default();
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
     let name = service.name_any();
@@ -186,14 +190,17 @@ async fn remove_if_exists(
 }
 
 /// Returns inputs that yield the right object names. The content of the pod is irrelevant.
-fn name_inputs<'a>(source: &'a CatalogSource, options: &'a Options) -> (Wanted<'a>, Around<'a>) {
-    let desired = Wanted {
+fn name_inputs<'a>(
+    source: &'a CatalogSource,
+    options: &'a Options,
+) -> (RegistryPodSpec<'a>, PodEnvironment<'a>) {
+    let desired = RegistryPodSpec {
         source,
         image: "",
         options,
-        content: Content::Entrypoint,
+        content: PodServer::Entrypoint,
     };
-    let around = Around {
+    let around = PodEnvironment {
         program: "",
         is_restricted: false,
         chooses_users: false,

@@ -24,11 +24,11 @@ use tracing::warn;
 use unpacker::{Access, Source, image, source::Image};
 
 use super::{
-    super::{Key, pull_secrets, server_backoff::ServerBackoff},
-    Around, Content, Invalid, Options, Wanted, Watches,
-    apply::{Asks, Error, Kept, is_restricted, keep, pods},
+    super::{CatalogKey, pull_secrets, server_backoff::ServerBackoff},
+    Invalid, Options, PodEnvironment, PodInformers, PodServer, RegistryPodSpec,
+    apply::{Error, RegistryPodState, TagCheck, is_restricted, pods, reconcile},
     manifest::CONTAINER,
-    plan::{PodObservation, PodPresence, State},
+    plan::{PodObservation, PodPresence, PodServingState},
     repair_backoff::RepairBackoff,
 };
 use crate::controllers::context::Context;
@@ -49,7 +49,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Configuration of the registry pod of one catalog.
 #[derive(Debug)]
-pub struct Of<'a> {
+pub struct RegistryPodConfig<'a> {
     /// Latest version of the CatalogSource. Annotations that are added later are copied to its pod.
     pub source: watch::Receiver<Arc<CatalogSource>>,
     /// Image of the catalog.
@@ -70,9 +70,9 @@ pub fn needs_pod(pod: Option<&Value>, all: bool) -> bool {
 /// garbage-collected with the CatalogSource.
 pub async fn follow(
     ctx: &Context,
-    watches: &Watches,
-    of: Of<'_>,
-    mut report: impl FnMut(&Result<Kept, Error>),
+    watches: &PodInformers,
+    of: RegistryPodConfig<'_>,
+    mut report: impl FnMut(&Result<RegistryPodState, Error>),
 ) -> Infallible {
     let mut following = RegistryPodWorker::new(ctx, of);
     let mut pods = watches.watch(&ctx.client, &following.key());
@@ -100,7 +100,7 @@ enum CatalogDir {
 
 struct RegistryPodWorker<'a> {
     ctx: &'a Context,
-    of: Of<'a>,
+    of: RegistryPodConfig<'a>,
     /// The followed CatalogSource, with its latest annotations.
     source: Arc<CatalogSource>,
     place: CatalogDir,
@@ -121,7 +121,7 @@ struct RegistryPodWorker<'a> {
 // === impl RegistryPodWorker ===
 
 impl<'a> RegistryPodWorker<'a> {
-    fn new(ctx: &'a Context, mut of: Of<'a>) -> Self {
+    fn new(ctx: &'a Context, mut of: RegistryPodConfig<'a>) -> Self {
         let source = Arc::clone(&of.source.borrow_and_update());
         let last_check = last_asked(&source, (ctx.now)());
         Self {
@@ -139,8 +139,8 @@ impl<'a> RegistryPodWorker<'a> {
         }
     }
 
-    fn key(&self) -> Key {
-        Key {
+    fn key(&self) -> CatalogKey {
+        CatalogKey {
             namespace: self.source.namespace().unwrap_or_default(),
             name: self.source.name_any(),
         }
@@ -168,14 +168,14 @@ impl<'a> RegistryPodWorker<'a> {
         std::future::pending::<()>().await;
     }
 
-    async fn reconcile_once(&mut self) -> Result<Kept, Error> {
+    async fn reconcile_once(&mut self) -> Result<RegistryPodState, Error> {
         self.take_annotations();
         let (ctx, source) = (self.ctx, Arc::clone(&self.source));
         let (field, pod) = pod_options(&source);
         let options = Options::read(field, pod)?;
         let namespace = source.namespace().unwrap_or_default();
         let is_openshift = ctx.versions.openshift().await;
-        let around = Around {
+        let around = PodEnvironment {
             program: &ctx.settings.jobs.image,
             is_restricted: is_restricted(&ctx.client, &namespace).await?,
             chooses_users: is_openshift.map_err(Error::Cluster)?.is_some(),
@@ -194,14 +194,16 @@ impl<'a> RegistryPodWorker<'a> {
             self.read_labels(&options, can_compare && !is_same).await?;
         }
         let content = match &self.place {
-            CatalogDir::Path(path) => Content::Ours(path),
-            CatalogDir::Unknown | CatalogDir::Unlabeled => Content::Entrypoint,
+            CatalogDir::Path(path) => PodServer::BuiltIn(path),
+            CatalogDir::Unknown | CatalogDir::Unlabeled => PodServer::Entrypoint,
         };
         let desired = self.desired(&source, &options, content);
-        let asks = registry_digest.as_deref().map_or(Asks::Anyway, Asks::For);
+        let asks = registry_digest
+            .as_deref()
+            .map_or(TagCheck::Always, TagCheck::For);
         let asks = (can_compare && !is_same).then_some(asks);
         let mut has_written = false;
-        let result = keep(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
+        let result = reconcile(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
         if has_written {
             self.pace.record_write(Instant::now());
         }
@@ -220,8 +222,8 @@ impl<'a> RegistryPodWorker<'a> {
             pod_state.trouble.take(),
         );
         let digest = match &pod_state.state {
-            State::Serving(digest) => digest.clone(),
-            State::Starting(_) => None,
+            PodServingState::Serving(digest) => digest.clone(),
+            PodServingState::Starting(_) => None,
         };
         // The tag can be compared as soon as the serving digest is known.
         if is_due && self.digest.is_none() && digest.is_some() {
@@ -243,9 +245,9 @@ impl<'a> RegistryPodWorker<'a> {
         &'b self,
         source: &'b CatalogSource,
         options: &'b Options,
-        content: Content<'b>,
-    ) -> Wanted<'b> {
-        Wanted {
+        content: PodServer<'b>,
+    ) -> RegistryPodSpec<'b> {
+        RegistryPodSpec {
             source,
             image: self.of.image,
             options,
@@ -273,7 +275,7 @@ impl<'a> RegistryPodWorker<'a> {
             Err(error) => error,
         };
         if is_unread {
-            let desired = self.desired(&self.source, options, Content::Entrypoint);
+            let desired = self.desired(&self.source, options, PodServer::Entrypoint);
             let pods = pods(&self.ctx.client, &desired).await?;
             let Some(place) = place_in(&pods, self.of.image) else {
                 return Err(error);
@@ -311,7 +313,7 @@ impl<'a> RegistryPodWorker<'a> {
         Some(poll.saturating_sub(passed))
     }
 
-    fn wait(&mut self, kept: &Result<Kept, Error>) -> Duration {
+    fn wait(&mut self, kept: &Result<RegistryPodState, Error>) -> Duration {
         let Ok(kept) = kept else {
             return self.backoff.next_delay(Instant::now());
         };

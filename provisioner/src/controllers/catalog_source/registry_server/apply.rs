@@ -23,7 +23,7 @@ use super::{
     Error,
     objects::{EndpointSpec, MANAGER, ObjectState, has_stale_endpoints, is_ours, slice_name},
 };
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 
 /// Timeout of one request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ pub(super) async fn reconcile(
 /// Removes all endpoints from the EndpointSlice of a catalog, unless the slice is foreign or the catalog is served by then.
 pub(super) async fn remove_endpoints(
     requests: &Requests,
-    key: &Key,
+    key: &CatalogKey,
     is_served: impl Fn() -> bool,
 ) -> Result<(), Error> {
     let name = slice_name(&key.name);
@@ -165,7 +165,7 @@ pub(super) async fn remove_endpoints(
 }
 
 /// Removes both objects, except foreign ones.
-pub(super) async fn remove(requests: &Requests, key: &Key) -> Result<(), Error> {
+pub(super) async fn remove(requests: &Requests, key: &CatalogKey) -> Result<(), Error> {
     let name = key.name.replace('.', "-");
     let slices = ObjectClient::<EndpointSlice>::new(requests, &key.namespace, "EndpointSlice");
     slices.remove(&slice_name(&key.name), key).await?;
@@ -219,7 +219,7 @@ where
     }
 
     /// Deletes an object if it belongs to the catalog.
-    async fn remove(&self, name: &str, key: &Key) -> Result<(), Error> {
+    async fn remove(&self, name: &str, key: &CatalogKey) -> Result<(), Error> {
         let Some(object) = self.get(name).await? else {
             return Ok(());
         };

@@ -4,7 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU16, AtomicU64},
     },
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use k8s_openapi::{
 };
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::RegistryService;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch::Sender},
     time::sleep,
@@ -25,18 +26,18 @@ use tracing::{info, warn};
 use unpacker::Digest;
 
 use super::{
-    Error, Listening, ServedCatalog, ServingState, Shared,
+    CatalogListener, Error, ServedCatalog, ServingState, Shared,
     apply::{self, AppliedObjects},
     objects::{self, EndpointSpec},
 };
-use crate::controllers::catalog_source::{Key, server_backoff::ServerBackoff};
+use crate::controllers::catalog_source::{CatalogKey, server_backoff::ServerBackoff};
 
 /// Time without failures or repairs after which the back-off is reset.
 const RESET_AFTER: Duration = Duration::from_secs(120);
 
 /// Endpoint of a catalog: its port, its Service and its EndpointSlice.
 pub(super) struct CatalogEndpoint {
-    pub(super) key: Key,
+    pub(super) key: CatalogKey,
     /// Id of the publisher that owns the endpoint.
     pub(super) owner_id: AtomicU64,
     /// Port of the catalog; 0 while it is not served.
@@ -54,7 +55,7 @@ pub(super) struct CatalogEndpoint {
 /// Content published at an endpoint.
 #[derive(Default)]
 pub(super) struct PublishedCatalog {
-    pub(super) listener: Option<Listening>,
+    pub(super) listener: Option<CatalogListener>,
     pub(super) owner: Option<(OwnerReference, ObjectReference)>,
     pub(super) digest: Option<Digest>,
     pub(super) since: Option<Timestamp>,
@@ -88,7 +89,7 @@ impl Shared {
         let outcome = match apply::reconcile(&self.requests, &declared).await {
             Ok(applied) => {
                 let is_new = *endpoint.settled_change.borrow() != published.changes;
-                let repaired = applied.repaired(endpoint.kept().as_ref(), is_new);
+                let repaired = applied.repaired(endpoint.lock_applied().as_ref(), is_new);
                 if repaired > 0 {
                     info!(catalog = %endpoint.key, "repaired catalog Service or EndpointSlice");
                     self.metrics.repaired(repaired);
@@ -99,7 +100,7 @@ impl Shared {
                     .map(|(digest, since)| {
                         endpoint.registered(&declared, applied.created.clone(), digest, since)
                     });
-                *endpoint.kept() = Some(applied);
+                *endpoint.lock_applied() = Some(applied);
                 let state = ServingState {
                     registered,
                     trouble: published.rejection.clone(),
@@ -225,7 +226,7 @@ pub(super) async fn maintain(shared: Arc<Shared>, endpoint: Arc<CatalogEndpoint>
 // === impl CatalogEndpoint ===
 
 impl CatalogEndpoint {
-    pub(super) fn new(key: Key, owner_id: u64) -> Self {
+    pub(super) fn new(key: CatalogKey, owner_id: u64) -> Self {
         Self {
             key,
             owner_id: AtomicU64::new(owner_id),
@@ -260,10 +261,10 @@ impl CatalogEndpoint {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ServingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, Option<AppliedObjects>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_applied(&self) -> MutexGuard<'_, Option<AppliedObjects>> {
+        self.kept.lock()
     }
 }

@@ -12,7 +12,7 @@ use manifests::api::labels::CATALOG;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 use apply::backoff::patient;
 
 /// Maximum time to wait for the EndpointSlice controllers of Kubernetes.
@@ -22,7 +22,7 @@ const SERVICE: &str = "kubernetes.io/service-name";
 
 /// Waits until another controller's EndpointSlice of a catalog has endpoints (`leads`), or until none has. Returns after a
 /// timeout, and at once if listing EndpointSlices is forbidden.
-pub(super) async fn wait_for_endpoints(client: &Client, key: &Key, leads: bool) {
+pub(super) async fn wait_for_endpoints(client: &Client, key: &CatalogKey, leads: bool) {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &key.namespace);
     let service = key.name.replace('.', "-");
     let config = watcher::Config::default().labels(&format!("{SERVICE}={service},!{CATALOG}"));

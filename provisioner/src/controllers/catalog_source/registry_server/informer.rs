@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::{CatalogEndpoint, Shared, apply::AppliedObjects};
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 use apply::backoff::patient;
 
 /// Watches both kinds in a namespace.
@@ -85,7 +85,7 @@ impl Shared {
         let Some(catalog) = object.labels().get(CATALOG) else {
             return;
         };
-        let key = Key {
+        let key = CatalogKey {
             namespace: namespace.to_owned(),
             name: catalog.clone(),
         };
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    fn wake(&self, matches: impl Fn(&Key) -> bool) {
+    fn wake(&self, matches: impl Fn(&CatalogKey) -> bool) {
         let endpoints = self.endpoints();
         let woken = endpoints.iter().filter(|(key, _)| matches(key));
         woken.for_each(|(_, endpoint)| endpoint.wake.notify_one());
@@ -109,7 +109,7 @@ impl Shared {
 impl CatalogEndpoint {
     /// Reports whether this resource version is that of the last reconcile.
     fn knows(&self, now: Option<&str>, version: fn(&AppliedObjects) -> Option<&str>) -> bool {
-        let applied = self.kept();
+        let applied = self.lock_applied();
         now.is_some() && applied.as_ref().and_then(version) == now
     }
 }

@@ -8,19 +8,19 @@ use std::{io, net::TcpListener, sync::Arc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-use super::stores::Served;
+use super::stores::ServedStore;
 
 /// Listening port and the server behind it. Dropping it stops the server.
 #[derive(Debug)]
-pub struct Listening {
+pub struct CatalogListener {
     socket: TcpListener,
     port: u16,
-    now: Option<(Arc<Served>, DropGuard)>,
+    now: Option<(Arc<ServedStore>, DropGuard)>,
 }
 
 // === impl Listening ===
 
-impl Listening {
+impl CatalogListener {
     /// Wraps a non-blocking socket that is already listening.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Listening {
     }
 
     /// Reports whether this content is being served.
-    pub fn shows(&self, served: &Arc<Served>) -> bool {
+    pub fn is_serving(&self, served: &Arc<ServedStore>) -> bool {
         let now = self.now.as_ref();
         now.is_some_and(|(now, _)| Arc::ptr_eq(now, served))
     }
@@ -53,7 +53,7 @@ impl Listening {
     ///
     /// # Errors
     /// Returns an error if no file descriptors are left. The previous content is then still served.
-    pub fn show(&mut self, served: Arc<Served>) -> io::Result<()> {
+    pub fn serve(&mut self, served: Arc<ServedStore>) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.socket.try_clone()?)?;
         let (stop, service, port) = (
             CancellationToken::new(),

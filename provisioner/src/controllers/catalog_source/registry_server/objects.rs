@@ -11,7 +11,7 @@ use kube::{Resource, ResourceExt as _};
 use manifests::api::labels::{CATALOG, CATALOG_POD};
 use serde_json::{Value, json};
 
-use crate::controllers::catalog_source::Key;
+use crate::controllers::catalog_source::CatalogKey;
 
 /// Field manager of both objects.
 pub(super) const MANAGER: &str = "catalogserver";
@@ -28,7 +28,7 @@ const MANAGED_BY: &str = "core.rukpak.io";
 /// Desired state of both objects.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct EndpointSpec {
-    pub(super) key: Key,
+    pub(super) key: CatalogKey,
     /// Reference to the CatalogSource.
     pub(super) owner: OwnerReference,
     /// Address at which this process serves the catalog.
@@ -72,7 +72,7 @@ pub(super) fn slice_name(catalog: &str) -> String {
 }
 
 /// Returns the address of a catalog for its clients.
-pub(super) fn address(key: &Key) -> String {
+pub(super) fn address(key: &CatalogKey) -> String {
     let name = key.name.replace('.', "-");
     format!("{name}.{}.svc:{PORT}", key.namespace)
 }

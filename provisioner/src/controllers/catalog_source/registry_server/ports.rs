@@ -14,7 +14,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::Error;
-use crate::{controllers::catalog_source::Key, runtime::settings::Ports};
+use crate::{controllers::catalog_source::CatalogKey, runtime::settings::Ports};
 
 /// Time for which a released port is not used again. Nodes observe endpoint changes long before that.
 const REUSE_DELAY: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl PortAllocator {
     }
 
     /// Listens on a port for a catalog. Ports that are cooling down are used only if no other port is free.
-    pub(super) fn bind(&mut self, key: &Key, now: Instant) -> Result<TcpListener, Error> {
+    pub(super) fn bind(&mut self, key: &CatalogKey, now: Instant) -> Result<TcpListener, Error> {
         self.cooling_down
             .retain(|_, since| now.saturating_duration_since(*since) < REUSE_DELAY);
         let listen = |port| {
@@ -71,7 +71,7 @@ impl PortAllocator {
 }
 
 /// Returns the ports to try, in order; 0 lets the system choose one.
-fn candidates(key: &Key, range: Ports) -> impl Iterator<Item = u16> {
+fn candidates(key: &CatalogKey, range: Ports) -> impl Iterator<Item = u16> {
     let (first, count) = match range {
         Ports::Any => (0, 1),
         Ports::Range { first, last } => (first, u32::from(last.saturating_sub(first)) + 1),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> CatalogKey {
         fixtures::key("catalogs", name)
     }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catalog::source::Files;
+use catalog::source::FileSource;
 use kube::Resource as _;
 use manifests::api::catalog_source::CatalogSource;
 use tokio::time::sleep;
@@ -16,8 +16,8 @@ use tracing::info;
 use unpacker::Digest;
 
 use super::{
-    CatalogEndpoint, Error, Key, Listening, RegistryServer, ServedCatalog, ServingState, apply,
-    handover, objects,
+    CatalogEndpoint, CatalogKey, CatalogListener, Error, RegistryServer, ServedCatalog,
+    ServingState, apply, handover, objects,
 };
 
 /// Time for which a catalog is still served after its endpoint was removed. Each node learns of the removal independently.
@@ -35,7 +35,7 @@ struct EndpointChange {
 /// CatalogSource.
 pub struct CatalogPublisher {
     pub(super) serving: Arc<RegistryServer>,
-    pub(super) key: Key,
+    pub(super) key: CatalogKey,
     pub(super) id: u64,
     /// True if no object of the catalog exists in the cluster.
     pub(super) is_withdrawn: AtomicBool,
@@ -60,7 +60,7 @@ impl CatalogPublisher {
         files: F,
     ) -> Result<ServedCatalog, Error>
     where
-        F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
+        F: FnOnce() -> Result<Box<dyn FileSource + Send>, Error> + Send + 'static,
     {
         let endpoint = self.serving.endpoint(&self.key, self.id);
         self.is_withdrawn.store(false, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl CatalogPublisher {
         files: F,
     ) -> Result<EndpointChange, Error>
     where
-        F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
+        F: FnOnce() -> Result<Box<dyn FileSource + Send>, Error> + Send + 'static,
     {
         let (key, shared) = (&self.key, &self.serving.shared);
         objects::service_name(&key.name).map_err(|length| Error::Name {
@@ -240,14 +240,14 @@ impl CatalogPublisher {
             none => {
                 let socket = shared.ports().bind(key, Instant::now())?;
                 let listen = |source| Error::Listen { port: 0, source };
-                none.insert(Listening::new(socket).map_err(listen)?)
+                none.insert(CatalogListener::new(socket).map_err(listen)?)
             }
         };
-        let mut is_new = !listening.shows(&served);
+        let mut is_new = !listening.is_serving(&served);
         if is_new {
             let port = listening.port();
             let listen = |source| Error::Listen { port, source };
-            listening.show(served).map_err(listen)?;
+            listening.serve(served).map_err(listen)?;
             endpoint.port.store(port, Ordering::Relaxed);
             info!(catalog = %key, port, %digest, "serving a catalog");
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use unpacker::Digest;
 
 use super::Error;
-use crate::{controllers::catalog_source::Key, runtime::settings::Share};
+use crate::{controllers::catalog_source::CatalogKey, runtime::settings::NamespaceQuota};
 
 /// Usage of all namespaces.
 #[derive(Debug, Default)]
@@ -35,16 +35,16 @@ struct StoreSize {
 
 impl NamespaceQuotas {
     /// Checks whether the quota allows one more catalog, regardless of its content.
-    pub(super) fn has_room(&self, key: &Key, share: &Share) -> Result<(), Error> {
+    pub(super) fn has_room(&self, key: &CatalogKey, share: &NamespaceQuota) -> Result<(), Error> {
         self.check(key, None, share)
     }
 
     /// Checks whether a content may be served before its store is built. Returns the maximum size of the store in bytes.
     pub(super) fn max_store_size(
         &self,
-        key: &Key,
+        key: &CatalogKey,
         digest: Digest,
-        share: &Share,
+        share: &NamespaceQuota,
     ) -> Result<u64, Error> {
         let refused = self.usage(key).and_then(|usage| usage.refused);
         let last_rejection = refused.filter(|rejected| rejected.digest == digest);
@@ -58,10 +58,10 @@ impl NamespaceQuotas {
     /// Records that a store was not built, because its size would be at least `size` bytes.
     pub(super) fn record_too_large(
         &mut self,
-        key: &Key,
+        key: &CatalogKey,
         digest: Digest,
         size: u64,
-        share: &Share,
+        share: &NamespaceQuota,
     ) -> Result<(), Error> {
         let content = Some(StoreSize { digest, size });
         let parts = self.namespaces.entry(key.namespace.clone()).or_default();
@@ -73,10 +73,10 @@ impl NamespaceQuotas {
     /// stays.
     pub(super) fn reserve(
         &mut self,
-        key: &Key,
+        key: &CatalogKey,
         digest: Digest,
         size: u64,
-        share: &Share,
+        share: &NamespaceQuota,
     ) -> Result<(), Error> {
         let content = Some(StoreSize { digest, size });
         let result = self.check(key, content, share);
@@ -94,7 +94,7 @@ impl NamespaceQuotas {
     }
 
     /// Releases the reservation of a catalog that could not be served. A recorded rejection is kept.
-    pub(super) fn release_served(&mut self, key: &Key) {
+    pub(super) fn release_served(&mut self, key: &CatalogKey) {
         let parts = self.namespaces.get_mut(&key.namespace);
         if let Some(part) = parts.and_then(|parts| parts.get_mut(&key.name)) {
             part.served = None;
@@ -102,7 +102,7 @@ impl NamespaceQuotas {
     }
 
     /// Releases the quota of a catalog that is no longer served.
-    pub(super) fn release(&mut self, key: &Key) {
+    pub(super) fn release(&mut self, key: &CatalogKey) {
         if let Some(parts) = self.namespaces.get_mut(&key.namespace) {
             parts.remove(&key.name);
             if parts.is_empty() {
@@ -112,9 +112,14 @@ impl NamespaceQuotas {
     }
 
     /// Checks the quota for a catalog, including the size of its content if that is known.
-    fn check(&self, key: &Key, content: Option<StoreSize>, share: &Share) -> Result<(), Error> {
+    fn check(
+        &self,
+        key: &CatalogKey,
+        content: Option<StoreSize>,
+        share: &NamespaceQuota,
+    ) -> Result<(), Error> {
         let is_served = self.usage(key).is_some_and(|usage| usage.served.is_some());
-        if !is_served && self.others(key).count() >= share.catalogs {
+        if !is_served && self.other_contents(key).count() >= share.catalogs {
             return Err(Error::TooMany {
                 namespace: key.namespace.clone(),
                 most: share.catalogs,
@@ -132,8 +137,8 @@ impl NamespaceQuotas {
     }
 
     /// Returns the size of all catalogs of the namespace in bytes, including this content. Shared content counts once.
-    fn required_bytes(&self, key: &Key, content: Option<StoreSize>) -> u64 {
-        let sizes = self.others(key).chain(content);
+    fn required_bytes(&self, key: &CatalogKey, content: Option<StoreSize>) -> u64 {
+        let sizes = self.other_contents(key).chain(content);
         let sizes: BTreeMap<Digest, u64> = sizes
             .map(|content| (content.digest, content.size))
             .collect();
@@ -141,13 +146,13 @@ impl NamespaceQuotas {
     }
 
     /// Returns the served contents of the other catalogs of the namespace.
-    fn others<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = StoreSize> + 'a {
+    fn other_contents<'a>(&'a self, key: &'a CatalogKey) -> impl Iterator<Item = StoreSize> + 'a {
         let all = self.namespaces.get(&key.namespace).into_iter().flatten();
         let others = all.filter(|(name, _)| **name != key.name);
         others.filter_map(|(_, usage)| usage.served)
     }
 
-    fn usage(&self, key: &Key) -> Option<&CatalogUsage> {
+    fn usage(&self, key: &CatalogKey) -> Option<&CatalogUsage> {
         self.namespaces.get(&key.namespace)?.get(&key.name)
     }
 }
@@ -207,14 +212,14 @@ gone  a/4      | well
     #[test]
     fn namespace_quotas_are_enforced() {
         let (catalogs, bytes) = (3, 100);
-        let share = Share { catalogs, bytes };
+        let share = NamespaceQuota { catalogs, bytes };
         let mut quotas = NamespaceQuotas::default();
         for row in TABLE.lines().filter(|line| line.contains('|')) {
             let (step, expected) = row.split_once('|').unwrap();
             let parts: Vec<&str> = step.split_whitespace().collect();
             let (namespace, name) = parts[1].split_once('/').unwrap();
             let key = crate::fixtures::key(namespace, name);
-            let digest = || Digest::of(parts[2].as_bytes());
+            let digest = || Digest::sha256(parts[2].as_bytes());
             let done = match parts[0] {
                 "room" => quotas.has_room(&key, &share),
                 "none" => {

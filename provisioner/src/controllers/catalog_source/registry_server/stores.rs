@@ -11,16 +11,17 @@ use std::{
     collections::{BTreeSet, HashMap},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use catalog::{
     Limits, Source,
     registry::{Cache, ObserveCalls, Service},
-    source::Files,
+    source::FileSource,
     sqlite::Database,
 };
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 use tracing::{info, warn};
 use unpacker::Digest;
@@ -36,7 +37,7 @@ const ORPHAN_TTL: Duration = Duration::from_secs(3600);
 const MAX_FINDING_LEN: usize = 300;
 
 /// Cache of the store files that catalogs are served from.
-pub struct Stores {
+pub struct CatalogStores {
     directory: PathBuf,
     /// Observer of the gRPC requests.
     calls: Arc<dyn ObserveCalls>,
@@ -47,11 +48,11 @@ pub struct Stores {
 }
 
 /// Store of one content. The lock is held while the store is being built.
-type Slot = Arc<tokio::sync::Mutex<Weak<Served>>>;
+type Slot = Arc<tokio::sync::Mutex<Weak<ServedStore>>>;
 
 /// Open store of one content. It is closed when the last user drops it.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedStore {
     digest: Digest,
     service: Service,
     size: u64,
@@ -59,7 +60,7 @@ pub struct Served {
 
 // === impl Served ===
 
-impl Served {
+impl ServedStore {
     /// Returns the digest of the content.
     pub fn digest(&self) -> Digest {
         self.digest
@@ -78,7 +79,7 @@ impl Served {
 
 // === impl Stores ===
 
-impl Stores {
+impl CatalogStores {
     /// Creates a cache below a directory. The subdirectory is created with the first file. `calls` observes the gRPC
     /// requests.
     pub fn new(directory: &Path, calls: Arc<dyn ObserveCalls>) -> Self {
@@ -101,9 +102,9 @@ impl Stores {
         digest: Digest,
         room: Option<u64>,
         files: F,
-    ) -> Result<Arc<Served>, Error>
+    ) -> Result<Arc<ServedStore>, Error>
     where
-        F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
+        F: FnOnce() -> Result<Box<dyn FileSource + Send>, Error> + Send + 'static,
     {
         // The blocking task owns the lock. A build continues if its caller is cancelled, and no second one starts beside
         // it.
@@ -124,7 +125,7 @@ impl Stores {
             Ok::<_, Error>((service, size, slot))
         });
         let (service, size, mut slot) = made.await.map_err(|_| Error::ShuttingDown)??;
-        let served = Arc::new(Served {
+        let served = Arc::new(ServedStore {
             digest,
             service,
             size,
@@ -134,13 +135,13 @@ impl Stores {
     }
 
     fn slot(&self, digest: Digest) -> Slot {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         Arc::clone(open.entry(digest).or_default())
     }
 
     /// Determines the stores that can be removed.
     fn unused(&self) -> UnusedStores {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         // A task with another reference to the slot is building the store or waits for it.
         let is_used = |slot: &Slot| {
             Arc::strong_count(slot) > 1
@@ -208,7 +209,7 @@ fn make(
     directory: &Path,
     room: Option<u64>,
     calls: Arc<dyn ObserveCalls>,
-    files: impl FnOnce() -> Result<Box<dyn Files + Send>, Error>,
+    files: impl FnOnce() -> Result<Box<dyn FileSource + Send>, Error>,
 ) -> Result<Service, Error> {
     let limits = Limits {
         threads: 2, // leaves CPU for reconciles
@@ -224,7 +225,9 @@ fn make(
     let database = Database::private_copy(&*files, &limits)?;
     let files = database
         .as_ref()
-        .map_or(&*files as &dyn Files, |database| database as &dyn Files);
+        .map_or(&*files as &dyn FileSource, |database| {
+            database as &dyn FileSource
+        });
     let cache = Cache::open(directory)?.at_most(room.unwrap_or(limits.total));
     let (store, built) = cache.load_or_build(Source::Files(files), &limits)?;
     if store.packages() == 0 {

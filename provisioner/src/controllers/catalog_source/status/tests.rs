@@ -4,7 +4,7 @@ use super::{
     super::{
         image_template::{ConditionUpdate as Condition, OWNED_CONDITIONS},
         reconcile::PodReport,
-        registry_pod::{Kept, plan::State as PodState},
+        registry_pod::{RegistryPodState, plan::PodServingState as PodState},
         registry_server::ServedCatalog,
     },
     *,
@@ -34,8 +34,8 @@ fn problem(reason: Reason, message: &str) -> Problem {
 pub(in crate::controllers::catalog_source) fn pod_state(
     state: PodState,
     problem: Option<&str>,
-) -> Kept {
-    Kept {
+) -> RegistryPodState {
+    RegistryPodState {
         service: "mine".to_owned(),
         state,
         trouble: problem.map(str::to_owned),
@@ -46,10 +46,10 @@ pub(in crate::controllers::catalog_source) fn pod_state(
 }
 
 pub(in crate::controllers::catalog_source) fn pod_report(
-    pod_state: Result<Kept, String>,
+    pod_state: Result<RegistryPodState, String>,
 ) -> PodReport {
     PodReport {
-        kept: pod_state,
+        pod_state,
         is_terminal: false,
         asked: None,
     }
@@ -134,7 +134,7 @@ fn status_of_a_served_catalog_reports_its_serving_state() {
     let registered = ServedCatalog {
         service: served(Connection::Ready).service.unwrap(),
         address: "mine.catalogs.svc:50051".to_owned(),
-        digest: unpacker::Digest::of(b"a"),
+        digest: unpacker::Digest::sha256(b"a"),
         since: late(),
     };
     let state = |is_registered: bool, serving_problem: Option<&str>| ServingState {
@@ -253,7 +253,7 @@ fn template_problem_precedes_interval_problem() {
         last: None,
     };
     let interval = |problem: Option<&str>| PollInterval {
-        every: std::time::Duration::from_secs(60),
+        period: std::time::Duration::from_secs(60),
         problem: problem.map(str::to_owned),
     };
     let (good, bad) = (interval(None), interval(Some("too short")));

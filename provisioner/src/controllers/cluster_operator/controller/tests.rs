@@ -11,7 +11,7 @@ use manifests::openshift::{ClusterRelease, Release};
 use serde_json::{Value, json};
 
 use crate::controllers::{
-    catalog_source::max_openshift::{self, Maxima},
+    catalog_source::max_openshift::{self, MaxOpenShiftVersions},
     cluster_operator::{
         cache::{ClusterState, ObjectCache},
         decide::{Decision, DecisionInputs, LastStatuses, StatusTarget, decide},
@@ -60,22 +60,22 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 #[derive(Default)]
 struct TestInputs {
     /// `None` if no catalog has the bundle.
-    catalogs: Option<max_openshift::Said>,
-    subscribed: Option<max_openshift::Said>,
+    catalogs: Option<max_openshift::CatalogMaximum>,
+    subscribed: Option<max_openshift::CatalogMaximum>,
     /// The lowest value of all catalogs; `None` if only the catalog of the Subscription exists.
-    lowest: Option<max_openshift::Said>,
-    kept: Option<Arc<Maxima>>,
+    lowest: Option<max_openshift::CatalogMaximum>,
+    kept: Option<Arc<MaxOpenShiftVersions>>,
     removed: Removed,
     release: Option<&'static str>,
     written: LastStatuses,
 }
 
-fn declares(text: &str) -> max_openshift::Said {
-    max_openshift::Said::Says(Some(text.to_owned()))
+fn declares(text: &str) -> max_openshift::CatalogMaximum {
+    max_openshift::CatalogMaximum::Declared(Some(text.to_owned()))
 }
 
 fn decided(facts: &ClusterState, inputs: &TestInputs) -> Option<Decision> {
-    let absent = max_openshift::Said::Absent;
+    let absent = max_openshift::CatalogMaximum::NotFound;
     let catalogs = |_: &Identity| inputs.catalogs.clone().unwrap_or(absent.clone());
     let subscribed = |_: &Entry| {
         let named = inputs.subscribed.clone()?;
@@ -218,8 +218,9 @@ fn operator_condition_matches_by_name_and_namespace() {
 #[test]
 fn last_value_counts_while_its_catalog_is_unavailable() {
     let facts = facts_with_etcd("4.12");
-    let inputs_with = |catalogs: max_openshift::Said| with!(TestInputs, catalogs: Some(catalogs));
-    let away = || inputs_with(max_openshift::Said::Away(None));
+    let inputs_with =
+        |catalogs: max_openshift::CatalogMaximum| with!(TestInputs, catalogs: Some(catalogs));
+    let away = || inputs_with(max_openshift::CatalogMaximum::Unavailable(None));
     let blocked = "IncompatibleOperatorsInstalled";
     let (reason, message) = gate(&facts, &away());
     let remedy = "upgrade the operator to etcd-after-1.0.0-on-4.13, which supports 4.13";

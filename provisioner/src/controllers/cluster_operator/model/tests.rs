@@ -14,7 +14,7 @@ use manifests::api::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::cluster_operator::upgradeable::{Cluster, judge};
+use crate::controllers::cluster_operator::upgradeable::{ClusterKind, assess};
 
 const START: &str = "2026-01-01T10:00:00Z";
 
@@ -25,9 +25,10 @@ fn at(minutes: i64) -> Timestamp {
         .unwrap()
 }
 
-static OPEN: LazyLock<Verdict> = LazyLock::new(|| judge(&Cluster::Kubernetes, [], &[]));
+static OPEN: LazyLock<UpgradeAssessment> =
+    LazyLock::new(|| assess(&ClusterKind::Kubernetes, [], &[]));
 
-fn closed() -> Verdict {
+fn closed() -> UpgradeAssessment {
     let message = "The following operators will not run on the next OpenShift Version: a/b";
     with!(OPEN.clone() => is_upgradeable: false, reason: "IncompatibleOperatorsInstalled", message: message.into())
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::Uses;
+use super::RemovedApiUsage;
 use crate::controllers::context::Context;
 
 /// Interval of reads; removals are announced years in advance.
@@ -29,9 +29,9 @@ const MAX_PAGES: usize = 250;
 struct Ignored {}
 
 /// Updates the counts while their kind is served.
-pub(super) async fn follow(ctx: &Context, uses: &Uses) {
+pub(super) async fn follow(ctx: &Context, uses: &RemovedApiUsage) {
     let kind = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
-    ctx.kinds
+    ctx.discovery
         .while_served(&kind, |served| async move {
             let Some(served) = served else {
                 uses.count(ApiCalls::default());

@@ -52,7 +52,7 @@ pub(super) fn removed(
         uses.extend(removed.map(|removed| removed.message.clone()));
     }
     let accounts = accounts(status, calls);
-    let called = calls.of(accounts.iter().map(String::as_str), running, next);
+    let called = calls.removed_api_calls(accounts.iter().map(String::as_str), running, next);
     let messages = called.iter().map(ToString::to_string).chain(uses);
     let mut messages: Vec<String> = messages.collect();
     if messages.len() > MAX_MESSAGES {

@@ -16,7 +16,7 @@ use manifests::{
 };
 
 use super::{
-    Operator, Outcome,
+    InstalledOperator, Outcome,
     message::{joined, one_line},
 };
 
@@ -93,7 +93,7 @@ impl Reading {
 
 impl Differences {
     /// Adds the operator if OLM evaluates it differently.
-    pub(super) fn add(&mut self, operator: &Operator, cluster: Release) {
+    pub(super) fn add(&mut self, operator: &InstalledOperator, cluster: Release) {
         let Some(reading) = &operator.olm else {
             return;
         };
@@ -108,7 +108,7 @@ impl Differences {
             Reading::Release(release) => format!("OLM reads {release}"),
             _ => "OLM reads no value".to_owned(),
         };
-        let declared = operator.maximum.as_deref().unwrap_or_default();
+        let declared = operator.max_openshift.as_deref().unwrap_or_default();
         let declared = one_line(declared.trim_matches('"'));
         let (cause, detail) = match (reading, outcome) {
             (Reading::Rejected(error), _) => (Cause::Rejected, error.clone()),

@@ -8,13 +8,16 @@ use manifests::api::bundle_instance::{BundleInstance, Constraint, RevisionStatus
 use manifests::api::operator_condition::OperatorCondition;
 use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
 
-use super::{Operator, UpgradeRemedy, olm::Reading};
-use crate::{cluster::overrides::Digests, controllers::catalog_source::max_openshift::Maxima};
+use super::{InstalledOperator, UpgradeRemedy, olm::Reading};
+use crate::{
+    cluster::overrides::ContentDigests,
+    controllers::catalog_source::max_openshift::MaxOpenShiftVersions,
+};
 
-impl Operator {
+impl InstalledOperator {
     /// Reads a BundleInstance with installed objects, even of a partly applied bundle. The value of a catalog in `maxima`
     /// precedes that of the bundle if it is a release. Of several live revisions, the lowest release counts.
-    pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
+    pub fn of_instance(instance: &BundleInstance, maxima: &MaxOpenShiftVersions) -> Option<Self> {
         let status = instance.status.as_ref()?;
         let revisions = status.revisions.iter();
         let live: Vec<&RevisionStatus> = revisions.filter(|revision| revision.is_live()).collect();
@@ -23,12 +26,12 @@ impl Operator {
             return None;
         }
         let of_catalog = identity(instance).and_then(|identity| maxima.get(&identity.key()));
-        let overridden = Digests::of_installed(status)
+        let overridden = ContentDigests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
         let operator = Self {
             namespace: status.install_namespace.clone().unwrap_or_default(),
             name: instance.name_any(),
-            maximum: status.facts.max_open_shift_version.clone(),
+            max_openshift: status.facts.max_open_shift_version.clone(),
             overridden: overridden.map(|found| found.reason.clone()),
             ..Self::default()
         };
@@ -43,14 +46,14 @@ impl Operator {
     /// Uses the value of another live revision if that is lower, or not a release.
     fn at_most(mut self, value: &str) -> Self {
         let release = |text: &str| maximum(text).ok();
-        let own = self.maximum.as_deref().map(release);
+        let own = self.max_openshift.as_deref().map(release);
         let is_lower = match (own, release(value)) {
             (None, _) | (Some(Some(_)), None) => true,
             (Some(None), _) => false,
             (Some(Some(own)), Some(declared)) => own.is_after(declared),
         };
         if is_lower {
-            self.maximum = Some(value.to_owned());
+            self.max_openshift = Some(value.to_owned());
             self.is_from_catalog = false;
         }
         self
@@ -68,7 +71,7 @@ impl Operator {
         (!is_copied).then(|| Self {
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
-            maximum: olm::max_openshift(annotation),
+            max_openshift: olm::max_openshift(annotation),
             remedy: UpgradeRemedy::Subscription,
             olm: Some(Reading::new(annotation(INSTALLED_PROPERTIES_ANNOTATION))),
             ..Self::default()
@@ -82,8 +85,8 @@ impl Operator {
             return self;
         };
         let is_release = |text: &str| maximum(text).is_ok();
-        if is_release(value) || !self.maximum.as_deref().is_some_and(is_release) {
-            self.maximum = Some(value.clone());
+        if is_release(value) || !self.max_openshift.as_deref().is_some_and(is_release) {
+            self.max_openshift = Some(value.clone());
             self.is_from_catalog = true;
         } else {
             self.invalid_maximum = Some(value.clone());
@@ -97,7 +100,7 @@ impl Operator {
     #[must_use]
     pub fn with_subscription(mut self, value: Option<&String>, lowest: Option<&String>) -> Self {
         let release = |text: &str| maximum(text).ok();
-        let own = self.maximum.as_deref().and_then(release);
+        let own = self.max_openshift.as_deref().and_then(release);
         let is_raise = |declared: Release| own.is_none_or(|own| declared.is_after(own));
         let declared = value.and_then(|value| release(value));
         let Some(declared) = declared.filter(|declared| is_raise(*declared)) else {
@@ -136,7 +139,7 @@ mod tests {
     fn copies_of_a_csv_do_not_count() {
         let csv = |metadata: Value, reason| {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            Operator::of_csv(&metadata, reason)
+            InstalledOperator::of_csv(&metadata, reason)
                 .map(|operator| format!("{}/{}", operator.namespace, operator.name))
         };
         let own = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "a"}});
@@ -144,7 +147,7 @@ mod tests {
         assert_rows!(csv(own.clone(), Some("InstallSucceeded")).as_deref() => Some("a/etcd.v1"));
         // A ClusterServiceVersion has no spec.overrides, and no catalog offers an upgrade from it.
         let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
-        let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
+        let remedy = InstalledOperator::of_csv(&metadata, None).unwrap().remedy;
         assert_eq!(remedy, UpgradeRemedy::Subscription);
         assert_eq!(csv(own, Some("Copied")), None);
         let of_other = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "b"}});
@@ -169,8 +172,8 @@ mod tests {
         });
         let value = |key: String| {
             let maxima = BTreeMap::from([(key, "\"4.13\"".to_owned())]);
-            let operator = Operator::of_instance(&instance(&status, &json!([])), &maxima);
-            operator.unwrap().maximum.unwrap()
+            let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &maxima);
+            operator.unwrap().max_openshift.unwrap()
         };
         assert_eq!(value(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
         assert_eq!(value(key("etcd", "etcd.v2", &digest)), "4.12");
@@ -181,14 +184,16 @@ mod tests {
             let overrides =
                 json!([{"constraint": constraint, "digest": digest, "reason": "tested"}]);
             let instance = instance(&status, &overrides);
-            Operator::of_instance(&instance, &none).unwrap().overridden
+            InstalledOperator::of_instance(&instance, &none)
+                .unwrap()
+                .overridden
         };
         assert_rows!(by(&digest, "maxOpenShiftVersion").as_deref() => Some("tested"));
         assert_eq!(by(&digest, "minKubeVersion"), None);
         assert_rows!(by(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None);
         // Nothing is installed yet.
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
-        assert_eq!(Operator::of_instance(&waiting, &none), None);
+        assert_eq!(InstalledOperator::of_instance(&waiting, &none), None);
         assert_eq!(identity(&waiting), None);
     }
 
@@ -219,8 +224,8 @@ mod tests {
                 status["installedBundleName"] = "etcd-1".into();
                 status["maxOpenShiftVersion"] = maximum.into();
             }
-            let operator = Operator::of_instance(&instance(&status, &json!([])), &none);
-            let found = operator.map(|operator| operator.maximum);
+            let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &none);
+            let found = operator.map(|operator| operator.max_openshift);
             assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {revisions:?}");
         }
     }
@@ -232,9 +237,9 @@ mod tests {
             let metadata = json!({"name": "etcd.v1", "namespace": "a", "annotations": annotations});
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
             let catalog = catalog.map(str::to_owned);
-            let operator = Operator::of_csv(&metadata, None).unwrap();
+            let operator = InstalledOperator::of_csv(&metadata, None).unwrap();
             let operator = operator.with_catalog(catalog.as_ref());
-            let maximum = operator.maximum.unwrap_or_default();
+            let maximum = operator.max_openshift.unwrap_or_default();
             (
                 maximum,
                 operator.is_from_catalog,
@@ -262,11 +267,12 @@ mod tests {
     #[test]
     fn subscription_raises_the_value_as_far_as_catalogs_agree() {
         let of = |own: Option<&str>, value: Option<&str>, lowest: Option<&str>| {
-            let operator = with!(Operator::default() => maximum: own.map(str::to_owned));
+            let operator =
+                with!(InstalledOperator::default() => max_openshift: own.map(str::to_owned));
             let [value, lowest] = [value, lowest].map(|text| text.map(str::to_owned));
             let operator = operator.with_subscription(value.as_ref(), lowest.as_ref());
             let ignored = operator.ignored.map(|release| release.to_string());
-            (operator.maximum.unwrap_or_default(), ignored)
+            (operator.max_openshift.unwrap_or_default(), ignored)
         };
         for (own, value, lowest, maximum, ignored) in ::tests::rows![
             Some("4.12"), Some("\"4.14\""), Some("4.14"), "\"4.14\"" => None;

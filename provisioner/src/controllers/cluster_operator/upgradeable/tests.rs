@@ -2,19 +2,19 @@ use ::tests::assert_has;
 
 use super::*;
 
-fn operator(name: &str, maximum: Option<&str>) -> Operator {
-    with!(Operator::default() => namespace: "ns".into(), name: name.into(), maximum: maximum.map(str::to_owned))
+fn operator(name: &str, maximum: Option<&str>) -> InstalledOperator {
+    with!(InstalledOperator::default() => namespace: "ns".into(), name: name.into(), max_openshift: maximum.map(str::to_owned))
 }
 
-fn openshift(release: &str) -> Cluster {
-    Cluster::OpenShift(Ok(Release::read(release).unwrap()))
+fn openshift(release: &str) -> ClusterKind {
+    ClusterKind::OpenShift(Ok(Release::read(release).unwrap()))
 }
 
-fn judged(cluster: &Cluster, operators: &[Operator]) -> Verdict {
-    judge(cluster, operators, &[])
+fn judged(cluster: &ClusterKind, operators: &[InstalledOperator]) -> UpgradeAssessment {
+    assess(cluster, operators, &[])
 }
 
-fn summary(verdict: &Verdict) -> (bool, &str, &str) {
+fn summary(verdict: &UpgradeAssessment) -> (bool, &str, &str) {
     (verdict.is_upgradeable, verdict.reason, &verdict.message)
 }
 
@@ -144,7 +144,7 @@ fn override_opens_the_gate_and_is_reported() {
 // parity: max-olm-10
 #[test]
 fn errors_keep_the_gate_closed() {
-    let unknown = Cluster::OpenShift(Err("the cluster's version \"x\" is no version".into()));
+    let unknown = ClusterKind::OpenShift(Err("the cluster's version \"x\" is no version".into()));
     let operators = [("bad", "garbage"), ("good", "9.9")];
     let operators = operators.map(|(name, maximum)| operator(name, Some(maximum)));
     let verdict = judged(&unknown, &operators);
@@ -154,15 +154,15 @@ fn errors_keep_the_gate_closed() {
     let errors = ["failed to list ClusterServiceVersions: a\nb".to_owned()];
     for (cluster, name) in [
         (openshift("4.12"), "OpenShift"),
-        (Cluster::Kubernetes, "Kubernetes"),
+        (ClusterKind::Kubernetes, "Kubernetes"),
     ] {
-        let verdict = judge(&cluster, &operators, &errors);
+        let verdict = assess(&cluster, &operators, &errors);
         assert!(!verdict.is_upgradeable);
         let expected = format!("version of {name}: failed to list ClusterServiceVersions: a b");
         assert_has(&verdict.message, &format!("next minor {expected}"));
     }
     // Known blocking operators are reported as well.
-    let verdict = judge(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
+    let verdict = assess(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
     let line = "\n- ns/a: supports OpenShift up to 4.12";
     assert_has(&verdict.message, line);
 }
@@ -170,7 +170,7 @@ fn errors_keep_the_gate_closed() {
 #[test]
 fn operator_condition_blocks_upgrades_on_any_cluster() {
     let busy = with!(operator("busy", Some("9.9")) => refusal: Some(("Migrating".into(), "moving data:\n3 of 7".into())));
-    for cluster in [openshift("4.12"), Cluster::Kubernetes] {
+    for cluster in [openshift("4.12"), ClusterKind::Kubernetes] {
         let verdict = judged(&cluster, std::slice::from_ref(&busy));
         let message = "The following operators are not upgradeable: ns/busy\n- ns/busy: not upgradeable: Migrating: \
                        moving data: 3 of 7";
@@ -187,12 +187,12 @@ fn operator_condition_blocks_upgrades_on_any_cluster() {
 #[test]
 fn removed_apis_are_warnings() {
     let mut operator = operator("a", None);
-    operator.removed =
+    operator.removed_apis =
         vec!["ClusterRole etcd refers to the resource of PodDisruptionBudget".into()];
-    let verdict = judged(&Cluster::Kubernetes, &[operator.clone()]);
+    let verdict = judged(&ClusterKind::Kubernetes, &[operator.clone()]);
     let message = "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd refers to the resource of PodDisruptionBudget";
     assert_eq!(summary(&verdict), (true, reason::REMOVED_APIS, message));
-    operator.maximum = Some("4.12".into());
+    operator.max_openshift = Some("4.12".into());
     let verdict = judged(&openshift("4.12"), &[operator]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
     let message = verdict.message;
@@ -204,7 +204,7 @@ fn removed_apis_are_warnings() {
 fn maximum_is_ignored_on_kubernetes() {
     let operators = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
     let operators = operators.map(|(name, maximum)| operator(name, maximum));
-    let verdict = judged(&Cluster::Kubernetes, &operators);
+    let verdict = judged(&ClusterKind::Kubernetes, &operators);
     assert_eq!(summary(&verdict), (true, reason::AS_EXPECTED, READY));
     assert_eq!(verdict.concerns, []);
 }
@@ -228,7 +228,7 @@ fn messages_and_concerns_are_bounded() {
 
     let mut long = operator(&"n".repeat(2000), Some(&"4".repeat(100_000)));
     long.refusal = Some(("R".repeat(5000), "m\n".repeat(100_000)));
-    long.removed = vec!["ä".repeat(100_000); 50];
+    long.removed_apis = vec!["ä".repeat(100_000); 50];
     let verdict = judged(&openshift("4.12"), &[long]);
     assert!(verdict.message.len() <= 32 << 10);
     for concern in &verdict.concerns {
@@ -244,7 +244,7 @@ fn worst_concerns_are_listed_and_all_are_counted() {
     let names = (0..2000).map(|n| format!("a{n:04}"));
     let mut all: Vec<_> = names.map(|name| operator(&name, None)).collect();
     let mut warned = operator("b", Some("9.9"));
-    warned.removed = vec!["it uses something".into(), "and something else".into()];
+    warned.removed_apis = vec!["it uses something".into(), "and something else".into()];
     all.push(warned);
     all.push(operator("z", Some("4.12")));
     let verdict = judged(&openshift("4.12"), &all);
@@ -306,11 +306,14 @@ fn differing_judgment_of_olm_follows_the_first_line() {
     // The concerns do not include those of OLM.
     assert_eq!(verdict.concerns.len(), 3);
     // Without a release, neither evaluates.
-    for cluster in [Cluster::Kubernetes, Cluster::OpenShift(Err("x".into()))] {
+    for cluster in [
+        ClusterKind::Kubernetes,
+        ClusterKind::OpenShift(Err("x".into())),
+    ] {
         let verdict = judged(&cluster, &all);
         assert!(!verdict.message.contains(header), "{}", verdict.message);
     }
-    let verdict = judge(&openshift("4.12"), &all, &["an error".to_owned()]);
+    let verdict = assess(&openshift("4.12"), &all, &["an error".to_owned()]);
     assert_has(&verdict.message, header);
 
     // The longest message has both.
@@ -327,7 +330,7 @@ fn differing_judgment_of_olm_follows_the_first_line() {
     }
     let errors = ["e".repeat(100_000)];
     for errors in [&errors[..], &[]] {
-        let verdict = judge(&openshift("4.12"), &many, errors);
+        let verdict = assess(&openshift("4.12"), &many, errors);
         let message = verdict.message;
         assert!(message.len() <= 32 << 10, "{}", message.len());
         assert!(message.contains(header) && message.contains("does not block the upgrade"));

@@ -2,13 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use manifests::api::Class;
 use manifests::api::platform_operator::NewRights;
 use manifests::version::KubeVersion;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::controllers::backoff;
 
@@ -121,7 +121,7 @@ impl PermissionCache {
                     why,
                     generation: of.1,
                     count,
-                    until: now + backoff::pause(count, true, fastrand::f64()),
+                    until: now + backoff::delay(count, true, fastrand::f64()),
                 };
                 let unknown = failed.to_unknown(now);
                 (Err(failed), Err(unknown))
@@ -140,7 +140,7 @@ impl PermissionCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, VecDeque<Answer>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

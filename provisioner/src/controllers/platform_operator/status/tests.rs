@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::{
-    cluster_operator::upgradeable::{Cluster, judge},
+    cluster_operator::upgradeable::{ClusterKind, assess},
     platform_operator::fixtures::{
         chosen, condition as instance_condition, instance, operator, status as installed,
     },
@@ -119,7 +119,7 @@ fn installed_condition_ignores_failing_later_steps() {
 // parity: openshift-4
 #[test]
 fn catalog_condition_has_three_states() {
-    let state = |name: &str, is_read, problem: Option<&str>| catalog_source::State {
+    let state = |name: &str, is_read, problem: Option<&str>| catalog_source::CatalogState {
         catalog: crate::fixtures::key("c", name),
         is_read,
         trouble: problem.map(str::to_owned),
@@ -164,7 +164,7 @@ fn reasons_of_an_unchanged_choice_are_kept() {
 #[test]
 fn upgradeable_condition_follows_the_gate() {
     let verdict = |is_upgradeable, reason| {
-        let verdict = judge(&Cluster::Kubernetes, [], &[]);
+        let verdict = assess(&ClusterKind::Kubernetes, [], &[]);
         with!(verdict => is_upgradeable: is_upgradeable, reason: reason, message: "said".into())
     };
     let plan = have("1.0.0");

@@ -76,13 +76,13 @@ async fn the_platform_status_is_stored_as_concluded() {
     let object = named("cluster");
     put(&object, false).await.unwrap();
 
-    let busy = upgradeable::Operator {
+    let busy = upgradeable::InstalledOperator {
         namespace: "etcd".into(),
         name: "etcd".into(),
         refusal: Some(("Busy".into(), "moving data".into())),
-        ..upgradeable::Operator::default()
+        ..upgradeable::InstalledOperator::default()
     };
-    let verdict = upgradeable::judge(&upgradeable::Cluster::Kubernetes, &[busy], &[]);
+    let verdict = upgradeable::assess(&upgradeable::ClusterKind::Kubernetes, &[busy], &[]);
     let operators: Vec<PlatformOperator> =
         vec![serde_json::from_value(operator("a", &json!({"package": {"name": "a"}}))).unwrap()];
     let now = "2026-01-01T00:00:00.123456Z".parse().unwrap();

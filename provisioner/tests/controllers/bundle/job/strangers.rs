@@ -5,7 +5,7 @@ use kube::api::PostParams;
 use reqwest::StatusCode;
 use serde_json::Value;
 use unpacker::Digest;
-use unpacker::transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims};
+use unpacker::transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, DeclaredUpload};
 
 use super::*;
 use crate::content::site::visit;
@@ -21,9 +21,9 @@ async fn put(
     let body = archive(content);
     let mut tar = Vec::new();
     let digest = unpacker::pack(content, Format::Tar, &mut tar).unwrap();
-    let claimed = if lie { Digest::of(b"lie") } else { digest };
-    let claims = Claims {
-        body: Some(Digest::of(&body)),
+    let claimed = if lie { Digest::sha256(b"lie") } else { digest };
+    let claims = DeclaredUpload {
+        body: Some(Digest::sha256(&body)),
         content: Some(claimed),
         size: Some(tar.len() as u64),
     };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use provisioner::controllers::{
-    catalog_source::registry_pod::{Of, Watches, follow},
+    catalog_source::registry_pod::{PodInformers, RegistryPodConfig, follow},
     context::Context,
 };
 use tests::{Buildah, Registry};
@@ -54,17 +54,17 @@ async fn a_tag_that_has_moved_is_noticed(
     image: String,
 ) {
     let (sources, source) = watch::channel(Arc::new(place.source().await));
-    let (sender, mut states) = watch::channel((State::Starting(String::new()), false));
-    let watches = Arc::new(Watches::default());
+    let (sender, mut states) = watch::channel((PodServingState::Starting(String::new()), false));
+    let watches = Arc::new(PodInformers::default());
     let following = {
         let (ctx, image, watches) = (ctx.clone(), image.clone(), Arc::clone(&watches));
         tokio::spawn(async move {
-            let of = Of {
+            let of = RegistryPodConfig {
                 source,
                 image: &image,
                 poll: Some(Duration::from_secs(2)),
             };
-            let report = |outcome: &Result<Kept, Error>| {
+            let report = |outcome: &Result<RegistryPodState, Error>| {
                 // A single failure, such as a write conflict, is retried.
                 if let Ok(outcome) = outcome {
                     sender.send_modify(|(state, asked)| {
@@ -95,7 +95,7 @@ async fn a_tag_that_has_moved_is_noticed(
     .await;
     let before = digest(&ctx, &image).await;
     place.is_ready(&second, &before).await;
-    let is_reported = |(state, _): &(State, bool)| *state == serving(&before);
+    let is_reported = |(state, _): &(PodServingState, bool)| *state == serving(&before);
     states.wait_for(is_reported).await.unwrap();
     // The tag has not moved; the check needs no new pod.
     states.wait_for(|(_, asked)| *asked).await.unwrap();
@@ -131,12 +131,12 @@ async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Contex
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
     let (ctx, image) = (ctx.clone(), image.to_owned());
     let following = tokio::spawn(async move {
-        let of = Of {
+        let of = RegistryPodConfig {
             source,
             image: &image,
             poll: None,
         };
-        follow(&ctx, &Watches::default(), of, |_| {}).await
+        follow(&ctx, &PodInformers::default(), of, |_| {}).await
     });
     let pods = place.api::<Pod>();
     let params = DeleteParams::default().grace_period(0);
@@ -162,18 +162,18 @@ async fn a_restart_without_the_registry_changes_nothing(place: &Place, ctx: &Con
     delete(&policies, name).await;
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
     let (sender, mut states) = watch::channel(String::new());
-    let of = Of {
+    let of = RegistryPodConfig {
         source,
         image,
         poll: None,
     };
-    let report = |outcome: &Result<Kept, Error>| {
+    let report = |outcome: &Result<RegistryPodState, Error>| {
         sender.send_replace(format!(
             "{:?}",
             outcome.as_ref().map(|outcome| &outcome.state)
         ));
     };
-    let watches = Watches::default();
+    let watches = PodInformers::default();
     tokio::select! {
         never = follow(ctx, &watches, of, report) => match never {},
         done = states.wait_for(|state| state.starts_with("Ok(Serving(")) => drop(done.unwrap()),
@@ -249,7 +249,7 @@ async fn another_folder_is_followed(
     ctx: &Context,
     image: &str,
     update: &String,
-    mut states: watch::Receiver<(State, bool)>,
+    mut states: watch::Receiver<(PodServingState, bool)>,
 ) {
     let elsewhere = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/elsewhere\nCOPY . /elsewhere\n";
     let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let away = format!("failed to reach the registry {}", registry.host());
     drop(registry);
 
-    let second = Leader::with(&shelf.cluster, THERE, store, Share::default());
+    let second = Leader::with(&shelf.cluster, THERE, store, NamespaceQuota::default());
     shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
     shelf.hands_out(THERE, "served/tenants", &ONE).await;
     shelf.hands_out(THERE, "served/dynamic", &ONE).await;
@@ -132,7 +132,12 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     // The order of restart and edit does not matter.
     let mut second = None;
     let starts = async || {
-        second = Some(Leader::with(&shelf.cluster, THERE, store, Share::default()));
+        second = Some(Leader::with(
+            &shelf.cluster,
+            THERE,
+            store,
+            NamespaceQuota::default(),
+        ));
     };
     is_kept_after_an_edit(shelf, 6, starts, &image).await;
     shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
@@ -159,7 +164,7 @@ async fn the_status_names_no_server_that_ended(shelf: &Shelf) {
     let mut spec = grpc(&registry.image("org/catalog:v{ocp_minor_version}"));
     spec["grpcPodConfig"] = json!({"nodeSelector": {"a": "b"}});
     shelf.declare("catalogs", "mine", spec).await;
-    let _second = Leader::with(&shelf.cluster, THERE, store, Share::default());
+    let _second = Leader::with(&shelf.cluster, THERE, store, NamespaceQuota::default());
     let reported =
         json!({"message": "*ocp_minor_version*", "connectionState": null, "registryService": null});
     shelf.reports("mine", reported).await;

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, registry: &Registry) {
     let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
-    let share = Share {
+    let share = NamespaceQuota {
         catalogs: 1,
         bytes: 1 << 20,
     };

@@ -29,23 +29,28 @@ impl Leader {
     /// Starts a provisioner whose pod has this address.
     pub(in crate::catalogs) fn start(cluster: &Cluster, address: &str) -> Self {
         let store = tempfile::tempdir().unwrap();
-        Self::with(cluster, address, store, Share::default())
+        Self::with(cluster, address, store, NamespaceQuota::default())
     }
 
     /// Starts a provisioner that reaches the API server through a line.
     pub(in crate::catalogs) async fn behind_line(cluster: &Cluster, address: &str) -> (Self, Line) {
         let (line, config) = Line::to(cluster.config().clone()).await;
         let store = tempfile::tempdir().unwrap();
-        let leader = Self::of(config, address, store, Share::default());
+        let leader = Self::of(config, address, store, NamespaceQuota::default());
         (leader, line)
     }
 
     /// Starts a provisioner on the disk of an earlier one.
-    pub(super) fn with(cluster: &Cluster, address: &str, store: TempDir, share: Share) -> Self {
+    pub(super) fn with(
+        cluster: &Cluster,
+        address: &str,
+        store: TempDir,
+        share: NamespaceQuota,
+    ) -> Self {
         Self::of(cluster.config().clone(), address, store, share)
     }
 
-    fn of(config: Config, address: &str, store: TempDir, share: Share) -> Self {
+    fn of(config: Config, address: &str, store: TempDir, share: NamespaceQuota) -> Self {
         let settings = Settings {
             catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             serving: Some(Serving {

@@ -34,7 +34,7 @@ fn constraints(
 ) -> (Option<String>, Option<String>) {
     let image = with!(ImageSource, reference: format!("quay.io/example/tide@{digest}"));
     let source = with!(BundleSource, image: Some(image));
-    let digests = Digests::new(None, Some(&source));
+    let digests = ContentDigests::new(None, Some(&source));
     let facts = apply_catalog_constraints(facts, instance, digests, catalogs);
     let max = facts.max_open_shift_version.map(|declared| declared.text());
     (max, facts.min_kube_version)

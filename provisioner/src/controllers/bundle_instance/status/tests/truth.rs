@@ -1,5 +1,5 @@
 //! Ready, Reconciling and Stalled for all outcomes of a generation, and their evaluation by kstatus. The numbers are
-//! those of the table in docs/instances.md.
+//! those of the table in docs/conditions.md.
 
 use manifests::api::condition::find;
 use serde_json::json;
@@ -118,66 +118,66 @@ fn unknown(remedy: Remedy) -> Outcome {
     })
 }
 
-fn paused(is_declared: bool, health: Health) -> Outcome {
-    with!(outcome(TemplateState::Unchanged, Install::Paused, health) => is_declared: is_declared)
+fn paused(is_declared: bool, health: HealthState) -> Outcome {
+    with!(outcome(TemplateState::Unchanged, RolloutState::Paused, health) => is_declared: is_declared)
 }
 
 fn unserved() -> Outcome {
     Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()))
 }
 
-fn with(install: Install, health: Health) -> Outcome {
+fn with(install: RolloutState, health: HealthState) -> Outcome {
     outcome(unpacked("new"), install, health)
 }
 
-fn installing(health: Health) -> Outcome {
+fn installing(health: HealthState) -> Outcome {
     with(installs(done("new")), health)
 }
 
-fn at_rest(health: Health) -> Outcome {
-    with(Install::Unchanged, health)
+fn at_rest(health: HealthState) -> Outcome {
+    with(RolloutState::Unchanged, health)
 }
 
 fn failing(retry: RetryClass, remedy: Remedy) -> Outcome {
     let failure = with!(failed("new", false) => retry: retry, remedy: remedy);
-    with(Install::Failed(failure), Health::Healthy)
+    with(RolloutState::Failed(failure), HealthState::Healthy)
 }
 
-fn slow() -> Health {
-    Health::Progressing(vec!["0 of 1 ready".to_owned()])
+fn slow() -> HealthState {
+    HealthState::Progressing(vec!["0 of 1 ready".to_owned()])
 }
 
-fn broken() -> Health {
-    Health::Failed(vec!["the Job failed".to_owned()])
+fn broken() -> HealthState {
+    HealthState::Failed(vec!["the Job failed".to_owned()])
 }
 
-fn blind() -> Health {
-    Health::Unknown("a watch does not work".to_owned())
+fn blind() -> HealthState {
+    HealthState::Unknown("a watch does not work".to_owned())
 }
 
 fn fought() -> Outcome {
-    with!(at_rest(Health::Healthy) => conflicts: vec!["by rival".to_owned()])
+    with!(at_rest(HealthState::Healthy) => conflicts: vec!["by rival".to_owned()])
 }
 
 fn deferred() -> Outcome {
     let done = with!(done("new") => waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()]);
-    with(installs(done), Health::Healthy)
+    with(installs(done), HealthState::Healthy)
 }
 
 fn leaving() -> Outcome {
     let done = with!(done("new") => removing: vec!["ConfigMap etcd/old".to_owned()]);
-    with(installs(done), Health::Healthy)
+    with(installs(done), HealthState::Healthy)
 }
 
 fn rolled_back(template_hash: Option<&str>) -> Outcome {
     let template_hash = template_hash.map(str::to_owned);
     let done =
         with!(done("old") => rolled_back: Some(RolledBack { template_hash, why: None, to: 1 }));
-    with(installs(done), Health::Healthy)
+    with(installs(done), HealthState::Healthy)
 }
 
 fn replaced() -> Outcome {
-    with!(at_rest(Health::Healthy) => replaced: Some("Bundle old was replaced".to_owned()))
+    with!(at_rest(HealthState::Healthy) => replaced: Some("Bundle old was replaced".to_owned()))
 }
 
 fn new() -> BundleInstanceStatus {
@@ -185,7 +185,7 @@ fn new() -> BundleInstanceStatus {
 }
 
 fn ready() -> BundleInstanceStatus {
-    row("17", installed(), installing(Health::Healthy)).status()
+    row("17", installed(), installing(HealthState::Healthy)).status()
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn terminating_and_applying_are_in_progress() {
 
 #[test]
 fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
-    let looked = Health::NotObserved;
+    let looked = HealthState::NotObserved;
     check(::tests::rows![
-        row("4", installed(), paused(true, Health::Healthy)) => "True Paused - - Current";
+        row("4", installed(), paused(true, HealthState::Healthy)) => "True Paused - - Current";
         row("5, never installed", new(), paused(false, looked.clone())) => "False Paused - - InProgress";
-        row("5, another template", installed(), paused(false, Health::Healthy)) => "False Paused - - InProgress";
+        row("5, another template", installed(), paused(false, HealthState::Healthy)) => "False Paused - - InProgress";
         row("5, not well", installed(), paused(true, slow())) => "False Paused - - InProgress";
         row("5, not observed", installed(), paused(true, looked)) => "False Paused - - InProgress";
         row("5, late", installed(), paused(true, slow())).late() => "False Paused - - InProgress";
@@ -238,7 +238,7 @@ fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
 fn bundle_of_the_template_decides_first() {
     let world = || unpacking_failed(Remedy::World);
     let own = || unpacking_failed(Remedy::Own);
-    let well = || with!(own() => is_declared: true, health: Health::Healthy);
+    let well = || with!(own() => is_declared: true, health: HealthState::Healthy);
     check(::tests::rows![
         row("6", new(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
         row("6, installed", installed(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
@@ -260,19 +260,19 @@ fn bundle_of_the_template_decides_first() {
 
 #[test]
 fn health_decides_once_all_objects_are_applied() {
-    let not_observed = || Health::NotObserved;
+    let not_observed = || HealthState::NotObserved;
     check(::tests::rows![
         row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
         row("15", installed(), at_rest(slow())).late() => "False Unhealthy - ProgressDeadlineExceeded Failed";
         row("16", installed(), installing(broken())) => "False Unhealthy - Unhealthy Failed";
-        row("17", new(), installing(Health::Healthy)) => "True UpToDate - - Current";
-        row("17, upgrade", installed(), installing(Health::Healthy)) => "True UpToDate - - Current";
-        row("17, other field", installed(), at_rest(Health::Healthy)) => "True UpToDate - - Current";
+        row("17", new(), installing(HealthState::Healthy)) => "True UpToDate - - Current";
+        row("17, upgrade", installed(), installing(HealthState::Healthy)) => "True UpToDate - - Current";
+        row("17, other field", installed(), at_rest(HealthState::Healthy)) => "True UpToDate - - Current";
         row("18a", ready(), at_rest(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
         row("18a, late", ready(), at_rest(slow())).late() => "Unknown WaitingForHealth Progressing - InProgress";
         row("18b", ready(), at_rest(broken())) => "False Unhealthy - - InProgress";
         row("18b, late", ready(), at_rest(broken())).late() => "False Unhealthy - - InProgress";
-        row("19", ready(), installing(Health::Healthy)) => "True UpToDate - - Current";
+        row("19", ready(), installing(HealthState::Healthy)) => "True UpToDate - - Current";
         row("20", ready(), fought()) => "True FieldConflict - - Current";
         row("21", installed(), deferred()) => "True UpToDate - - Current";
         row("26", installed(), rolled_back(Some("hash"))) => "False RolledBack - RolledBack Failed";
@@ -292,11 +292,11 @@ fn health_decides_once_all_objects_are_applied() {
 fn failed_attempt_is_retried_or_needs_a_change() {
     let world = |retry| failing(retry, Remedy::World);
     let own = || failing(RetryClass::Backoff, Remedy::Own);
-    let queued = || with(Install::Queued, Health::Healthy);
-    let waiting = |remedy| with(Install::Waiting(remedy), Health::Healthy);
+    let queued = || with(RolloutState::Queued, HealthState::Healthy);
+    let waiting = |remedy| with(RolloutState::Waiting(remedy), HealthState::Healthy);
     let blocked = || row("22", installed(), world(RetryClass::AfterGrant)).status();
     let refused = || row("24", installed(), own()).status();
-    let other = with!(at_rest(Health::Healthy) => is_declared: false);
+    let other = with!(at_rest(HealthState::Healthy) => is_declared: false);
     check(::tests::rows![
         row("22", new(), world(RetryClass::AfterGrant)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, upgrade", installed(), world(RetryClass::Backoff)) => "Unknown Blocked ProgressingWithRetry - InProgress";

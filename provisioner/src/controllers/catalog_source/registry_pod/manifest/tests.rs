@@ -13,15 +13,15 @@ fn source(name: &str, more: &Value) -> CatalogSource {
     })
 }
 
-const AROUND: Around<'static> = Around {
+const AROUND: PodEnvironment<'static> = PodEnvironment {
     program: "example.com/rukpak:v1",
     is_restricted: false,
     chooses_users: false,
 };
 
 fn of_image(image: &str, source: &CatalogSource) -> Result<RegistryPodObjects, Invalid> {
-    let (options, content) = (&Options::default(), Content::Entrypoint);
-    let request = Wanted {
+    let (options, content) = (&Options::default(), PodServer::Entrypoint);
+    let request = RegistryPodSpec {
         source,
         image,
         options,
@@ -33,10 +33,10 @@ fn of_image(image: &str, source: &CatalogSource) -> Result<RegistryPodObjects, I
 fn made(
     more: &Value,
     options: &Value,
-    content: Content<'_>,
-    around: &Around<'_>,
+    content: PodServer<'_>,
+    around: &PodEnvironment<'_>,
 ) -> RegistryPodObjects {
-    let request = Wanted {
+    let request = RegistryPodSpec {
         source: &source("tide", more),
         image: IMAGE,
         options: &Options::read("spec.grpcPodConfig", Some(options)).unwrap(),
@@ -46,7 +46,7 @@ fn made(
 }
 
 fn usual(options: &Value) -> RegistryPodObjects {
-    made(&json!({}), options, Content::Ours("/configs"), &AROUND)
+    made(&json!({}), options, PodServer::BuiltIn("/configs"), &AROUND)
 }
 
 fn spec(objects: &RegistryPodObjects) -> Value {
@@ -65,7 +65,7 @@ fn pod_hash(objects: &RegistryPodObjects) -> &str {
 #[test]
 fn objects_of_the_pod_match_those_of_olm() {
     let more = json!({"secrets": ["s", ""]});
-    let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
+    let objects = made(&more, &Value::Null, PodServer::Entrypoint, &AROUND);
     let owner = |controls: bool| {
         json!([{
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide", "uid": "u-1",
@@ -125,7 +125,7 @@ fn objects_of_the_pod_match_those_of_olm() {
 #[test]
 fn serving_image_gets_the_pod_of_olm() {
     let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
-    let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
+    let objects = made(&more, &Value::Null, PodServer::Entrypoint, &AROUND);
     let pod = serde_json::to_value(&objects.pod).unwrap();
     assert_eq!(pod["metadata"]["generateName"], "tide-");
     assert_rows! {
@@ -162,9 +162,9 @@ fn serving_image_gets_the_pod_of_olm() {
 fn provisioner_serves_the_files_of_the_image() {
     let with = |extract: Value| json!({"extractContent": extract});
     for (options, content, args) in ::tests::rows![
-        json!({}), Content::Ours("/configs") => &["serve", "/configs", "--port=50051"][..];
-        with(json!({"catalogDir": "/a"})), Content::Entrypoint => &["serve", "/a", "--port=50051"];
-        with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})), Content::Ours("/configs")
+        json!({}), PodServer::BuiltIn("/configs") => &["serve", "/configs", "--port=50051"][..];
+        with(json!({"catalogDir": "/a"})), PodServer::Entrypoint => &["serve", "/a", "--port=50051"];
+        with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})), PodServer::BuiltIn("/configs")
             => &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"];
     ] {
         for security in ["legacy", "restricted"] {
@@ -209,7 +209,7 @@ fn namespace_sets_the_default_security_context() {
         json!({"securityContextConfig": "legacy"}), true, false => None;
     ] {
         let around = with!(AROUND => is_restricted: is_restricted, chooses_users: chooses_users);
-        let objects = made(&json!({}), &options, Content::Entrypoint, &around);
+        let objects = made(&json!({}), &options, PodServer::Entrypoint, &around);
         let pod = objects.pod.spec.as_ref().unwrap();
         let security = pod.security_context.as_ref();
         let container = main(&objects).security_context.as_ref().unwrap();
@@ -261,7 +261,7 @@ fn priority_annotation_precedes_the_option() {
             None => json!({}),
         };
         let options = json!({"priorityClassName": option});
-        let objects = made(&more, &options, Content::Entrypoint, &AROUND);
+        let objects = made(&more, &options, PodServer::Entrypoint, &AROUND);
         assert_rows!(objects.pod.spec.unwrap().priority_class_name.as_deref() => expected, "{annotation:?} {option}");
     }
 }
@@ -287,11 +287,11 @@ fn pod_hash_changes_with_the_pod() {
         usual_hash.bytes().all(|one| one.is_ascii_alphanumeric()) => true;
         usual_hash => pod_hash(&usual(&Value::Null));
         // Annotations do not change the hash, secrets do.
-        usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), Content::Ours("/configs"), &AROUND));
+        usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), PodServer::BuiltIn("/configs"), &AROUND));
     }
-    let own_content = Content::Ours("/configs");
+    let own_content = PodServer::BuiltIn("/configs");
     let secret = made(&json!({"secrets": ["s"]}), &json!({}), own_content, &AROUND);
-    let entry = made(&json!({}), &json!({}), Content::Entrypoint, &AROUND);
+    let entry = made(&json!({}), &json!({}), PodServer::Entrypoint, &AROUND);
     let memory = usual(&json!({"memoryTarget": "1Gi"}));
     let image = of_image("example.com/catalog:v2", &source("tide", &json!({}))).unwrap();
     assert_ne!(pod_hash(&entry), pod_hash(&image));

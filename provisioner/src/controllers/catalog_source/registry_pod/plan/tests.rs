@@ -112,8 +112,8 @@ fn pods_are_created_kept_replaced_and_deleted() {
         let now = Timestamp::from_second(1100).unwrap();
         let made = decide(&observed, HASH, asks == "asks", now);
         let detail = match &made.state {
-            State::Starting(why) => why.as_str(),
-            State::Serving(digest) => digest.as_deref().unwrap_or_default(),
+            PodServingState::Starting(why) => why.as_str(),
+            PodServingState::Serving(digest) => digest.as_deref().unwrap_or_default(),
         };
         let found = (detail, made.trouble.as_deref().unwrap_or_default());
         assert_rows!((describe_acts(&made.acts).as_str(), found) => (acts, (state, expected_problem)), "{row}");

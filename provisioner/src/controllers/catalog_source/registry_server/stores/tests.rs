@@ -5,13 +5,13 @@ use std::{
 
 use catalog::registry::{Client, ClientLimits};
 
-use super::{super::Listening, *};
+use super::{super::CatalogListener, *};
 use crate::runtime::metrics::Metrics;
 
 #[derive(Debug)]
 struct One(String);
 
-impl Files for One {
+impl FileSource for One {
     fn paths(&self) -> Vec<String> {
         vec!["catalog.json".to_owned()]
     }
@@ -31,25 +31,25 @@ fn one(package: &str) -> One {
     ))
 }
 
-fn opened(folder: &Path) -> Stores {
-    Stores::new(folder, Arc::new(Metrics::new()))
+fn opened(folder: &Path) -> CatalogStores {
+    CatalogStores::new(folder, Arc::new(Metrics::new()))
 }
 
-type Got = Result<Arc<Served>, Error>;
+type Got = Result<Arc<ServedStore>, Error>;
 
-async fn get(stores: &Stores, package: &str, made: &Arc<AtomicUsize>) -> Got {
+async fn get(stores: &CatalogStores, package: &str, made: &Arc<AtomicUsize>) -> Got {
     get_within(stores, package, made, None).await
 }
 
 async fn get_within(
-    stores: &Stores,
+    stores: &CatalogStores,
     package: &str,
     made: &Arc<AtomicUsize>,
     room: Option<u64>,
 ) -> Got {
     let (files, made) = (one(package), Arc::clone(made));
     stores
-        .get(Digest::of(package.as_bytes()), room, move || {
+        .get(Digest::sha256(package.as_bytes()), room, move || {
             made.fetch_add(1, Ordering::SeqCst);
             Ok(Box::new(files))
         })
@@ -71,7 +71,7 @@ async fn store_is_built_once_for_all_catalogs() {
     let made = Arc::new(AtomicUsize::new(0));
     let all = (0..50).map(|_| get(&stores, "tide", &made));
     let all: Vec<_> = futures::future::join_all(all).await;
-    let all: Vec<Arc<Served>> = all.into_iter().map(Result::unwrap).collect();
+    let all: Vec<Arc<ServedStore>> = all.into_iter().map(Result::unwrap).collect();
     assert_eq!(made.load(Ordering::SeqCst), 1);
     assert!(all.iter().all(|store| Arc::ptr_eq(store, &all[0])));
     let other = get(&stores, "moon", &made).await.unwrap();
@@ -112,7 +112,7 @@ async fn files_of_a_former_process_are_reused() {
 async fn failed_store_is_reported_and_retried() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
-    let digest = Digest::of(b"tide");
+    let digest = Digest::sha256(b"tide");
     let failed = stores.get(digest, None, || {
         let source = io::Error::other("a worm in the tar");
         Err(Error::Tar(source))
@@ -144,7 +144,7 @@ async fn oversized_store_is_not_built() {
     let place = folder
         .path()
         .join(DIRECTORY)
-        .join(name(Digest::of(b"moon")));
+        .join(name(Digest::sha256(b"moon")));
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
     assert!(get_within(&stores, "moon", &made, Some(size)).await.is_ok());
 }
@@ -167,10 +167,10 @@ async fn replaced_catalog_is_served_without_interruption() {
     let moon = get(&stores, "moon", &made).await.unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
-    let mut listening = Listening::new(socket).unwrap();
+    let mut listening = CatalogListener::new(socket).unwrap();
     let port = listening.port();
-    listening.show(Arc::clone(&tide)).unwrap();
-    assert!(listening.shows(&tide) && !listening.shows(&moon));
+    listening.serve(Arc::clone(&tide)).unwrap();
+    assert!(listening.is_serving(&tide) && !listening.is_serving(&moon));
     assert_eq!(packages(port).await, ["tide"]);
 
     let address = format!("127.0.0.1:{port}");
@@ -187,7 +187,7 @@ async fn replaced_catalog_is_served_without_interruption() {
         answers
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
-    listening.show(Arc::clone(&moon)).unwrap();
+    listening.serve(Arc::clone(&moon)).unwrap();
     let answers = asking.await.unwrap();
     assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
     // Connected clients must reconnect.

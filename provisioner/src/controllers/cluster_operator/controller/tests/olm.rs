@@ -57,7 +57,7 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
     let raised = declares("\"4.13\"");
-    let with = |subscribed: Option<max_openshift::Said>| with!(TestInputs::default() => subscribed: subscribed);
+    let with = |subscribed: Option<max_openshift::CatalogMaximum>| with!(TestInputs::default() => subscribed: subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
     assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);
@@ -66,9 +66,12 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     for (subscribed, reason) in [
         (Some(raised.clone()), "AsExpected"),
         (Some(declares("4.12")), blocked),
-        (Some(max_openshift::Said::Says(None)), blocked),
-        (Some(max_openshift::Said::Absent), blocked),
-        (Some(max_openshift::Said::Away(None)), blocked),
+        (Some(max_openshift::CatalogMaximum::Declared(None)), blocked),
+        (Some(max_openshift::CatalogMaximum::NotFound), blocked),
+        (
+            Some(max_openshift::CatalogMaximum::Unavailable(None)),
+            blocked,
+        ),
         (None, blocked),
     ] {
         let subscribed_text = format!("{subscribed:?}");
@@ -85,14 +88,14 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     assert_rows! {
         maxima["moon/moon.v1@catalogs/mine"] => "\"4.13\"";
         maxima["moon/moon.v1@*"] => "\"4.13\"";
-        gate(&facts, &TestInputs { kept: Some(Arc::new(maxima)), ..with(Some(max_openshift::Said::Away(None))) }).0 => "AsExpected";
+        gate(&facts, &TestInputs { kept: Some(Arc::new(maxima)), ..with(Some(max_openshift::CatalogMaximum::Unavailable(None))) }).0 => "AsExpected";
     }
     // Catalogs outside of the admin's namespaces are ignored.
     let unknown = super::decided(&facts, &with(None)).unwrap();
     assert!(unknown.packages.is_empty() && unknown.maxima.unwrap().is_empty());
     // Values of catalogs mean nothing elsewhere.
     facts.version.mark_not_served();
-    assert_rows!(super::decided(&facts, &with(Some(max_openshift::Said::Absent))).unwrap().packages.is_empty() => true);
+    assert_rows!(super::decided(&facts, &with(Some(max_openshift::CatalogMaximum::NotFound))).unwrap().packages.is_empty() => true);
 }
 
 #[test]
@@ -103,7 +106,11 @@ fn edited_subscriptions_do_not_lift_the_gate() {
         ("moon", declares("4.13"), "AsExpected"),
         // The user has made the Subscription name another catalog, or another package.
         ("moon", declares("4.12"), blocked),
-        ("moon", max_openshift::Said::Away(None), blocked),
+        (
+            "moon",
+            max_openshift::CatalogMaximum::Unavailable(None),
+            blocked,
+        ),
         ("sun", declares("4.13"), blocked),
     ] {
         let mut facts = facts();

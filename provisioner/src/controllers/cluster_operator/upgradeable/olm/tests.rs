@@ -2,7 +2,7 @@ use super::*;
 
 /// Returns a ClusterServiceVersion with this value of its annotation `operatorframework.io/properties`, and the value
 /// that the gate uses.
-fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> Operator {
+fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> InstalledOperator {
     let annotation = properties.map(|value| {
         let property = format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
         let properties = if value.is_empty() { "" } else { &property };
@@ -10,18 +10,18 @@ fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> Opera
     });
     let olm = Some(Reading::new(annotation.as_deref()));
     let maximum = maximum.map(str::to_owned);
-    with!(Operator, namespace: "ns".into(), name: name.into(), maximum, olm)
+    with!(InstalledOperator, namespace: "ns".into(), name: name.into(), max_openshift: maximum, olm)
 }
 
-fn own(value: &str) -> Operator {
+fn own(value: &str) -> InstalledOperator {
     service("a", Some(value), Some(value))
 }
 
-fn from_catalog(name: &str, properties: &str, maximum: &str) -> Operator {
+fn from_catalog(name: &str, properties: &str, maximum: &str) -> InstalledOperator {
     with!(service(name, Some(properties), Some(maximum)) => is_from_catalog: true)
 }
 
-fn lines(operators: &[Operator]) -> Vec<String> {
+fn lines(operators: &[InstalledOperator]) -> Vec<String> {
     let mut differences = Differences::default();
     for operator in operators {
         differences.add(operator, Release::new(4, 12));
