@@ -256,8 +256,8 @@ pub fn optional_crds() -> [CustomResourceDefinition; 2] {
 
 /// Returns the schema of CatalogSources in a version of the API.
 pub fn catalog_source_schema(version: Version) -> Option<Value> {
-    let definition = complete(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE);
-    let stored = definition.spec.versions.into_iter().next()?;
+    let crd = complete(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE);
+    let stored = crd.spec.versions.into_iter().next()?;
     let requested = match version {
         Version::V1alpha1 => stored,
         Version::V1 => v1(stored),
@@ -267,7 +267,7 @@ pub fn catalog_source_schema(version: Version) -> Option<Value> {
 
 /// Adds the parts of a CRD that the types cannot express.
 fn complete(
-    mut definition: CustomResourceDefinition,
+    mut crd: CustomResourceDefinition,
     name_length: u32,
     columns: &[Column],
     wide: &[Column],
@@ -287,21 +287,18 @@ fn complete(
                 .map(|&(name, path, description)| column(name, path, description, Some(1))),
         )
         .collect();
-    for version in &mut definition.spec.versions {
+    for version in &mut crd.spec.versions {
         version.additional_printer_columns = Some(columns.clone());
     }
-    for schema in schemas(&mut definition) {
+    for schema in schemas(&mut crd) {
         normalize(schema);
         add_limits(schema, name(name_length));
     }
-    definition
+    crd
 }
 
-fn schemas(
-    definition: &mut CustomResourceDefinition,
-) -> impl Iterator<Item = &mut JSONSchemaProps> {
-    definition
-        .spec
+fn schemas(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    crd.spec
         .versions
         .iter_mut()
         .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
@@ -402,14 +399,14 @@ mod tests {
 
     #[test]
     fn fields_are_bounded_and_described() {
-        for definition in all().into_iter().chain(optional_crds()) {
-            for version in &definition.spec.versions {
+        for crd in all().into_iter().chain(optional_crds()) {
+            for version in &crd.spec.versions {
                 let schema = version.schema.as_ref().unwrap();
                 let mut schema = schema.open_api_v3_schema.clone().unwrap();
                 let properties = schema.properties.as_mut().unwrap();
                 assert!(properties.contains_key("spec") && properties.contains_key("status"));
                 properties.remove("metadata");
-                let kind = &definition.spec.names.kind;
+                let kind = &crd.spec.names.kind;
                 let mut found = Vec::new();
                 lacking(&schema, kind, &mut found);
                 assert_eq!(found, [""; 0]);
@@ -419,18 +416,17 @@ mod tests {
 
     #[test]
     fn install_file_has_only_our_crds() {
-        let name =
-            |definition: &CustomResourceDefinition| definition.metadata.name.clone().unwrap();
+        let name = |crd: &CustomResourceDefinition| crd.metadata.name.clone().unwrap();
         let installed: Vec<String> =
             super::super::install::objects(&super::super::install::Options::default())
                 .iter()
                 .filter(|object| object["kind"] == "CustomResourceDefinition")
                 .filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()))
                 .collect();
-        assert_eq!(installed, all().map(|definition| name(&definition)));
-        for definition in optional_crds() {
-            assert_ne!(definition.spec.group, super::super::GROUP);
-            assert!(!installed.contains(&name(&definition)));
+        assert_eq!(installed, all().map(|crd| name(&crd)));
+        for crd in optional_crds() {
+            assert_ne!(crd.spec.group, super::super::GROUP);
+            assert!(!installed.contains(&name(&crd)));
         }
     }
 }

@@ -146,8 +146,8 @@ pub fn conversion(options: &Options) -> String {
 
 /// Returns the CRD of CatalogSources with version v1, which requires the conversion webhook.
 pub fn catalog_sources_with_v1(options: &Options) -> String {
-    let definition = conversion_webhook::definition(options);
-    let object = definition.and_then(|definition| serde_json::to_value(definition).ok());
+    let crd = conversion_webhook::crd(options);
+    let object = crd.and_then(|crd| serde_json::to_value(crd).ok());
     let comment = "CatalogSource CRD with both versions; the stored version is v1alpha1. Only for clusters that use rukpak's CRD, and only\n\
                    while the webhook in the same directory is available.";
     written(
@@ -173,12 +173,11 @@ fn written(documents: Vec<CommentedObject>) -> String {
 
 fn documents(options: &Options, target: Target) -> Vec<CommentedObject> {
     let mut documents = vec![namespace(options, target)];
-    documents.extend(crds::all().into_iter().filter_map(|definition| {
-        Some(CommentedObject::new(
-            "",
-            serde_json::to_value(definition).ok()?,
-        ))
-    }));
+    documents.extend(
+        crds::all()
+            .into_iter()
+            .filter_map(|crd| Some(CommentedObject::new("", serde_json::to_value(crd).ok()?))),
+    );
     documents.extend(rbac::documents(options));
     if target.is_openshift() {
         documents.extend(openshift::documents(options));

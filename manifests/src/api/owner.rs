@@ -150,11 +150,11 @@ fn tool(live: &ObjectMeta) -> Option<String> {
     if let Some(name) = label(live, "olm.owner") {
         let kind = label(live, "olm.owner.kind").unwrap_or("ClusterServiceVersion");
         let name = qualified_name(label(live, "olm.owner.namespace"), name);
-        return Some(format!("OLM, for its {kind} {name}"));
+        return Some(format!("OLM ({kind} {name})"));
     }
     if let Some(name) = label(live, "olm.operatorframework.io/owner-name") {
         let kind = label(live, "olm.operatorframework.io/owner-kind").unwrap_or("ClusterExtension");
-        return Some(format!("OLM, for its {kind} {name}"));
+        return Some(format!("OLM ({kind} {name})"));
     }
     // OLM labels a CRD with the packages that require it: `operators.coreos.com/etcd.operators`.
     if let Some(package) = live
@@ -163,7 +163,7 @@ fn tool(live: &ObjectMeta) -> Option<String> {
         .flatten()
         .find_map(|(key, _)| key.strip_prefix("operators.coreos.com/"))
     {
-        return Some(format!("OLM, for its package {package}"));
+        return Some(format!("OLM (package {package})"));
     }
     if label(live, "olm.managed") == Some("true") {
         return Some("OLM".to_owned());

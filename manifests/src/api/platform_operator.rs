@@ -3,7 +3,7 @@
 //! The group and the first field are OpenShift's own (4.12 to 4.16). All other fields are optional and safe when absent.
 //! OpenShift's CRD is kept where a cluster has it. It drops all of [`PlatformOperatorSpec`] except `package`,
 //! and all of [`PlatformOperatorStatus`] except `conditions` and `activeBundleDeployment`. Therefore, no decision depends
-//! only on the status: the conditions inform users, and the annotation [`labels::KEPT_MINORS`](super::labels::KEPT_MINORS)
+//! only on the status: the conditions inform users, and the annotation [`labels::APPROVED_MINORS`](super::labels::APPROVED_MINORS)
 //! also stores [`ApprovedMinors`].
 
 use std::{fmt, str::FromStr};

@@ -127,9 +127,9 @@ impl Rule {
     }
 
     /// Reports whether the rule grants a permission, as authorizers decide it. Only `*` covers a permission for `*`.
-    fn allows(&self, right: Permission<'_>) -> bool {
+    fn allows(&self, permission: Permission<'_>) -> bool {
         let has = |set: &BTreeSet<String>, entry: &str| set.contains("*") || set.contains(entry);
-        match right {
+        match permission {
             Permission::Resource {
                 group,
                 resource,
@@ -163,18 +163,18 @@ fn url_covers(own: &str, url: &str) -> bool {
 
 /// Returns the permissions that no rule grants.
 pub fn missing<'a>(
-    rights: impl IntoIterator<Item = Permission<'a>>,
+    permissions: impl IntoIterator<Item = Permission<'a>>,
     held: &[Rule],
 ) -> BTreeSet<Permission<'a>> {
-    rights
+    permissions
         .into_iter()
-        .filter(|right| !held.iter().any(|rule| rule.allows(*right)))
+        .filter(|permission| !held.iter().any(|rule| rule.allows(*permission)))
         .collect()
 }
 
 /// Expands rules to single permissions, or returns `None` if there are more than `left`.
 pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Permission<'a>>> {
-    let mut rights = BTreeSet::new();
+    let mut permissions = BTreeSet::new();
     for rule in rules {
         let list = |list: &'_ Option<Vec<String>>| list.as_deref().unwrap_or_default().len().max(1);
         let count = [&rule.api_groups, &rule.resources, &rule.resource_names]
@@ -183,12 +183,12 @@ pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<
             .chain([rule.verbs.len(), list(&rule.non_resource_urls)])
             .try_fold(1, usize::checked_mul)?;
         *left = left.checked_sub(count)?;
-        expand_one(rule, &mut rights);
+        expand_one(rule, &mut permissions);
     }
-    Some(rights)
+    Some(permissions)
 }
 
-fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Permission<'a>>) {
+fn expand_one<'a>(rule: &'a PolicyRule, permissions: &mut BTreeSet<Permission<'a>>) {
     let names = rule.resource_names.as_deref().unwrap_or_default();
     let names: Vec<Option<&str>> = if names.is_empty() {
         vec![None]
@@ -197,12 +197,12 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Permission<'a>>) {
     };
     for verb in &rule.verbs {
         for url in rule.non_resource_urls.iter().flatten() {
-            rights.insert(Permission::Url { url, verb });
+            permissions.insert(Permission::Url { url, verb });
         }
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for &name in &names {
-                    rights.insert(Permission::Resource {
+                    permissions.insert(Permission::Resource {
                         group,
                         resource,
                         name,
@@ -215,11 +215,11 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Permission<'a>>) {
 }
 
 /// Formats permissions as the smallest equivalent list of rules, one per line.
-pub fn format_rules(rights: &BTreeSet<Permission<'_>>) -> Vec<String> {
+pub fn format_rules(permissions: &BTreeSet<Permission<'_>>) -> Vec<String> {
     let mut names: BTreeMap<(&str, &str, &str), (Set<'_>, bool)> = BTreeMap::new();
     let mut urls: BTreeMap<&str, Set<'_>> = BTreeMap::new();
-    for right in rights {
-        match *right {
+    for permission in permissions {
+        match *permission {
             Permission::Resource {
                 group,
                 resource,

@@ -12,16 +12,18 @@
 //! The progress deadline runs from the first moment of a generation that is not ready, until the generation is ready for
 //! the first time. `status.progressingSince` is set during that time, and at no other.
 
+mod phase;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::{SignedDuration, Timestamp},
 };
 
+pub use self::phase::{Phase, phase};
 use super::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus};
 use crate::{
     api::condition::{self, find, reason},
@@ -110,23 +112,6 @@ pub enum Activity {
     Reconciling(String),
     /// Stalled is True.
     Stalled(String),
-}
-
-/// State of a BundleInstance in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Ready is True.
-    Ready,
-    /// Reconciling is True, or the controller has not observed the generation yet.
-    Reconciling,
-    /// Stalled is True.
-    Stalled,
-    /// `spec.paused` is true.
-    Paused,
-    /// The BundleInstance has a deletionTimestamp.
-    Terminating,
-    /// An object failed after the generation was ready.
-    NotReady,
 }
 
 /// Progress deadline at one time.
@@ -295,43 +280,6 @@ fn decide(
     }
 }
 
-/// Returns the phase of a BundleInstance.
-pub fn phase(instance: &BundleInstance, now: Timestamp) -> Phase {
-    if instance.metadata.deletion_timestamp.is_some() {
-        return Phase::Terminating;
-    }
-    let status = instance.status.as_ref();
-    let Some(status) = status.filter(|status| status.observed() == instance.metadata.generation)
-    else {
-        return Phase::Reconciling;
-    };
-    if instance.spec.paused {
-        return Phase::Paused;
-    }
-    let is_true =
-        |type_| find(&status.conditions, type_).is_some_and(|condition| condition.status == "True");
-    let ready = find(&status.conditions, condition::READY);
-    let (ready, activity) = if let Some(ready) = ready {
-        let activity = match (is_true(condition::RECONCILING), is_true(condition::STALLED)) {
-            (true, _) => Activity::Reconciling(String::new()),
-            (false, true) => Activity::Stalled(String::new()),
-            (false, false) => Activity::None,
-        };
-        (ready.status.clone(), activity)
-    } else {
-        // A provisioner without these conditions wrote the status.
-        let facts = Facts::from_conditions(status);
-        let readiness = evaluate(status, &Declaration::new(instance), facts, now);
-        (readiness.status.to_owned(), readiness.activity)
-    };
-    match activity {
-        Activity::Reconciling(_) => Phase::Reconciling,
-        Activity::Stalled(_) => Phase::Stalled,
-        Activity::None if ready == "True" => Phase::Ready,
-        Activity::None => Phase::NotReady,
-    }
-}
-
 fn reason_of(condition: Option<&Condition>) -> &str {
     condition.map_or("", |condition| &condition.reason)
 }
@@ -481,21 +429,6 @@ impl Clock {
             }
             (None, Some(_)) => self.under_way(Some(ready), reason::PROGRESSING_WITH_RETRY),
             (Some(condition), _) => self.under_way(Some(ready), &condition.reason),
-        })
-    }
-}
-
-// === impl Phase ===
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready => "Ready",
-            Self::Reconciling => "Reconciling",
-            Self::Stalled => "Stalled",
-            Self::Paused => "Paused",
-            Self::Terminating => "Terminating",
-            Self::NotReady => "NotReady",
         })
     }
 }

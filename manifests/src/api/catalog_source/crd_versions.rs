@@ -28,14 +28,14 @@ const ONE_OF: [&str; 3] = [
 
 /// Adds `v1` to a CRD that has only the stored version. The webhook fills in its own CA bundle.
 pub(in crate::api) fn add_v1(
-    mut definition: CustomResourceDefinition,
+    mut crd: CustomResourceDefinition,
     namespace: &str,
     labels: impl IntoIterator<Item = (String, String)>,
 ) -> CustomResourceDefinition {
-    definition.metadata.labels = Some(labels.into_iter().collect());
-    let newer = definition.spec.versions.first().cloned().map(v1);
-    definition.spec.versions.extend(newer);
-    definition.spec.conversion = Some(CustomResourceConversion {
+    crd.metadata.labels = Some(labels.into_iter().collect());
+    let newer = crd.spec.versions.first().cloned().map(v1);
+    crd.spec.versions.extend(newer);
+    crd.spec.conversion = Some(CustomResourceConversion {
         strategy: "Webhook".to_owned(),
         webhook: Some(WebhookConversion {
             client_config: Some(WebhookClientConfig {
@@ -50,7 +50,7 @@ pub(in crate::api) fn add_v1(
             conversion_review_versions: vec!["v1".to_owned()],
         }),
     });
-    definition
+    crd
 }
 
 /// Returns `v1`, derived from the stored version.

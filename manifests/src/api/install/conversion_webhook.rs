@@ -15,12 +15,12 @@ use crate::api::{
 };
 
 /// Returns the CRD of CatalogSources with v1 added.
-pub(super) fn definition(options: &Options) -> Option<CustomResourceDefinition> {
-    let [_, definition] = crds::optional_crds();
+pub(super) fn crd(options: &Options) -> Option<CustomResourceDefinition> {
+    let [_, crd] = crds::optional_crds();
     let labels = labels_and(&[]);
     let labels = labels.as_object()?.iter();
     let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-    Some(add_v1(definition, &options.namespace, labels))
+    Some(add_v1(crd, &options.namespace, labels))
 }
 
 pub(super) fn documents(options: &Options) -> Vec<CommentedObject> {

@@ -123,9 +123,9 @@ fn documents(options: &Options) -> Vec<CommentedObject> {
     // Clusters of 4.12 to 4.16 already have this CRD, and keep it.
     let optional_crds = crds::optional_crds()
         .into_iter()
-        .filter(|definition| definition.spec.names.kind == "PlatformOperator");
-    documents.extend(optional_crds.filter_map(|definition| {
-        let mut object = serde_json::to_value(definition).ok()?;
+        .filter(|crd| crd.spec.names.kind == "PlatformOperator");
+    documents.extend(optional_crds.filter_map(|crd| {
+        let mut object = serde_json::to_value(crd).ok()?;
         annotate(&mut object, CREATE_ONLY, "true");
         annotate(&mut object, API_APPROVED.0, API_APPROVED.1);
         Some(CommentedObject::new(

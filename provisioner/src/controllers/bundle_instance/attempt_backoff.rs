@@ -119,19 +119,19 @@ mod tests {
     #[test]
     fn clock_set_back_ends_the_delay() {
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let mut tries = RolloutBackoff::default();
-        let wait = tries.record_failure("a".to_owned(), RetryClass::Backoff, now);
-        assert_eq!(tries.remaining_delay("a", now), Some(wait));
-        assert_eq!(tries.remaining_delay("b", now), None);
+        let mut attempts = RolloutBackoff::default();
+        let wait = attempts.record_failure("a".to_owned(), RetryClass::Backoff, now);
+        assert_eq!(attempts.remaining_delay("a", now), Some(wait));
+        assert_eq!(attempts.remaining_delay("b", now), None);
         let later = now.checked_add(wait / 2).unwrap();
         assert_eq!(
-            tries.remaining_delay("a", later),
+            attempts.remaining_delay("a", later),
             wait.checked_sub(wait / 2)
         );
         assert_eq!(
-            tries.remaining_delay("a", now.checked_add(wait).unwrap()),
+            attempts.remaining_delay("a", now.checked_add(wait).unwrap()),
             None
         );
-        assert_rows!(tries.remaining_delay("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
+        assert_rows!(attempts.remaining_delay("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
     }
 }

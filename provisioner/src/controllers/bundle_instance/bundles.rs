@@ -156,7 +156,8 @@ async fn find_or_create(
         taken.push(name);
     }
     let message = format!(
-        "failed to create the Bundle of spec.template: other clients created Bundles with all its names; delete {}",
+        "failed to create the Bundle of spec.template: Bundles of other clients already use all candidate names; \
+         delete {}",
         taken.join(", ")
     );
     Err((Problem::of_world(message), RetryClass::AfterGrant))

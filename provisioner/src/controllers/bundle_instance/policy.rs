@@ -18,7 +18,7 @@ pub fn policy(instance: &BundleInstance) -> Policy {
             .service_account
             .as_ref()
             .map(impersonation::from_reference),
-        crd_deletion: definitions(instance.spec.crd_deletion_policy),
+        crd_deletion: crds(instance.spec.crd_deletion_policy),
         crd_upgrade_safety: preflight.map_or_else(Default::default, |checks| {
             upgrade_safety(checks.crd_upgrade_safety)
         }),
@@ -26,7 +26,7 @@ pub fn policy(instance: &BundleInstance) -> Policy {
 }
 
 /// Returns the policy of the engine for `spec.crdDeletionPolicy`.
-pub fn definitions(policy: CrdDeletionPolicy) -> DefinitionPolicy {
+pub fn crds(policy: CrdDeletionPolicy) -> DefinitionPolicy {
     match policy {
         CrdDeletionPolicy::Retain => DefinitionPolicy::Retain,
         CrdDeletionPolicy::DeleteIfUnused => DefinitionPolicy::DeleteIfUnused,

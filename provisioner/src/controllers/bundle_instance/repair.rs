@@ -61,7 +61,7 @@ struct RepairReport {
 
 /// Returns the policy of prunes for CRDs. An upgrade never deletes custom resources.
 pub(crate) fn policy_of_upgrades(instance: &BundleInstance) -> DefinitionPolicy {
-    match policy::definitions(instance.spec.crd_deletion_policy) {
+    match policy::crds(instance.spec.crd_deletion_policy) {
         DefinitionPolicy::Delete => DefinitionPolicy::DeleteIfUnused,
         policy => policy,
     }
@@ -150,7 +150,7 @@ async fn restore_index(
         revisions: revisions.to_vec(),
         ..status.clone()
     };
-    match revisions::rebuild_index(&shared.ctx, &owner(instance), &status).await {
+    match revisions::inventory::rebuild_index(&shared.ctx, &owner(instance), &status).await {
         Ok(rebuilt) => {
             let inventory = state.inventory.get_or_insert_default();
             for (identity, entry) in rebuilt.inventory {

@@ -101,8 +101,9 @@ pub(crate) fn rollback_reason(
     } = evidence;
     let late = || {
         let seconds = instance.spec.progress_deadline_seconds?;
-        is_late(instance, status, now)
-            .then(|| format!("the {seconds} seconds of spec.progressDeadlineSeconds have passed"))
+        is_late(instance, status, now).then(|| {
+            format!("the deadline of {seconds} seconds (spec.progressDeadlineSeconds) has passed")
+        })
     };
     match (install, health) {
         (

@@ -10,6 +10,7 @@
 //! `Ready`, `Reconciling` and `Stalled` follow from these ([`ready`]), in the same write.
 
 mod facts;
+mod installed;
 
 use std::collections::BTreeSet;
 
@@ -20,8 +21,9 @@ use manifests::api::bundle_instance::{BundleInstanceStatus, InstalledBundle, Inv
 use manifests::api::condition::{self, reason};
 use manifests::object::truncate;
 
+use self::installed::installed;
 use super::{
-    outcome::{Failure, HealthState, Outcome, RetryClass, RolledBack, RolloutState, TemplateState},
+    outcome::{Failure, HealthState, Outcome, RetryClass, RolloutState, TemplateState},
     trust,
 };
 
@@ -270,120 +272,6 @@ fn append(sentence: &str, message: &str) -> String {
     }
 }
 
-/// Returns the message about a rollback to a bundle.
-fn rolled_back(bundle: &str, back: &RolledBack) -> String {
-    match back {
-        RolledBack {
-            template_hash: Some(_),
-            why,
-            ..
-        } => {
-            let why = why
-                .as_deref()
-                .map(|why| format!(": {why}"))
-                .unwrap_or_default();
-            format!(
-                "rolled back to bundle {bundle}: the bundle of spec.template failed{why}; change spec.template to retry"
-            )
-        }
-        RolledBack { to, .. } => format!(
-            "rolled back to bundle {bundle} of revision {to}; remove spec.rollbackTo to return to spec.template"
-        ),
-    }
-}
-
-fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
-    const TYPE: &str = condition::INSTALLED;
-    if let Some(replaced) = &outcome.replaced
-        && !matches!(outcome.install, RolloutState::Done(_))
-    {
-        let mut message = replaced.clone();
-        if let RolloutState::Failed(failure) = &outcome.install {
-            message.push('\n');
-            message.push_str(&failure.message);
-        }
-        return conditions.set(TYPE, "True", reason::INSTALLED_BUNDLE_REPLACED, &message);
-    }
-    match (&outcome.install, bundle) {
-        (RolloutState::Done(done), _) => {
-            let mut message = format!("instantiated bundle {} successfully", done.bundle);
-            let mut why = reason::INSTALLATION_SUCCEEDED;
-            if let Some(back) = &done.rolled_back {
-                why = reason::ROLLED_BACK;
-                message = rolled_back(&done.bundle, back);
-            }
-            if !done.waiting.is_empty() {
-                message.push_str("; ");
-                message.push_str(&done.waiting.len().to_string());
-                message.push_str(
-                    " objects are deferred because the cluster does not serve their APIs; see status.waiting",
-                );
-            }
-            for warning in &done.warnings {
-                message.push_str("; ");
-                message.push_str(warning);
-            }
-            conditions.set(TYPE, "True", why, &message);
-        }
-        (RolloutState::Failed(failure), None) => {
-            conditions.set(TYPE, "False", reason::INSTALL_FAILED, &failure.message);
-        }
-        (RolloutState::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
-            let message = format!(
-                "bundle {bundle} is installed, but not all of its objects are as declared: {}",
-                failure.message
-            );
-            conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
-        }
-        (RolloutState::Failed(failure), Some(bundle)) => {
-            let state = if failure.touched {
-                "is partly replaced"
-            } else {
-                "is still installed"
-            };
-            let message = format!(
-                "bundle {bundle} {state}; failed to install bundle {}: {}",
-                failure.bundle, failure.message
-            );
-            conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
-        }
-        // In a reconcile that did not examine the Bundle, the previous reason remains.
-        (
-            RolloutState::Unchanged
-            | RolloutState::Waiting(_)
-            | RolloutState::Queued
-            | RolloutState::Stopped(_),
-            Some(bundle),
-        ) if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
-            && !matches!(outcome.valid, TemplateState::UnknownClass(_)) =>
-        {
-            let message = format!(
-                "the installed Bundle {bundle} is missing; its objects are repaired as they are recorded, and the \
-                 Bundle of spec.template is installed once it is unpacked; see condition HasValidBundle"
-            );
-            conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
-        }
-        (
-            RolloutState::Unchanged
-            | RolloutState::Paused
-            | RolloutState::Waiting(_)
-            | RolloutState::Queued
-            | RolloutState::Stopped(_)
-            | RolloutState::Applying(_),
-            _,
-        ) => {
-            conditions.retain(
-                TYPE,
-                (
-                    "False",
-                    reason::NOT_INSTALLED,
-                    "no bundle is installed; see condition HasValidBundle",
-                ),
-            );
-        }
-    }
-}
-
 fn health(conditions: &mut Conditions<'_>, health: &HealthState, is_installed: bool) {
     const TYPE: &str = condition::HEALTHY;
     if !is_installed {
@@ -478,14 +366,14 @@ fn progress(
         (RolloutState::Queued, _) => (
             Some("True"),
             reason::RETRYING,
-            text("the rollout waits for the rollouts of other BundleInstances"),
+            text("waiting for the rollouts of other BundleInstances"),
         ),
         (RolloutState::Stopped(unhealthy), _) => (
             Some("False"),
             reason::BLOCKED,
             format!(
-                "the objects of this release of the provisioner and this version of Kubernetes are not rolled out, because \
-                 they made other BundleInstances unhealthy: {}; repair these BundleInstances, or change their specs",
+                "the rollout for a new release of the provisioner or of Kubernetes is stopped because it made other \
+                 BundleInstances unhealthy: {}; repair these BundleInstances, or change their specs",
                 names(unhealthy)
             ),
         ),

@@ -122,7 +122,7 @@ pub(crate) async fn run(
         inventory_status::trim(&at, before.inventory.as_ref(), None).await;
         return remove_finalizer(instance, shared, state, attempt_key).await;
     }
-    let policy = policy::definitions(instance.spec.crd_deletion_policy);
+    let policy = policy::crds(instance.spec.crd_deletion_policy);
     for stage in stages(
         state.inventory.as_ref().unwrap_or(&Inventory::new()),
         policy,

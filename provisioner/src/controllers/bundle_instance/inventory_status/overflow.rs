@@ -92,7 +92,7 @@ where
         Ok(found) => found,
         // The removal of the other objects does not depend on this permission.
         Err(kube::Error::Api(answer)) if answer.code == 403 => {
-            warn!(kind = %K::kind(&()), error = answer.message, "failed to list objects that remain");
+            warn!(kind = %K::kind(&()), error = answer.message, "failed to list the remaining objects");
             return Ok(());
         }
         Err(error) => return Err(error),

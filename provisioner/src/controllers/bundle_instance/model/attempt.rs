@@ -197,7 +197,7 @@ impl Controller {
                 findings.merge(ownership::findings(step, &live, &owner, &BTreeSet::new()));
             }
             if is_definition(&identity)
-                && let Some(live) = server.definition()
+                && let Some(live) = server.crd()
             {
                 findings.merge(crd_safety::compared(&live, &step.object));
             }

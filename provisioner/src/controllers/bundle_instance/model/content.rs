@@ -81,7 +81,7 @@ fn object(name: &str, value: u8, config: u8) -> Object {
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name},
             "webhooks": [{"name": "hook.example.com", "clientConfig": {"service": {"name": "server", "namespace": NAMESPACE}}}],
         }),
-        "definition" => definition(value),
+        "definition" => crd(value),
         "widget" => widget("operand", value),
         "fixed" => json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data, "immutable": true,
@@ -94,7 +94,7 @@ fn object(name: &str, value: u8, config: u8) -> Object {
 }
 
 /// The definition with the version `v1`, or with `v1` and the storage version `v2`.
-fn definition(storage: u8) -> Value {
+fn crd(storage: u8) -> Value {
     let version = |number: u8| {
         json!({
             "name": format!("v{number}"), "served": true, "storage": number == storage,

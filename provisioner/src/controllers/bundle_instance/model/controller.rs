@@ -9,7 +9,7 @@ use crate::controllers::bundle_instance::{
     choice::{Choices, Goal},
     outcome::HealthState,
     reconcile,
-    revisions::Rebuilt,
+    revisions::inventory::Rebuilt,
     rollback::{self, Evidence, Unhealthy},
     rollout::digest,
     trust,
@@ -183,12 +183,12 @@ impl Controller {
                     !may_leave || server.objects.contains_key(&identity)
                 });
             }
-            let leftovers = revisions::leftovers(&rebuilt, status, revision, &plan);
+            let leftovers = revisions::inventory::leftovers(&rebuilt, status, revision, &plan);
             rebuilt.leftovers.extend(leftovers);
             let was_applied = revisions::was_applied(status, revision);
-            revisions::index(&mut rebuilt.inventory, &plan, was_applied);
+            revisions::inventory::index(&mut rebuilt.inventory, &plan, was_applied);
         }
-        revisions::add_listed(&mut rebuilt, status);
+        revisions::inventory::add_listed(&mut rebuilt, status);
         rebuilt
     }
 
@@ -215,7 +215,7 @@ impl Controller {
             return Ok(());
         };
         let plan = server.planned(rendered.objects.clone(), &self.inventory());
-        revisions::index(self.inventory.get_or_insert_default(), &plan, true);
+        revisions::inventory::index(self.inventory.get_or_insert_default(), &plan, true);
         self.unread = None;
         let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
         let leaving = prune_candidates::lines_of(leaving);
@@ -263,7 +263,7 @@ impl Controller {
             let settled = self.maintain(server, status)?;
             return Ok(match goal {
                 Goal::Unrecorded(number) => {
-                    reconcile::unrecorded(&server.instance, status, number, settled)
+                    reconcile::roll_out::unrecorded(&server.instance, status, number, settled)
                 }
                 _ => settled,
             });

@@ -171,7 +171,7 @@ fn is_settled(world: &World) -> bool {
     let is_refused = installed.is_some_and(|c| {
         [
             STORED_VERSIONS,
-            "cannot return to its older form",
+            "cannot be rolled back",
             "changes nothing",
             "is not recorded",
         ]

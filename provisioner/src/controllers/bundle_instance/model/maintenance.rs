@@ -176,7 +176,7 @@ impl Controller {
         phase: Phase,
     ) -> Run<PruneReport> {
         let policy = match phase {
-            Phase::Uninstall => policy::definitions(server.instance.spec.crd_deletion_policy),
+            Phase::Uninstall => policy::crds(server.instance.spec.crd_deletion_policy),
             _ => repair::policy_of_upgrades(&server.instance),
         };
         let groups = definition_groups(leaving);
@@ -211,7 +211,7 @@ impl Controller {
                 }
             }
         }
-        let policy = policy::definitions(server.instance.spec.crd_deletion_policy);
+        let policy = policy::crds(server.instance.spec.crd_deletion_policy);
         for stage in uninstall::stages(&self.inventory(), policy) {
             let pruned = self.prune(server, &stage, Phase::Uninstall)?;
             if !pruned.failed.is_empty() || !pruned.terminating.is_empty() {

@@ -104,7 +104,7 @@ impl Server {
     }
 
     /// Returns the definition as the API server does, if it exists.
-    pub(super) fn definition(&self) -> Option<Value> {
+    pub(super) fn crd(&self) -> Option<Value> {
         let mut objects = self.objects.iter();
         let (_, live) = objects.find(|(identity, _)| identity.name == DEFINITION)?;
         let mut value = live.value();

@@ -395,7 +395,7 @@ fn released_to_others(taken: &BTreeMap<Identity, ObjectOwner>, owner: &InstanceO
     let line = |(identity, holder): (&Identity, &ObjectOwner)| match holder {
         ObjectOwner::None => format!(
             "{identity} was recreated by another client and is not owned by a BundleInstance; delete the object, or \
-             annotate the object with {}={}",
+             adopt it with the annotation {}={}",
             labels::ADOPT,
             owner.name
         ),

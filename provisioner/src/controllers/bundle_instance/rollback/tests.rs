@@ -64,7 +64,7 @@ fn rollout_is_given_up_for_its_own_failures_only() {
 #[test]
 fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
     use RevisionState::{Active, RollingOut};
-    const PASSED: &str = "the 60 seconds of spec.progressDeadlineSeconds have passed";
+    const PASSED: &str = "the deadline of 60 seconds (spec.progressDeadlineSeconds) has passed";
     let slow_object = format!("{PASSED}: 0 of 1 ready");
     let failed_attempt = format!("{PASSED}: broken");
     let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);

@@ -98,8 +98,8 @@ pub(super) async fn attempt(
     let mut revisions = before.revisions.clone();
     let is_same = is_recorded(before, &rendered);
     if is_same && matches!(target.source, Source::Revision(_)) {
-        let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
-                       to its older form; change spec.template, or spec.rollbackTo";
+        let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that \
+                       cannot be rolled back; change spec.template, or spec.rollbackTo";
         return Err(failure_for(target)(message.to_owned(), RetryClass::Backoff).with(Remedy::Own));
     }
     if !is_same {

@@ -129,9 +129,9 @@ async fn leaving(
     let objects = rendered.objects.clone();
     let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await?;
     let client = shared.ctx.clients.client(rendered.account.as_ref())?;
-    revisions::leave_out_shared(&shared.ctx, &client, owner, &mut plan).await?;
+    revisions::inventory::leave_out_shared(&shared.ctx, &client, owner, &mut plan).await?;
     if let Some(inventory) = state.inventory.as_mut() {
-        revisions::index(inventory, &plan, true);
+        revisions::inventory::index(inventory, &plan, true);
         state.is_watched = false;
         state.unread = None;
     }

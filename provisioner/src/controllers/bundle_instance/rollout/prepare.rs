@@ -272,9 +272,9 @@ pub(crate) fn retain_newer_crds(
         };
         if let Some(server) = server.filter(|name| !has_server(name)) {
             return Err(format!(
-                "CustomResourceDefinition {} cannot return to its older form, and its newer form converts custom \
-                 resources with Service {server}, which the older revision does not contain; roll back to a revision \
-                 that contains the Service, or roll forward",
+                "CustomResourceDefinition {} cannot be rolled back, and its conversion webhook uses Service {server}, \
+                 which the older revision does not contain; roll back to a revision that contains the Service, or roll \
+                 forward",
                 newer.name()
             ));
         }

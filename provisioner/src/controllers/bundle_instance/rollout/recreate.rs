@@ -253,7 +253,7 @@ pub(super) async fn publish(
     };
     for identity in report.applied.keys().filter(is_marked) {
         info!(object = %identity, "recreated");
-        let note = format!("recreated {identity}: its new form changes immutable fields");
+        let note = format!("recreated {identity}: its immutable fields changed");
         let instance = instance.object_ref(&());
         let events = &shared.ctx.events;
         events

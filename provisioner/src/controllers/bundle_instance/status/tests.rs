@@ -4,7 +4,7 @@ mod truth;
 
 use super::*;
 use crate::controllers::bundle_instance::{
-    outcome::{CompletedRollout, Remedy, RepairedInventory},
+    outcome::{CompletedRollout, Remedy, RepairedInventory, RolledBack},
     rollout::unchanged,
 };
 
@@ -290,8 +290,8 @@ fn an_installation_records_uid_and_digest() {
 #[test]
 fn a_replaced_bundle_is_reported_until_another_is_installed() {
     const MISSING: &str = "Installed True ReconcileFailed the installed Bundle old is missing; its objects are \
-                           repaired as they are recorded, and the Bundle of spec.template is installed once it is \
-                           unpacked; see condition HasValidBundle";
+                           repaired from the recorded revision, and the Bundle of spec.template is installed once it \
+                           is unpacked; see condition HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
     let replaced = |valid: TemplateState, install: RolloutState| {
         let replaced = Some("Bundle old was replaced".to_owned());

@@ -2,10 +2,13 @@ use catalog::{
     choose::CatalogAnswer,
     model::{Bundle, Package},
 };
-use manifests::{openshift::Spelling, version::Version};
+use manifests::{
+    openshift::{MaxOpenShiftVersion, Spelling},
+    version::Version,
+};
 
 use super::*;
-use crate::fixtures::key;
+use crate::{controllers::catalog_source::max_openshift::CatalogMaximum, fixtures::key};
 
 fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
     CatalogRef {
